@@ -1,0 +1,1 @@
+//! The fabric seam: domains, regions, endpoints, completions

@@ -1,0 +1,1 @@
+//! File serving over RDMA, with or without RDMA hardware

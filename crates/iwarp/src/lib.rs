@@ -1,0 +1,1 @@
+//! A software RNIC: MPA, DDP and RDMAP over TCP

@@ -1,0 +1,1 @@
+//! NFSv3 and MOUNT: server over vfs, client over rpc

@@ -1,0 +1,1 @@
+//! The simulator: virtual time, simulated streams, fabric and disk, checkers

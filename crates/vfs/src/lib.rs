@@ -1,0 +1,1 @@
+//! File vocabulary and the local directory store

@@ -1,0 +1,25 @@
+//! Wire formats of Gannet: bytes to values and back.
+//!
+//! This crate knows the layouts of the protocols Gannet speaks and nothing else: no sockets, no clock, no
+//! allocation sized by a peer's word without a bound, no `unsafe`, no panic on any input. It is `no_std` so
+//! that none of those can be named here.
+//!
+//! Two families, each a stack from the bottom up:
+//!
+//! - iWARP: [`mpa`] frames, [`ddp`] segments, [`rdmap`] operations and Terminates;
+//! - files: [`xdr`] primitives, [`rpc`] messages and record marks, [`rpcrdma`] transport headers,
+//!   [`mount3`] and [`nfs3`] procedures.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod ddp;
+pub mod mount3;
+pub mod mpa;
+pub mod nfs3;
+pub mod rdmap;
+pub mod rpc;
+pub mod rpcrdma;
+pub mod xdr;
