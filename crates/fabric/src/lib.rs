@@ -1,1 +1,34 @@
-//! The fabric seam: domains, regions, endpoints, completions
+//! The fabric seam: verbs words, for any provider.
+//!
+//! A [`Provider`] connects and listens. A [`Domain`] registers memory and answers with a [`Region`], whose
+//! [`RemoteKey`] a peer may be told. An [`Endpoint`] is a connected, reliable queue pair: work is posted to it and
+//! comes back as [`Completion`]s. Protocols (`rpc`, `volume`) are written against these alone and never name a
+//! provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
+//!
+//! Ownership replaces pinning rules: memory is a [`Buffer`], which is *moved* into the operation or region that may
+//! touch it, and comes back from the completion or from [`Region::deregister`]. So nobody holds a reference into
+//! memory that the fabric may write.
+//!
+//! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
+//!
+//! First types to read: [`Endpoint`], then [`Region`].
+
+mod buffer;
+mod endpoint;
+mod error;
+mod region;
+
+pub mod conformance;
+pub mod limits;
+
+pub use buffer::{Arena, Buffer};
+pub use endpoint::{
+    Completion, ConnectOptions, Connected, Done, Endpoint, EndpointAttributes, Incoming,
+    Invalidate, Listener, Outgoing, Provider, RemoteAddress, SendOptions, Signal, Source, WorkId,
+    next_completions,
+};
+pub use error::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
+pub use region::{
+    Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
+    Region, RegionStats, RemoteKey, Scope, Span,
+};

@@ -1,1 +1,173 @@
-//! The runtime seam: clock, timers, tasks, randomness, byte streams, files; and its tokio plug
+//! The runtime seam: everything protocol code may ask of the world that is not a file system or a fabric.
+//!
+//! A protocol holds a [`Handle`] and asks it for the time, for a timer, for a task of its own, for a random
+//! number, for a byte stream, or to run a job that may block. Production plugs [`tokio_plug`] in: one
+//! current-thread tokio runtime per core. The simulator plugs a single-threaded executor in virtual nanoseconds.
+//! The same compiled protocol code runs on both.
+//!
+//! What this crate refuses: knowledge of any protocol, and futures that move between threads. A task stays on
+//! the core that spawned it, so protocol state is `Rc` and `RefCell`, never a lock.
+//!
+//! First type to read: [`Runtime`].
+
+pub mod file;
+pub mod stream;
+pub mod time;
+pub mod tokio_plug;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+pub use file::{FileRef, FileSource};
+pub use stream::{ByteStream, Listener, Stream};
+pub use time::Instant;
+
+/// A future that stays on its core, boxed so that a seam can be a trait object.
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T> + 'static>>;
+
+/// A shared reference to the runtime of this core.
+pub type Handle = Rc<dyn Runtime>;
+
+/// A job for the blocking pool: owns what it needs, may block, must end.
+pub type BlockingJob = Box<dyn FnOnce() + Send + 'static>;
+
+/// What protocol code may ask of the world.
+pub trait Runtime {
+    /// Time since an arbitrary start of this runtime, in nanoseconds; never goes back.
+    fn now(&self) -> Instant;
+
+    /// Time since the Unix epoch. For file times and verifiers only, never for deadlines.
+    fn wall_clock(&self) -> Duration;
+
+    /// Completes at `deadline` or, where the platform's timers are coarse, up to a millisecond later.
+    fn sleep_until(&self, deadline: Instant) -> LocalFuture<()>;
+
+    /// Starts a task on this core. It runs until it ends or the runtime is dropped; `name` is for logs.
+    fn spawn(&self, name: &'static str, task: LocalFuture<()>);
+
+    /// Sixty-four unpredictable bits (in simulation: the next bits of the seed).
+    fn random(&self) -> u64;
+
+    /// Runs `job` on the bounded blocking pool. Prefer [`run_blocking`].
+    fn submit_blocking(&self, job: BlockingJob);
+
+    /// Opens a byte stream to `address`. The caller bounds the wait with [`timeout`].
+    fn connect(&self, address: SocketAddr) -> LocalFuture<io::Result<Stream>>;
+
+    /// Listens at `address` on this core alone; port 0 picks a free one. Listeners shared by all cores come
+    /// from the plug (see [`tokio_plug::SharedListener`]).
+    fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
+}
+
+/// Why [`timeout`] gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl std::fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("deadline passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Sleeps for `duration`.
+pub fn sleep(runtime: &Handle, duration: Duration) -> LocalFuture<()> {
+    runtime.sleep_until(runtime.now() + duration)
+}
+
+/// Polls `future` until it ends or `duration` has passed.
+///
+/// # Errors
+/// [`Elapsed`] when the time is over; the future is dropped then.
+pub async fn timeout<T>(
+    runtime: &Handle,
+    duration: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
+    let mut timer = sleep(runtime, duration);
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(move |context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        timer.as_mut().poll(context).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+/// The blocking pool dropped a job before it ran, because the runtime is shutting down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolClosed;
+
+/// Runs `job` on the blocking pool and waits for its value without holding up this core.
+///
+/// # Errors
+/// [`PoolClosed`] when the runtime shut down, or the job panicked, before it gave a value.
+pub async fn run_blocking<T: Send + 'static>(
+    runtime: &Handle,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PoolClosed> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    runtime.submit_blocking(Box::new(move || {
+        // The waiter may have been dropped meanwhile; its value goes with it.
+        let _ = sender.send(job());
+    }));
+    receiver.await.map_err(|_| PoolClosed)
+}
+
+/// Lets other tasks of this core run once.
+pub fn yield_now() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    std::future::poll_fn(move |context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// One waiting place between two parts of a core: `notify` wakes the one task that waits.
+///
+/// A notification with nobody waiting is kept (once), as with a binary semaphore.
+#[derive(Default)]
+pub struct Notify {
+    pending: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl Notify {
+    /// Wakes the waiter, or lets the next wait end at once.
+    pub fn notify(&self) {
+        self.pending.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Ready once per notification; registers `context` otherwise, in place of any earlier waiter.
+    pub fn poll_notified(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.pending.replace(false) {
+            return Poll::Ready(());
+        }
+        let kept = self.waker.take();
+        self.waker.set(Some(match kept {
+            Some(waker) if waker.will_wake(context.waker()) => waker,
+            _ => context.waker().clone(),
+        }));
+        Poll::Pending
+    }
+
+    /// Waits for the next notification.
+    pub async fn notified(&self) {
+        std::future::poll_fn(|context| self.poll_notified(context)).await;
+    }
+}

@@ -1,0 +1,180 @@
+//! Memory that can be handed to the fabric: owned, movable, recycled.
+
+use bytes::BytesMut;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`].
+///
+/// Always initialised. Moving it into an operation or a region hands it to the fabric until it comes back. A slot
+/// returns to its arena when dropped, wherever that happens.
+pub struct Buffer {
+    bytes: BytesMut,
+    home: Option<Arc<ArenaShared>>,
+}
+
+impl Buffer {
+    /// Zeroed memory of its own, `len` bytes.
+    pub fn zeroed(len: usize) -> Buffer {
+        Buffer {
+            bytes: BytesMut::zeroed(len),
+            home: None,
+        }
+    }
+
+    /// Takes over the application's memory without copying it.
+    pub fn from_vec(bytes: Vec<u8>) -> Buffer {
+        let bytes = bytes::Bytes::from(bytes);
+        Buffer {
+            bytes: BytesMut::from(bytes),
+            home: None,
+        }
+    }
+
+    /// Gives the memory up as a `Vec`: without a copy when it came from one, with a copy out of an arena slot.
+    pub fn into_vec(mut self) -> Vec<u8> {
+        if self.home.is_some() {
+            return self.to_vec();
+        }
+        Vec::from(std::mem::take(&mut self.bytes).freeze())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffer")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.give_back(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// Slots of one size, recycled last-in first-out so that the next one used is still in the CPU's cache.
+///
+/// Grows on demand up to its bound; memory follows what is in flight, not how many connections there are.
+#[derive(Clone)]
+pub struct Arena {
+    shared: Arc<ArenaShared>,
+}
+
+struct ArenaShared {
+    slot_len: usize,
+    slots_max: usize,
+    state: Mutex<ArenaState>,
+}
+
+struct ArenaState {
+    free: Vec<BytesMut>,
+    made: usize,
+}
+
+impl Arena {
+    /// An arena of at most `slots_max` slots of `slot_len` bytes each, none of them made yet.
+    pub fn new(slot_len: usize, slots_max: usize) -> Arena {
+        let state = Mutex::new(ArenaState {
+            free: Vec::new(),
+            made: 0,
+        });
+        Arena {
+            shared: Arc::new(ArenaShared {
+                slot_len,
+                slots_max,
+                state,
+            }),
+        }
+    }
+
+    /// Bytes of one slot.
+    pub fn slot_len(&self) -> usize {
+        self.shared.slot_len
+    }
+
+    /// A slot, with whatever bytes its last user left; `None` when all are in use (wait for one to come back).
+    pub fn take(&self) -> Option<Buffer> {
+        let mut state = self
+            .shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let recycled = state.free.pop();
+        if recycled.is_none() {
+            if state.made == self.shared.slots_max {
+                return None;
+            }
+            state.made += 1;
+        }
+        drop(state);
+        let bytes = recycled.unwrap_or_else(|| BytesMut::zeroed(self.shared.slot_len));
+        Some(Buffer {
+            bytes,
+            home: Some(Arc::clone(&self.shared)),
+        })
+    }
+
+    /// Slots in use now.
+    pub fn in_use(&self) -> usize {
+        let state = self
+            .shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        state.made - state.free.len()
+    }
+}
+
+impl ArenaShared {
+    fn give_back(&self, bytes: BytesMut) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .free
+            .push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_applications_memory_comes_back_as_the_same_memory() {
+        let vec = vec![7u8; 1000];
+        let address = vec.as_ptr();
+        let mut buffer = Buffer::from_vec(vec);
+        buffer[3] = 9;
+        let vec = buffer.into_vec();
+        assert_eq!((vec.as_ptr(), vec[3], vec[4]), (address, 9, 7));
+    }
+
+    #[test]
+    fn an_arena_is_bounded_and_hands_out_the_slot_used_last() {
+        let arena = Arena::new(4096, 2);
+        let (first, second) = (arena.take().unwrap(), arena.take().unwrap());
+        assert!(arena.take().is_none());
+        let address = first.as_ptr();
+        drop(second);
+        drop(first);
+        assert_eq!(arena.in_use(), 0);
+        assert_eq!(arena.take().unwrap().as_ptr(), address);
+    }
+}

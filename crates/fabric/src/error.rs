@@ -1,0 +1,94 @@
+//! What goes wrong on a fabric, sorted by whose fault it is.
+
+use crate::region::AccessError;
+use std::io;
+use thiserror::Error;
+
+/// A connection could not be made.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The peer answered and refused; its private data may say why.
+    #[error("the peer rejected the connection")]
+    Rejected {
+        /// What the peer sent along.
+        private_data: Vec<u8>,
+    },
+    /// The peer does not speak the provider's protocol, or not a version of it that we can.
+    #[error("the peer's set-up message is not understood: {0}")]
+    Incompatible(&'static str),
+    /// The peer did not answer in time.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    /// The caller asked for something the provider cannot do.
+    #[error("not possible here: {0}")]
+    Unsupported(&'static str),
+    /// The network below failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Memory could not be registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RegisterError {
+    /// The domain holds as many regions as it may.
+    #[error("the protection table is full")]
+    TableFull,
+    /// The access asked for does not fit the backing (a file range can only be read).
+    #[error("the backing does not allow this access")]
+    Access,
+}
+
+/// Work was not accepted; nothing of it has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PostError {
+    /// The queue is full: try again after a completion.
+    #[error("the queue is full")]
+    QueueFull,
+    /// The endpoint is closed or closing.
+    #[error("the endpoint is closed")]
+    Closed,
+    /// The work is larger than the endpoint's attributes allow, or names memory that does not exist.
+    #[error("the work request is not valid: {0}")]
+    Invalid(&'static str),
+}
+
+/// A posted work request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WorkError {
+    /// The connection ended before the work was done; whether the peer saw it is not known.
+    #[error("flushed: the connection ended")]
+    Flushed,
+    /// The peer refused the access to its memory (its Terminate said so). On a provider with
+    /// `survivable_exceptions` the connection goes on.
+    #[error("remote access refused: {0}")]
+    Remote(AccessError),
+    /// Our own memory did not allow the access.
+    #[error("local access refused: {0}")]
+    Local(AccessError),
+    /// A file behind a region could not be read.
+    #[error("the file behind the region failed: {0}")]
+    File(io::ErrorKind),
+}
+
+/// Why an endpoint is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Disconnected {
+    /// We closed it.
+    #[error("closed by this end")]
+    Local,
+    /// The peer closed it in good order.
+    #[error("closed by the peer")]
+    Peer,
+    /// The peer ended it because of something we did; the text is what its Terminate says.
+    #[error("terminated by the peer: {0}")]
+    PeerTerminated(String),
+    /// We ended it because the peer broke a rule.
+    #[error("terminated: the peer broke the protocol: {0}")]
+    PeerMisbehaved(String),
+    /// Nothing came from the peer, or it took nothing, for too long.
+    #[error("the peer went silent")]
+    TimedOut,
+    /// The network below failed.
+    #[error("connection lost: {0}")]
+    Lost(io::ErrorKind),
+}

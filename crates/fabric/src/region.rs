@@ -1,0 +1,453 @@
+//! Registered memory: who may touch which bytes, by which key, for how long.
+
+use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
+use crate::{Buffer, RegisterError};
+use gannet_runtime::{FileRef, Handle};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::rc::{Rc, Weak};
+use thiserror::Error;
+
+/// The 32-bit key by which a peer names a region: STag in iWARP, rkey in verbs, handle in RPC/RDMA. Never zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RemoteKey(pub u32);
+
+impl fmt::Debug for RemoteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// One connection of one provider, never reused: the epoch a key is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(pub u64);
+
+/// What a peer may do with a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: a source or sink of our own operations only.
+    Local,
+    /// RDMA Read from it.
+    RemoteRead,
+    /// RDMA Write to it.
+    RemoteWrite,
+    /// Both.
+    RemoteReadWrite,
+}
+
+/// Which connections may use a region's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// This connection alone; the key dies with it.
+    Endpoint(EndpointId),
+    /// Every connection of the domain.
+    Domain,
+}
+
+/// What lies behind a region.
+pub enum Backing {
+    /// Memory; moved in, given back by [`Region::deregister`].
+    Buffer(Buffer),
+    /// A range of a file in the page cache: can be read, not written.
+    File {
+        /// The file.
+        file: FileRef,
+        /// Where the range starts, in bytes from the start of the file.
+        offset: u64,
+        /// Bytes in the range.
+        len: u64,
+    },
+}
+
+impl Backing {
+    /// Bytes behind it.
+    pub fn len(&self) -> u64 {
+        match self {
+            Backing::Buffer(buffer) => buffer.len() as u64,
+            Backing::File { len, .. } => *len,
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What an access wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessKind {
+    /// Read the region's bytes for a peer.
+    RemoteRead,
+    /// Write bytes that a peer sent.
+    RemoteWrite,
+    /// Use as a source or sink of our own operation.
+    Local,
+    /// Revoke it on the peer's word (Send with Invalidate).
+    Invalidate,
+}
+
+/// Why an access was refused. The provider maps it to its protocol's code (RFC 5040 section 7, RFC 5041 section 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AccessError {
+    /// No such key, or one that was revoked.
+    #[error("invalid key")]
+    InvalidKey,
+    /// The key belongs to another connection.
+    #[error("key of another connection")]
+    WrongEndpoint,
+    /// The region does not grant this right.
+    #[error("access right missing")]
+    Rights,
+    /// Outside the region.
+    #[error("out of bounds")]
+    Bounds,
+    /// Offset plus length passes 2^64.
+    #[error("offset wraps")]
+    Wrap,
+}
+
+/// Limits and abilities of a provider, for protocols to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The provider's name, for logs and tables only.
+    pub name: &'static str,
+    /// Most RDMA Reads a connection may have outstanding in either direction.
+    pub read_depth_max: u16,
+    /// Largest single message (Send, Write, Read), in bytes.
+    pub message_max: u32,
+    /// A refused access is an error of that operation alone, not the end of the connection.
+    pub survivable_exceptions: bool,
+    /// File ranges can be sources and regions.
+    pub file_regions: bool,
+    /// The peer can revoke a key with its Send.
+    pub remote_invalidation: bool,
+}
+
+/// Registers memory. One domain per provider instance; a key of one domain means nothing in another.
+pub trait Domain {
+    /// Makes `backing` reachable by key. Offsets in it run from [`Region::base`].
+    ///
+    /// # Errors
+    /// See [`RegisterError`]; the backing is dropped then (a `Buffer` of an arena returns to it).
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError>;
+
+    /// What was registered and is registered now.
+    fn stats(&self) -> RegionStats;
+}
+
+/// Counters of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RegionStats {
+    /// Regions registered so far.
+    pub registrations: u64,
+    /// Regions gone, by us or by the peer's invalidation.
+    pub deregistrations: u64,
+    /// Bytes behind the regions of now.
+    pub bytes_registered: u64,
+}
+
+/// Part of a region: `len` bytes at `offset` from its start.
+#[derive(Clone)]
+pub struct Span {
+    /// The region.
+    pub region: Region,
+    /// Bytes from the start of the region (not from [`Region::base`]).
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// Registered memory, shared by its holders; revoked by the first of them that says so, or by the last drop.
+#[derive(Clone)]
+pub struct Region {
+    state: Rc<RegionState>,
+}
+
+struct RegionState {
+    key: RemoteKey,
+    base: u64,
+    len: u64,
+    access: Access,
+    scope: Scope,
+    backing: RefCell<Option<Backing>>,
+    valid: Cell<bool>,
+    table: Weak<TableState>,
+}
+
+impl Region {
+    /// The key to tell a peer.
+    pub fn key(&self) -> RemoteKey {
+        self.state.key
+    }
+
+    /// The offset that names the region's first byte to a peer (the start of its tagged offsets).
+    pub fn base(&self) -> u64 {
+        self.state.base
+    }
+
+    /// Bytes in the region.
+    pub fn len(&self) -> u64 {
+        self.state.len
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.state.len == 0
+    }
+
+    /// False once it is revoked, by either side.
+    pub fn is_valid(&self) -> bool {
+        self.state.valid.get()
+    }
+
+    /// Revokes the key: once this returns no byte goes in or out by it.
+    pub fn invalidate(&self) {
+        self.state.revoke();
+    }
+
+    /// Revokes the key and gives the memory back; `None` for a file range, or when it was taken before.
+    pub fn deregister(&self) -> Option<Buffer> {
+        self.state.revoke();
+        match self.state.backing.borrow_mut().take() {
+            Some(Backing::Buffer(buffer)) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Copies bytes at `offset` of a memory region out, as far as they exist; returns how many.
+    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> usize {
+        let backing = self.state.backing.borrow();
+        let Some(Backing::Buffer(buffer)) = backing.as_ref() else {
+            return 0;
+        };
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let count = target.len().min(buffer.len() - start);
+        target[..count].copy_from_slice(&buffer[start..start + count]);
+        count
+    }
+
+    /// Runs `body` on the bytes of a memory region while it stays registered. For providers: the reference must not
+    /// be kept. `None` for a file range or a region whose memory was taken.
+    pub fn with_bytes<T>(&self, body: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+        match self.state.backing.borrow_mut().as_mut() {
+            Some(Backing::Buffer(buffer)) => Some(body(buffer)),
+            _ => None,
+        }
+    }
+
+    /// The file behind the region and where in it the region starts; `None` for memory.
+    pub fn file(&self) -> Option<(FileRef, u64)> {
+        match self.state.backing.borrow().as_ref() {
+            Some(Backing::File { file, offset, .. }) => Some((FileRef::clone(file), *offset)),
+            _ => None,
+        }
+    }
+
+    /// Checks an access of `len` bytes at `offset` from the start of the region (for our own operations).
+    ///
+    /// # Errors
+    /// The access is refused.
+    pub fn check_local(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        if !self.is_valid() {
+            return Err(AccessError::InvalidKey);
+        }
+        self.state.check_bounds(offset, len)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("key", &self.state.key)
+            .field("len", &self.state.len)
+            .field("access", &self.state.access)
+            .field("valid", &self.state.valid.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RegionState {
+    fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        if end > self.len {
+            Err(AccessError::Bounds)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn revoke(&self) {
+        if self.valid.replace(false)
+            && let Some(table) = self.table.upgrade()
+        {
+            table.retire(self.key, self.len);
+        }
+    }
+}
+
+impl Drop for RegionState {
+    fn drop(&mut self) {
+        self.revoke();
+    }
+}
+
+/// The translation and protection table of a provider in software: every access of a peer is looked up here.
+///
+/// Keys are random (24 bits of index, 8 of generation taken together), never zero, and not given out again while
+/// they are among the last [`RETIRED_KEYS_MAX`] revoked ones.
+pub struct ProtectionTable {
+    runtime: Handle,
+    state: Rc<TableState>,
+}
+
+#[derive(Default)]
+struct TableState {
+    regions: RefCell<HashMap<RemoteKey, Weak<RegionState>>>,
+    retired: RefCell<VecDeque<RemoteKey>>,
+    stats: Cell<RegionStats>,
+}
+
+impl TableState {
+    fn retire(&self, key: RemoteKey, len: u64) {
+        self.regions.borrow_mut().remove(&key);
+        let mut retired = self.retired.borrow_mut();
+        if retired.len() == RETIRED_KEYS_MAX {
+            retired.pop_front();
+        }
+        retired.push_back(key);
+        let mut stats = self.stats.get();
+        stats.deregistrations += 1;
+        stats.bytes_registered -= len;
+        self.stats.set(stats);
+    }
+}
+
+impl ProtectionTable {
+    /// An empty table that draws its keys from `runtime`'s randomness.
+    pub fn new(runtime: Handle) -> ProtectionTable {
+        ProtectionTable {
+            runtime,
+            state: Rc::default(),
+        }
+    }
+
+    /// The region that `key` names, if `endpoint` may use `len` bytes of it for `kind`; and where they start, in
+    /// bytes from the start of the region. Ask again for every segment: a region may be revoked between two.
+    ///
+    /// # Errors
+    /// The access is refused; nothing may be touched.
+    pub fn check(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+        tagged_offset: u64,
+        len: u64,
+        kind: AccessKind,
+    ) -> Result<(Region, u64), AccessError> {
+        let state = self
+            .state
+            .regions
+            .borrow()
+            .get(&key)
+            .and_then(Weak::upgrade)
+            .filter(|state| state.valid.get())
+            .ok_or(AccessError::InvalidKey)?;
+        if let Scope::Endpoint(owner) = state.scope
+            && owner != endpoint
+        {
+            return Err(AccessError::WrongEndpoint);
+        }
+        tagged_offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        let allowed = match kind {
+            AccessKind::Local => true,
+            AccessKind::RemoteRead => {
+                matches!(state.access, Access::RemoteRead | Access::RemoteReadWrite)
+            }
+            AccessKind::RemoteWrite => {
+                matches!(state.access, Access::RemoteWrite | Access::RemoteReadWrite)
+            }
+            AccessKind::Invalidate => state.access != Access::Local,
+        };
+        if !allowed {
+            return Err(AccessError::Rights);
+        }
+        if kind == AccessKind::Invalidate {
+            return Ok((Region { state }, 0));
+        }
+        let offset = tagged_offset
+            .checked_sub(state.base)
+            .ok_or(AccessError::Bounds)?;
+        state.check_bounds(offset, len)?;
+        Ok((Region { state }, offset))
+    }
+
+    fn fresh_key(&self) -> RemoteKey {
+        loop {
+            #[allow(clippy::cast_possible_truncation)] // the low half of a random number
+            let key = RemoteKey(self.runtime.random() as u32);
+            let used = self.state.regions.borrow().contains_key(&key)
+                || self.state.retired.borrow().contains(&key);
+            // Keys below 256 are left out: 0 is never valid, and 1 is what peers put into zero-length operations.
+            if key.0 > 255 && !used {
+                return key;
+            }
+        }
+    }
+}
+
+impl Domain for ProtectionTable {
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        if matches!(
+            (&backing, access),
+            (
+                Backing::File { .. },
+                Access::RemoteWrite | Access::RemoteReadWrite
+            )
+        ) {
+            return Err(RegisterError::Access);
+        }
+        if self.state.regions.borrow().len() >= REGIONS_MAX {
+            return Err(RegisterError::TableFull);
+        }
+        let key = self.fresh_key();
+        // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
+        let base = (self.runtime.random() >> 16) & !0xfff;
+        let state = Rc::new(RegionState {
+            key,
+            base,
+            len: backing.len(),
+            access,
+            scope,
+            backing: RefCell::new(Some(backing)),
+            valid: Cell::new(true),
+            table: Rc::downgrade(&self.state),
+        });
+        self.state
+            .regions
+            .borrow_mut()
+            .insert(key, Rc::downgrade(&state));
+        let mut stats = self.state.stats.get();
+        stats.registrations += 1;
+        stats.bytes_registered += state.len;
+        self.state.stats.set(stats);
+        Ok(Region { state })
+    }
+
+    fn stats(&self) -> RegionStats {
+        self.state.stats.get()
+    }
+}

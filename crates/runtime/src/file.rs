@@ -1,0 +1,57 @@
+//! A readable range of a file as transports see it: the source of an RDMA Write, of a READ reply.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A shared reference to an open file.
+pub type FileRef = Arc<dyn FileSource>;
+
+/// An open file whose content a transport may send. Positions are bytes from the start of the file.
+pub trait FileSource: Send + Sync {
+    /// The kernel's descriptor, for sendfile(2); `None` for a simulated file.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Reads what is in the page cache at `offset`: up to `buffer.len()` bytes, 0 at or past the end of the file.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the first byte would have to come from the disk; then use [`FileSource::read_at`] on the
+    /// blocking pool. Others as read(2).
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Reads at `offset`, waiting for the disk if it must; also leaves the pages in the cache. Only for the
+    /// blocking pool.
+    ///
+    /// # Errors
+    /// As read(2).
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// True when the whole range (clipped to the file) is in the page cache, so that sendfile(2) will not wait for
+    /// the disk. A hint: pages may be evicted a moment later.
+    fn is_resident(&self, offset: u64, len: u64) -> bool;
+}
+
+/// Brings `len` bytes of `file` at `offset` into memory on the blocking pool and returns them; shorter at the end
+/// of the file.
+///
+/// # Errors
+/// As read(2), or when the runtime is shutting down.
+pub async fn read_cold(
+    runtime: &crate::Handle,
+    file: FileRef,
+    offset: u64,
+    mut buffer: Vec<u8>,
+) -> io::Result<(Vec<u8>, usize)> {
+    crate::run_blocking(runtime, move || {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(offset + filled as u64, rest)? {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        Ok((buffer, filled))
+    })
+    .await
+    .map_err(|_| io::Error::other("the runtime is shutting down"))?
+}

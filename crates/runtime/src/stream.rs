@@ -1,0 +1,99 @@
+//! Byte streams, readiness-driven: ask when, then move as much as goes.
+
+use crate::{FileSource, LocalFuture};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A shared reference to a byte stream of this core.
+pub type Stream = Rc<dyn ByteStream>;
+
+/// A reliable, ordered stream of bytes: a TCP connection or a simulated one.
+///
+/// One task may wait for reading and one for writing at a time. After `try_*` said `WouldBlock` (or moved less
+/// than asked), call the matching `poll_*` before the next try.
+pub trait ByteStream {
+    /// The other end.
+    fn peer_address(&self) -> SocketAddr;
+
+    /// This end.
+    fn local_address(&self) -> SocketAddr;
+
+    /// Ready when a read may make progress (bytes, end of stream, or an error to fetch).
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Moves what has arrived into `buffer`; 0 means that the peer has closed its side.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there; others when the connection is broken.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// As [`ByteStream::try_read`], filling several buffers in order with one system call.
+    ///
+    /// # Errors
+    /// As [`ByteStream::try_read`].
+    fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+    /// Ready when a write may make progress.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Hands bytes to the connection with one system call; returns how many it took. At most 1024 slices count.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the connection takes nothing now; others when it is broken.
+    fn try_write(&self, buffers: &[IoSlice<'_>], follow: Follow) -> io::Result<usize>;
+
+    /// Hands `len` bytes of `file` at `offset` to the connection without copying them through user space;
+    /// returns how many it took, 0 when the file ends at or before `offset`.
+    ///
+    /// # Errors
+    /// `WouldBlock` as above, `Unsupported` when this stream or this file cannot do it.
+    fn try_send_file(&self, file: &dyn FileSource, offset: u64, len: usize) -> io::Result<usize>;
+
+    /// Ends this side's half of the connection after what was written; the peer reads an end of stream.
+    fn shutdown_write(&self);
+
+    /// Breaks the connection at once; the peer sees a reset.
+    fn abort(&self);
+}
+
+/// Whether more bytes follow at once, so that a partial segment should wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// This is the end of a batch: send what there is.
+    Nothing,
+    /// More follows (MSG_MORE).
+    More,
+}
+
+/// Accepts byte streams on this core.
+pub trait Listener {
+    /// Where it listens, with the port that was picked.
+    fn local_address(&self) -> SocketAddr;
+
+    /// Waits for the next connection. Errors that concern one connection only are not reported.
+    fn accept(&mut self) -> LocalFuture<io::Result<Stream>>;
+}
+
+/// Waits until `stream` may be read.
+///
+/// # Errors
+/// As [`ByteStream::poll_readable`].
+pub async fn readable(stream: &dyn ByteStream) -> io::Result<()> {
+    std::future::poll_fn(|context| stream.poll_readable(context)).await
+}
+
+/// Waits until `stream` may be written.
+///
+/// # Errors
+/// As [`ByteStream::poll_writable`].
+pub async fn writable(stream: &dyn ByteStream) -> io::Result<()> {
+    std::future::poll_fn(|context| stream.poll_writable(context)).await
+}

@@ -1,0 +1,141 @@
+//! Production: one current-thread tokio runtime per core, sockets driven by readiness.
+
+mod cores;
+mod stream;
+
+use crate::{BlockingJob, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use cores::{Cores, SharedListener, available_cores};
+pub use stream::TcpByteStream;
+
+/// Threads of one core's blocking pool.
+const BLOCKING_THREADS_MAX: usize = 16;
+
+/// The tokio plug of the runtime seam; valid inside [`block_on`] only.
+pub struct TokioRuntime {
+    started: std::time::Instant,
+    random: Cell<u64>,
+}
+
+impl TokioRuntime {
+    fn new() -> io::Result<TokioRuntime> {
+        let seed = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(TokioRuntime {
+            started: std::time::Instant::now(),
+            random: Cell::new(seed),
+        })
+    }
+}
+
+/// Runs `main` and all the tasks it spawns on this thread, until `main` ends.
+///
+/// # Errors
+/// The operating system refuses a runtime (no descriptors, no randomness).
+pub fn block_on<T, F: Future<Output = T>>(main: impl FnOnce(Handle) -> F) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .event_interval(31)
+        .build()?;
+    let handle: Handle = Rc::new(TokioRuntime::new()?);
+    let local = tokio::task::LocalSet::new();
+    Ok(local.block_on(&runtime, async move { main(handle).await }))
+}
+
+impl Runtime for TokioRuntime {
+    fn now(&self) -> Instant {
+        let elapsed = self.started.elapsed();
+        Instant::START + elapsed
+    }
+
+    fn wall_clock(&self) -> Duration {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> LocalFuture<()> {
+        let deadline = self.started + Duration::from_nanos(deadline.as_nanos());
+        Box::pin(tokio::time::sleep_until(deadline.into()))
+    }
+
+    fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
+        tracing::trace!(task = name, "task started");
+        tokio::task::spawn_local(task);
+    }
+
+    fn random(&self) -> u64 {
+        match getrandom::u64() {
+            Ok(value) => {
+                self.random.set(self.random.get() ^ value);
+                value
+            }
+            // The source worked when the runtime started; mixing its output keeps values distinct.
+            Err(_) => {
+                let next = split_mix(self.random.get());
+                self.random.set(next);
+                next
+            }
+        }
+    }
+
+    fn submit_blocking(&self, job: BlockingJob) {
+        tokio::task::spawn_blocking(job);
+    }
+
+    fn connect(&self, address: SocketAddr) -> LocalFuture<io::Result<Stream>> {
+        Box::pin(async move {
+            let stream = tokio::net::TcpStream::connect(address).await?.into_std()?;
+            Ok(Rc::new(TcpByteStream::new(stream)?) as Stream)
+        })
+    }
+
+    fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
+        let listener = cores::listening_socket(address)?;
+        Ok(Box::new(OwnListener {
+            address: listener.local_addr()?,
+            listener: Rc::new(tokio::net::TcpListener::from_std(listener)?),
+        }))
+    }
+}
+
+/// One step of the SplitMix64 generator.
+fn split_mix(state: u64) -> u64 {
+    let mut value = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+struct OwnListener {
+    address: SocketAddr,
+    listener: Rc<tokio::net::TcpListener>,
+}
+
+impl Listener for OwnListener {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn accept(&mut self) -> LocalFuture<io::Result<Stream>> {
+        let listener = Rc::clone(&self.listener);
+        Box::pin(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        if let Ok(stream) = stream.into_std().and_then(TcpByteStream::new) {
+                            return Ok(Rc::new(stream) as Stream);
+                        }
+                    }
+                    Err(error) => cores::accept_failed(&error).await?,
+                }
+            }
+        })
+    }
+}
