@@ -1,1 +1,192 @@
-//! File vocabulary and the local directory store
+//! Files as a server sees them: the vocabulary, and the store that serves a local directory.
+//!
+//! [`Vfs`] is the seam: NFS (and later the volume and FUSE) speak to it in handles, names, attributes and
+//! [`Status`]. [`local::LocalStore`] implements it over a directory of this machine; the simulator brings another.
+//! Every operation carries the caller's [`Credentials`]; the store, not the protocol, decides what they allow.
+//!
+//! What this crate refuses: wire formats, transports, exports and client lists (those are the protocol's policy).
+//!
+//! First type to read: [`Vfs`].
+
+pub mod limits;
+pub mod local;
+mod status;
+mod types;
+
+pub use status::Status;
+pub use types::{
+    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
+    DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind,
+    ReadReply, SetAttributes, SetTime, Stability, Time, Verifier, Wcc, WccBefore, WriteDone,
+};
+
+use gannet_fabric::Buffer;
+
+/// A file system to serve. Handles name objects; they stay valid across renames and restarts of the server.
+///
+/// Futures are local to a core and never block it: what cannot be answered from memory goes to the blocking pool.
+/// An answer that needs no waiting is ready at the first poll. Names are single path components as they came from
+/// the wire: the store rejects empty ones, `.`, `..` where they make no sense, `/`, NUL and over-long ones with the right
+/// [`Status`]. Mutating calls return weak cache consistency data ([`Wcc`]) whether they succeed or fail.
+#[allow(async_fn_in_trait)] // used generically, on one core
+pub trait Vfs: 'static {
+    /// The directory that is served.
+    fn root(&self) -> FileHandle;
+
+    /// The handle of the directory at `path` (components below the root, already split; symbolic links are not
+    /// followed), for MOUNT of a subdirectory.
+    async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status>;
+
+    /// Attributes of an object (GETATTR).
+    async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status>;
+
+    /// Changes attributes; `guard` is the change time the caller believes in (SETATTR).
+    async fn set_attributes(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Changed<()>;
+
+    /// Finds `name` in a directory; `.` and `..` work, `..` of the root is the root (LOOKUP). Gives the object's handle
+    /// and attributes.
+    async fn lookup(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(FileHandle, Attributes), Status>;
+
+    /// The subset of `wanted` that the caller has (ACCESS), with attributes.
+    async fn access(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<(AccessMask, Attributes), Status>;
+
+    /// The text of a symbolic link, with the link's attributes (READLINK).
+    async fn read_link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+    ) -> Result<(Vec<u8>, Attributes), Status>;
+
+    /// Opens a range for reading: at most `count` bytes at `offset`, clipped to the file (READ). The data itself is
+    /// taken from `ReadReply::file` by the transport, or copied by [`gannet_runtime::FileSource::try_read_at`].
+    async fn read(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, Status>;
+
+    /// Writes `data[range]` at `offset` (WRITE). The buffer is kept until the operation is over, and dropped then.
+    async fn write(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: std::ops::Range<usize>,
+        stability: Stability,
+    ) -> Changed<WriteDone>;
+
+    /// Makes what was written unstably durable (COMMIT); `count` 0 means to the end.
+    async fn commit(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Changed<Commit>;
+
+    /// Makes a regular file (CREATE).
+    async fn create(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created>;
+
+    /// Makes a directory (MKDIR).
+    async fn make_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created>;
+
+    /// Makes a symbolic link to `target`, kept verbatim (SYMLINK).
+    async fn make_symlink(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created>;
+
+    /// Makes a device, socket or FIFO (MKNOD).
+    async fn make_node(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Changed<Created>;
+
+    /// Removes a name that is not a directory (REMOVE).
+    async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()>;
+
+    /// Removes an empty directory (RMDIR).
+    async fn remove_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()>;
+
+    /// Moves a name, atomically replacing what is at the target (RENAME). The two [`Wcc`]s are of the directory left
+    /// and of the directory entered.
+    async fn rename(
+        &self,
+        cred: &Credentials,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc);
+
+    /// Gives an object another name (LINK). The attributes are the object's, if it could be reached.
+    async fn link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>);
+
+    /// Part of a directory's listing after `cookie` (0 = from the start), at most as many entries as `entries` accepts
+    /// (READDIR, READDIRPLUS). Entries are pushed in order until `entries` refuses one.
+    async fn read_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        cookie: u64,
+        verifier: Verifier,
+        entries: &mut dyn Entries,
+    ) -> Result<DirectoryPage, Status>;
+
+    /// Space and inodes of the file system below `file` (FSSTAT).
+    async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status>;
+
+    /// Fixed properties of the file system (FSINFO, PATHCONF).
+    fn limits(&self) -> FileSystemLimits;
+
+    /// The verifier of WRITE and COMMIT: changes whenever unstable data may have been lost.
+    fn write_verifier(&self) -> Verifier;
+}

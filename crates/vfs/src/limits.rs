@@ -1,0 +1,12 @@
+//! Bounds of the file vocabulary, in one place.
+
+/// Longest file handle in bytes (RFC 1813 NFS3_FHSIZE).
+pub const HANDLE_MAX: usize = 64;
+/// Longest name of a directory entry in bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest symbolic link text in bytes.
+pub const SYMLINK_MAX: usize = 4095;
+/// Most supplementary groups a caller can carry (AUTH_SYS).
+pub const GROUPS_MAX: usize = 16;
+/// Largest READ or WRITE in bytes.
+pub const TRANSFER_MAX: u32 = 1 << 20;

@@ -1,0 +1,1 @@
+//! The store that serves a local directory (being written).

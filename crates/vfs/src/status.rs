@@ -1,0 +1,75 @@
+//! What can go wrong with a file operation: NFSv3's own list, which the stores map their errors to.
+
+use std::fmt;
+
+/// Why a file operation failed (RFC 1813 section 2.6; values are NFSv3's).
+#[allow(missing_docs)] // the names are the specification's
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Status {
+    Perm = 1,
+    Noent = 2,
+    Io = 5,
+    Nxio = 6,
+    Acces = 13,
+    Exist = 17,
+    Xdev = 18,
+    Nodev = 19,
+    Notdir = 20,
+    Isdir = 21,
+    Inval = 22,
+    Fbig = 27,
+    Nospc = 28,
+    Rofs = 30,
+    Mlink = 31,
+    Nametoolong = 63,
+    Notempty = 66,
+    Dquot = 69,
+    Stale = 70,
+    Remote = 71,
+    Badhandle = 10001,
+    NotSync = 10002,
+    BadCookie = 10003,
+    Notsupp = 10004,
+    Toosmall = 10005,
+    Serverfault = 10006,
+    Badtype = 10007,
+    Jukebox = 10008,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Perm => "operation not permitted",
+            Status::Noent => "no such file or directory",
+            Status::Io => "input/output error",
+            Status::Nxio => "no such device or address",
+            Status::Acces => "permission denied",
+            Status::Exist => "file exists",
+            Status::Xdev => "crosses file systems",
+            Status::Nodev => "no such device",
+            Status::Notdir => "not a directory",
+            Status::Isdir => "is a directory",
+            Status::Inval => "invalid argument",
+            Status::Fbig => "file too large",
+            Status::Nospc => "no space left on device",
+            Status::Rofs => "read-only file system",
+            Status::Mlink => "too many links",
+            Status::Nametoolong => "file name too long",
+            Status::Notempty => "directory not empty",
+            Status::Dquot => "disk quota exceeded",
+            Status::Stale => "stale file handle",
+            Status::Remote => "too many levels of remote",
+            Status::Badhandle => "bad file handle",
+            Status::NotSync => "attributes changed meanwhile",
+            Status::BadCookie => "stale directory cookie",
+            Status::Notsupp => "operation not supported",
+            Status::Toosmall => "buffer too small",
+            Status::Serverfault => "server fault",
+            Status::Badtype => "type not supported",
+            Status::Jukebox => "busy, try again later",
+        })
+    }
+}
+
+impl std::error::Error for Status {}

@@ -1,0 +1,360 @@
+//! The values that file operations take and give. Shapes follow RFC 1813 section 2.
+
+use crate::Status;
+use crate::limits::{GROUPS_MAX, HANDLE_MAX};
+use gannet_runtime::FileRef;
+use std::fmt;
+
+/// Names one object of a store for ever: opaque to everybody else, at most [`HANDLE_MAX`] bytes, equal bytes for
+/// equal objects.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileHandle {
+    len: u8,
+    bytes: [u8; HANDLE_MAX],
+}
+
+impl FileHandle {
+    /// The handle with these bytes; `None` when there are none or too many.
+    pub fn new(bytes: &[u8]) -> Option<FileHandle> {
+        let mut handle = FileHandle {
+            len: u8::try_from(bytes.len()).ok()?,
+            bytes: [0; HANDLE_MAX],
+        };
+        handle
+            .bytes
+            .get_mut(..bytes.len())
+            .filter(|to| !to.is_empty())?
+            .copy_from_slice(bytes);
+        Some(handle)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Who asks, after the export's squashing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    groups: [u32; GROUPS_MAX],
+    group_count: u8,
+}
+
+impl Credentials {
+    /// A caller with its supplementary groups; those beyond [`GROUPS_MAX`] are ignored.
+    pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+        let mut kept = [0; GROUPS_MAX];
+        let mut group_count = 0u8;
+        for (slot, group) in kept.iter_mut().zip(groups) {
+            *slot = *group;
+            group_count += 1;
+        }
+        Credentials {
+            uid,
+            gid,
+            groups: kept,
+            group_count,
+        }
+    }
+
+    /// Supplementary groups.
+    pub fn groups(&self) -> &[u32] {
+        &self.groups[..usize::from(self.group_count)]
+    }
+}
+
+/// Seconds and nanoseconds since the Unix epoch (`nfstime3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time {
+    /// Seconds, unsigned on the wire.
+    pub seconds: u32,
+    /// Nanoseconds, below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// What an object is (`ftype3`; values are NFSv3's).
+#[allow(missing_docs)] // the names say it
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum FileKind {
+    Regular = 1,
+    Directory = 2,
+    BlockDevice = 3,
+    CharacterDevice = 4,
+    Symlink = 5,
+    Socket = 6,
+    Fifo = 7,
+}
+
+/// Attributes of an object (`fattr3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits, 0o7777.
+    pub mode: u32,
+    /// Names it has.
+    pub link_count: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of disk it takes.
+    pub used: u64,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// The file system.
+    pub fsid: u64,
+    /// Its number there, never 0.
+    pub fileid: u64,
+    /// Last read.
+    pub access_time: Time,
+    /// Last write.
+    pub modify_time: Time,
+    /// Last change of anything.
+    pub change_time: Time,
+}
+
+impl Attributes {
+    /// The part that weak cache consistency compares.
+    pub fn wcc(&self) -> WccBefore {
+        WccBefore {
+            size: self.size,
+            modify_time: self.modify_time,
+            change_time: self.change_time,
+        }
+    }
+}
+
+/// Attributes before an operation (`wcc_attr`); given only if taken atomically with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WccBefore {
+    /// Bytes.
+    pub size: u64,
+    /// Last write.
+    pub modify_time: Time,
+    /// Last change.
+    pub change_time: Time,
+}
+
+/// Weak cache consistency data (`wcc_data`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wcc {
+    /// Before, if known for sure.
+    pub before: Option<WccBefore>,
+    /// After, if obtainable.
+    pub after: Option<Attributes>,
+}
+
+/// The outcome of an operation that changes an object, with that object's (or directory's) consistency data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed<T> {
+    /// What came of it.
+    pub result: Result<T, Status>,
+    /// Of the file, or of the directory for operations on names.
+    pub wcc: Wcc,
+}
+
+/// A time to set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SetTime {
+    /// Leave it.
+    #[default]
+    Keep,
+    /// The server's now.
+    Now,
+    /// This time.
+    To(Time),
+}
+
+/// Attributes to set (`sattr3`); `None` leaves one as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes: truncates, or extends with zeros.
+    pub size: Option<u64>,
+    /// Last read.
+    pub access_time: SetTime,
+    /// Last write.
+    pub modify_time: SetTime,
+}
+
+/// Rights of ACCESS, as NFSv3's bits: 1 READ, 2 LOOKUP, 4 MODIFY, 8 EXTEND, 16 DELETE, 32 EXECUTE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccessMask(pub u32);
+
+impl AccessMask {
+    /// Read data, or list a directory.
+    pub const READ: u32 = 1;
+    /// Look a name up in a directory.
+    pub const LOOKUP: u32 = 2;
+    /// Change data or entries.
+    pub const MODIFY: u32 = 4;
+    /// Add data or entries.
+    pub const EXTEND: u32 = 8;
+    /// Remove entries of a directory.
+    pub const DELETE: u32 = 16;
+    /// Run a file.
+    pub const EXECUTE: u32 = 32;
+}
+
+/// How durable a WRITE must be (`stable_how`; values are NFSv3's).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Stability {
+    /// In the page cache; COMMIT makes it durable.
+    Unstable = 0,
+    /// Data durable, and what is needed to find it.
+    DataSync = 1,
+    /// Data and all attributes durable.
+    FileSync = 2,
+}
+
+/// Eight opaque bytes by which a client notices a restart (`writeverf3`, `cookieverf3`).
+pub type Verifier = [u8; 8];
+
+/// A range opened for reading.
+#[derive(Clone)]
+pub struct ReadReply {
+    /// The file; its bytes at the asked offset are the data.
+    pub file: FileRef,
+    /// Bytes to take: the asked count clipped to the file.
+    pub count: u32,
+    /// The range reaches the end of the file.
+    pub eof: bool,
+    /// Attributes, always (clients place READ data by their presence).
+    pub attributes: Attributes,
+}
+
+/// What a WRITE did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteDone {
+    /// Bytes written; may be fewer than asked, not zero unless zero were asked.
+    pub count: u32,
+    /// How durable they are: at least what was asked.
+    pub committed: Stability,
+    /// The verifier of this instance.
+    pub verifier: Verifier,
+}
+
+/// What a COMMIT did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// The verifier of this instance.
+    pub verifier: Verifier,
+}
+
+/// How CREATE treats a name that exists (`createhow3`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateMode {
+    /// Takes the existing file, applying only a size.
+    Unchecked(SetAttributes),
+    /// Fails.
+    Guarded(SetAttributes),
+    /// Succeeds only if the same verifier made it.
+    Exclusive(Verifier),
+}
+
+/// A new object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// Its handle.
+    pub handle: FileHandle,
+    /// Its attributes, if obtainable.
+    pub attributes: Option<Attributes>,
+}
+
+/// What MKNOD makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// A block device with its numbers.
+    BlockDevice(u32, u32),
+    /// A character device with its numbers.
+    CharacterDevice(u32, u32),
+    /// A socket.
+    Socket,
+    /// A FIFO.
+    Fifo,
+}
+
+/// One entry of a directory.
+pub struct DirectoryEntry<'a> {
+    /// Number of the object.
+    pub fileid: u64,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The position after it; never 0, and good for as long as the directory lives.
+    pub cookie: u64,
+    /// Handle and attributes, when asked for and known; none for `..` of the root.
+    pub object: Option<(FileHandle, Attributes)>,
+}
+
+/// Takes directory entries until it is full.
+pub trait Entries {
+    /// Whether [`DirectoryEntry::object`] is wanted (READDIRPLUS).
+    fn wants_objects(&self) -> bool;
+
+    /// Takes one; false when it does not fit (it will come again on the next page).
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool;
+}
+
+/// How a page of a listing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryPage {
+    /// The directory's own attributes.
+    pub attributes: Attributes,
+    /// Nothing comes after the last entry pushed.
+    pub eof: bool,
+    /// To be sent back with the next page's cookie.
+    pub verifier: Verifier,
+}
+
+/// Space of a file system (FSSTAT), in bytes and inodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileSystemUsage {
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Bytes free.
+    pub bytes_free: u64,
+    /// Bytes free to ordinary users.
+    pub bytes_available: u64,
+    /// Inodes in all.
+    pub files_total: u64,
+    /// Inodes free.
+    pub files_free: u64,
+    /// Inodes free to ordinary users.
+    pub files_available: u64,
+}
+
+/// Fixed properties of a file system (FSINFO, PATHCONF).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystemLimits {
+    /// Largest file in bytes.
+    pub file_size_max: u64,
+    /// Most names one object can have.
+    pub link_max: u32,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// Resolution of its times.
+    pub time_delta: Time,
+}
