@@ -1,1 +1,29 @@
-//! To be written.
+//! ONC RPC version 2 (RFC 5531): call and reply headers, AUTH_NONE and AUTH_SYS, record marking.
+//!
+//! Headers are parsed off the front of a [`Decoder`], which then stands at the arguments or results. What this
+//! module does not do: match replies to calls, decide who may call, hold connections.
+
+mod auth;
+mod header;
+mod record;
+
+pub use auth::{AuthFlavor, AuthSys, GROUPS_MAX, Groups, MACHINE_NAME_MAX, OpaqueAuth};
+pub use header::{
+    ACCEPTED_HEADER_LEN, AcceptStatus, AuthStat, CallHeader, CallHeaderError, Rejection,
+    ReplyHeader, ReplyHeaderError, ReplyOutcome,
+};
+pub use record::{
+    FRAGMENT_MAX, RECORD_MARK_LEN, RecordError, RecordEvent, RecordMark, RecordReader,
+};
+
+#[allow(unused_imports)] // named in the documentation above
+use crate::xdr::Decoder;
+
+/// The RPC protocol version (RFC 5531 section 8).
+pub const RPC_VERSION: u32 = 2;
+/// Longest body of a credential or verifier (RFC 5531 section 8.2).
+pub const AUTH_BODY_MAX: usize = 400;
+/// `msg_type` of a call.
+pub const MESSAGE_CALL: u32 = 0;
+/// `msg_type` of a reply.
+pub const MESSAGE_REPLY: u32 = 1;
