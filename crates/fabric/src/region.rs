@@ -3,7 +3,7 @@
 use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
 use crate::{Buffer, RegisterError};
 use gannet_runtime::{FileRef, Handle};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -242,6 +242,16 @@ impl Region {
             Some(Backing::Buffer(buffer)) => Some(body(buffer)),
             _ => None,
         }
+    }
+
+    /// The bytes of a memory region, to be read while the guard lives; any number of guards may live at once. For
+    /// providers: drop it before anything else can run. `None` as for [`Region::with_bytes`].
+    pub fn bytes(&self) -> Option<Ref<'_, [u8]>> {
+        Ref::filter_map(self.state.backing.borrow(), |backing| match backing {
+            Some(Backing::Buffer(buffer)) => Some(&**buffer),
+            _ => None,
+        })
+        .ok()
     }
 
     /// The file behind the region and where in it the region starts; `None` for memory.
