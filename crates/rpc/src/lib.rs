@@ -1,1 +1,24 @@
-//! ONC RPC over TCP and over RPC/RDMA
+//! ONC RPC over byte streams and over RPC/RDMA, both sides.
+//!
+//! A [`Service`] executes calls and does not know how they came; a [`Client`] makes calls and does not know how
+//! they go. Between them lie two transports: TCP with record marks, and RPC-over-RDMA version 1 in the Read-Write
+//! design (the server alone starts bulk transfers), over any provider of the fabric seam.
+//!
+//! Layers, top down: [`Service`] and [`Client`]; the [`ReplyCache`], which answers a duplicate of a call that must
+//! not be executed twice; the slots that run calls in place; the two transports. What this crate refuses: knowing
+//! any RPC program, naming any fabric provider, opening sockets by itself.
+//!
+//! First types to read: [`Service`], then [`Call`] and [`Reply`].
+
+mod client;
+pub mod limits;
+mod service;
+
+pub use client::{
+    ArgumentPayload, CallError, CallerCredential, Client, ClientConfig, Persistence, Request,
+    Response, Sink, Target,
+};
+pub use service::{
+    Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
+    Service, Transport,
+};

@@ -1,0 +1,251 @@
+//! What a caller of remote procedures sees: requests out, responses in, whatever the transport.
+
+use gannet_fabric::{Buffer, Provider};
+use gannet_wire::rpc::{AcceptStatus, AuthSys, Groups, MACHINE_NAME_MAX, OpaqueAuth, Rejection};
+use gannet_wire::rpc::{AuthFlavor, ReplyHeaderError};
+use gannet_wire::xdr::{Encoder, XdrError};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where a client connects to, again and again.
+#[derive(Clone)]
+pub enum Target {
+    /// A byte stream of the runtime with record marks.
+    Tcp(SocketAddr),
+    /// RPC-over-RDMA version 1 through a fabric provider.
+    Rdma(Rc<dyn Provider>, SocketAddr),
+}
+
+impl Target {
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Target::Tcp(address) | Target::Rdma(_, address) => *address,
+        }
+    }
+}
+
+/// How patient a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// Calls wait until the server answers, however long it takes.
+    Hard,
+    /// A call fails with [`CallError::TimedOut`] when so many transmissions of it had no answer (at least one).
+    Soft {
+        /// Transmissions.
+        attempts: u32,
+    },
+}
+
+/// The settings of a client.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// Who calls.
+    pub credential: CallerCredential,
+    /// How long a call waits for its reply before the connection is given up and made anew.
+    pub reply_timeout: Duration,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// Pause before the second attempt to connect; doubles up to `backoff_max`.
+    pub backoff_min: Duration,
+    /// Longest pause between two attempts to connect.
+    pub backoff_max: Duration,
+    /// What happens to calls that get no answer.
+    pub persistence: Persistence,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            credential: CallerCredential::None,
+            reply_timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+            persistence: Persistence::Soft { attempts: 3 },
+        }
+    }
+}
+
+/// Who a client says it is.
+#[derive(Debug, Clone, Default)]
+pub enum CallerCredential {
+    /// AUTH_NONE.
+    #[default]
+    None,
+    /// AUTH_SYS.
+    Sys {
+        /// This machine's name; cut after [`MACHINE_NAME_MAX`] bytes.
+        machine_name: String,
+        /// User.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Supplementary groups.
+        groups: Groups,
+    },
+}
+
+impl CallerCredential {
+    /// Appends the credential and an AUTH_NONE verifier.
+    pub(crate) fn emit(&self, encoder: &mut Encoder<'_>) {
+        match self {
+            CallerCredential::None => OpaqueAuth::NONE.emit(encoder),
+            CallerCredential::Sys {
+                machine_name,
+                uid,
+                gid,
+                groups,
+            } => {
+                let name = machine_name.as_bytes();
+                let machine_name = name.get(..MACHINE_NAME_MAX).unwrap_or(name);
+                let (uid, gid, groups) = (*uid, *gid, *groups);
+                let mut body = Vec::new();
+                AuthSys {
+                    stamp: 0,
+                    machine_name,
+                    uid,
+                    gid,
+                    groups,
+                }
+                .emit(&mut Encoder::new(&mut body));
+                OpaqueAuth {
+                    flavor: AuthFlavor::SYS,
+                    body: &body,
+                }
+                .emit(encoder);
+            }
+        }
+        OpaqueAuth::NONE.emit(encoder);
+    }
+}
+
+/// An eligible opaque argument (RFC 8267: WRITE data, SYMLINK path) that travels by itself.
+#[derive(Debug)]
+pub struct ArgumentPayload {
+    /// The memory; comes back with the response, or is dropped with a failed call.
+    pub buffer: Buffer,
+    /// The first `len` bytes of it are the opaque.
+    pub len: usize,
+    /// Where they belong in [`Request::arguments`]: just behind the opaque's length word, which is there already.
+    pub position: usize,
+}
+
+/// Memory for the eligible opaque of the results (READ data, READLINK path).
+#[derive(Debug)]
+pub struct Sink {
+    /// The memory; comes back with the response, or is dropped with a failed call. Over RDMA all of it is exposed
+    /// to the server while the call is under way.
+    pub buffer: Buffer,
+    /// Finds the opaque in the results: the number of bytes up to and including its length word; `None` when there
+    /// is none (the call failed), or the prefix does not reach it. Gets the beginning of the results, at least
+    /// [`crate::PLACEMENT_PREFIX_LEN`] bytes or all of them.
+    pub locate: fn(&[u8]) -> Option<usize>,
+}
+
+/// A call to make.
+#[derive(Debug)]
+pub struct Request {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The procedure.
+    pub procedure: u32,
+    /// The encoded arguments, without the bytes and the pad of `payload`.
+    pub arguments: Vec<u8>,
+    /// An opaque argument kept apart.
+    pub payload: Option<ArgumentPayload>,
+    /// Most bytes that the results can have, without what goes to the sink. Decides whether RDMA offers a Reply
+    /// chunk; a longer reply fails the call.
+    pub results_max: usize,
+    /// Where the opaque result goes.
+    pub sink: Option<Sink>,
+}
+
+impl Request {
+    /// A call with small arguments and small results.
+    pub fn new(program: u32, version: u32, procedure: u32, results_max: usize) -> Request {
+        Request {
+            program,
+            version,
+            procedure,
+            arguments: Vec::new(),
+            payload: None,
+            results_max,
+            sink: None,
+        }
+    }
+
+    /// Appends to the arguments.
+    pub fn arguments(&mut self) -> Encoder<'_> {
+        Encoder::new(&mut self.arguments)
+    }
+
+    /// Appends an opaque argument that travels by itself: its length word now, its bytes from the first `len` of
+    /// `buffer`. At most one per call; lengths are cut to the buffer and to `u32::MAX`.
+    pub fn put_payload(&mut self, buffer: Buffer, len: usize) {
+        let len = len.min(buffer.len()).min(u32::MAX as usize);
+        self.arguments().u32(u32::try_from(len).unwrap_or(u32::MAX));
+        let position = self.arguments.len();
+        self.payload = Some(ArgumentPayload {
+            buffer,
+            len,
+            position,
+        });
+    }
+}
+
+/// A successful call's results.
+#[derive(Debug)]
+pub struct Response {
+    /// The encoded results, without the bytes and the pad of what went to the sink.
+    pub results: Vec<u8>,
+    /// The sink, and how many bytes were placed in it. They match the length word in the results.
+    pub sink: Option<(Buffer, usize)>,
+    /// The argument payload's memory.
+    pub payload: Option<Buffer>,
+}
+
+/// Why a call gave no results.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CallError {
+    /// The server refused the caller or the RPC version.
+    #[error("the server denied the call: {0:?}")]
+    Denied(Rejection),
+    /// The server cannot execute such a call.
+    #[error("the server did not execute the call: {0:?}")]
+    NotExecuted(AcceptStatus),
+    /// The server's transport refused the call's chunks (ERR_CHUNK, ERR_VERS). Whether it was executed is unknown.
+    #[error("the server's transport refused the call")]
+    TransportRefused,
+    /// The reply does not follow the protocol.
+    #[error("the reply is malformed: {0}")]
+    Malformed(&'static str),
+    /// The call or its results are larger than the transport can carry.
+    #[error("the call is too large for the transport")]
+    TooLarge,
+    /// No answer in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// No connection could be made as often as the settings allow.
+    #[error("no connection: {0}")]
+    NotConnected(String),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+impl From<ReplyHeaderError> for CallError {
+    fn from(_: ReplyHeaderError) -> CallError {
+        CallError::Malformed("rpc header")
+    }
+}
+
+impl From<XdrError> for CallError {
+    fn from(_: XdrError) -> CallError {
+        CallError::Malformed("results")
+    }
+}

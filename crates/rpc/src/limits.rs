@@ -1,0 +1,56 @@
+//! Bounds of the RPC layer, in one place.
+
+use std::time::Duration;
+
+/// Largest payload (READ or WRITE data) of one call, in bytes.
+pub const PAYLOAD_MAX: usize = 1 << 20;
+/// Room beside the payload in a record: headers, names, a READDIR page.
+pub const RECORD_SLACK: usize = 64 << 10;
+/// Largest RPC message in either direction, in bytes.
+pub const RECORD_MAX: usize = PAYLOAD_MAX + RECORD_SLACK;
+/// Most fragments of one record; senders with 4 KiB buffers need 272 for the largest record.
+pub const FRAGMENTS_MAX: u32 = 1024;
+
+/// Calls in flight per TCP connection; more wait in the socket.
+pub const CALLS_MAX: usize = 128;
+/// Bytes of arguments in flight per TCP connection beyond which no further record is read.
+pub const CALL_BYTES_MAX: usize = 16 << 20;
+/// Bytes of replies per TCP connection that wait for the peer, beyond which nothing is read from it.
+pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
+
+/// How long a peer may take from connecting to its first valid call.
+pub const FIRST_CALL_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a peer may pause in the middle of a record.
+pub const RECORD_PAUSE_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a record may take in all.
+pub const RECORD_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a peer may take nothing of what was written for it.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
+pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
+
+/// Inline threshold offered on RDMA connections, both ways.
+pub const INLINE_THRESHOLD: u32 = 4096;
+/// Credits granted per RDMA connection.
+pub const CREDITS: u32 = 128;
+/// Receives posted beyond the credits: for transport errors and other messages that no credit covers.
+pub const RECEIVES_SPARE: u32 = 8;
+/// Segments per chunk list of an RDMA call.
+pub const SEGMENTS_MAX: usize = 64;
+/// Chunks in the Write list of an RDMA call.
+pub const WRITE_CHUNKS_MAX: usize = 8;
+
+/// Most entries in the duplicate request cache.
+pub const DRC_ENTRIES_MAX: usize = 65_536;
+/// Most bytes of reply bodies in the duplicate request cache.
+pub const DRC_BYTES_MAX: usize = 32 << 20;
+/// How long a reply can be replayed.
+pub const DRC_AGE_MAX: Duration = Duration::from_secs(120);
+/// Duplicates of one call that wait for its result; one more is dropped.
+pub const DRC_WAITERS_MAX: usize = 4;
+
+/// Calls a client has outstanding on one connection; more wait.
+pub const CLIENT_CALLS_MAX: usize = 128;
+
+const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
+const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

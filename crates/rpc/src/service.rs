@@ -1,0 +1,322 @@
+//! What a program sees of the server: calls in, replies out, whatever the transport.
+
+use bytes::Bytes;
+use gannet_fabric::Buffer;
+use gannet_runtime::FileRef;
+use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection};
+use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// One or more RPC programs, executed on the core that received the call.
+///
+/// A server polls the future of [`Service::call`] at once, in place; one that is ready then costs no task and no
+/// allocation. Whatever may block must go to the blocking pool and be awaited. A call is never cancelled: when its
+/// connection goes away its future still runs to the end, and only the reply is lost.
+#[allow(async_fn_in_trait)] // Used generically only, and its futures are local to a core on purpose.
+pub trait Service: 'static {
+    /// The programs and versions that exist. Calls of others are answered without asking the service.
+    fn programs(&self) -> &[Program];
+
+    /// True for procedures that must not be executed twice: their replies go to the duplicate request cache.
+    fn is_cached(&self, program: u32, procedure: u32) -> bool;
+
+    /// Where the eligible opaque (RFC 8267: WRITE data, SYMLINK path) of a call begins: the number of argument
+    /// bytes up to and including its length word. `prefix` is the beginning of the arguments, at least
+    /// [`PLACEMENT_PREFIX_LEN`] bytes or all of them. `None` when the procedure has none, or the prefix does not
+    /// reach it: then the arguments come in one piece.
+    ///
+    /// Lets a transport receive the opaque straight into a [`Buffer`].
+    fn locate_payload(&self, program: u32, procedure: u32, prefix: &[u8]) -> Option<usize>;
+
+    /// Executes `call` and fills `reply`.
+    async fn call(&self, call: &Call, reply: &mut Reply);
+}
+
+/// How many bytes of the arguments [`Service::locate_payload`] gets to see at least.
+pub const PLACEMENT_PREFIX_LEN: usize = 256;
+
+/// A program that a service executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its number.
+    pub number: u32,
+    /// Lowest version.
+    pub low: u32,
+    /// Highest version; all between exist.
+    pub high: u32,
+    /// Procedures 0 up to and not including this one exist.
+    pub procedures: u32,
+}
+
+/// How a call came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// A byte stream with record marks.
+    Tcp,
+    /// RPC-over-RDMA version 1.
+    Rdma,
+}
+
+/// Who calls, as the caller says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Credential {
+    /// AUTH_NONE.
+    #[default]
+    None,
+    /// AUTH_SYS.
+    Sys {
+        /// Effective user.
+        uid: u32,
+        /// Effective group.
+        gid: u32,
+        /// Supplementary groups.
+        groups: Groups,
+    },
+}
+
+/// An opaque argument whose bytes did not come with the others.
+#[derive(Debug)]
+pub struct Placed {
+    /// Holds the bytes, from its start.
+    pub buffer: Buffer,
+    /// How many there are.
+    pub len: usize,
+    /// Where in [`Call::arguments`] they belong: just behind the opaque's length word.
+    pub position: usize,
+}
+
+/// An eligible opaque argument, wherever its bytes came by.
+#[derive(Debug)]
+pub enum OpaqueArgument<'a> {
+    /// Among the other arguments.
+    Inline(&'a [u8]),
+    /// In a buffer of its own: the first `len` bytes.
+    Placed(Buffer, usize),
+}
+
+impl OpaqueArgument<'_> {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            OpaqueArgument::Inline(bytes) => bytes,
+            OpaqueArgument::Placed(buffer, len) => buffer.get(..*len).unwrap_or(buffer),
+        }
+    }
+}
+
+/// A call as received, with its header taken apart.
+#[derive(Debug)]
+pub struct Call {
+    /// Chosen by the client.
+    pub xid: u32,
+    /// The program.
+    pub program: u32,
+    /// Its version; one that the service has.
+    pub version: u32,
+    /// Its procedure; one that the service has.
+    pub procedure: u32,
+    /// Who calls.
+    pub credential: Credential,
+    /// Where from.
+    pub peer: SocketAddr,
+    /// By which way.
+    pub transport: Transport,
+    pub(crate) arguments: Vec<u8>,
+    pub(crate) placed: RefCell<Option<Placed>>,
+    pub(crate) dropped: Cell<bool>,
+}
+
+impl Call {
+    pub(crate) fn empty() -> Call {
+        Call {
+            xid: 0,
+            program: 0,
+            version: 0,
+            procedure: 0,
+            credential: Credential::None,
+            peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            transport: Transport::Tcp,
+            arguments: Vec::new(),
+            placed: RefCell::new(None),
+            dropped: Cell::new(false),
+        }
+    }
+
+    /// The argument bytes, without those of a placed opaque and its pad.
+    pub fn arguments(&self) -> &[u8] {
+        &self.arguments
+    }
+
+    /// A decoder at the start of the arguments.
+    pub fn decoder(&self) -> Decoder<'_> {
+        Decoder::new(&self.arguments)
+    }
+
+    /// Takes the opaque at `decoder`'s position (length word, bytes, pad), of at most `max` bytes, whether it
+    /// came among the arguments or was placed in a buffer. `decoder` must be one of this call's.
+    ///
+    /// # Errors
+    /// Too long, too short, or the placed bytes do not match the length word: answer GARBAGE_ARGS.
+    pub fn take_opaque<'a>(
+        &'a self,
+        decoder: &mut Decoder<'a>,
+        max: usize,
+    ) -> Result<OpaqueArgument<'a>, XdrError> {
+        let length = decoder.length(max)?;
+        let here = self
+            .placed
+            .borrow_mut()
+            .take_if(|placed| placed.position == decoder.position());
+        let Some(placed) = here else {
+            return Ok(OpaqueArgument::Inline(decoder.bytes(length)?));
+        };
+        // A Read chunk may hold the item with or without its pad (RFC 8166 section 3.4.5.2).
+        if placed.len != length && Some(placed.len) != padded(length) {
+            return Err(XdrError::Value);
+        }
+        Ok(OpaqueArgument::Placed(placed.buffer, length))
+    }
+
+    /// Ends the call without any reply, for a duplicate whose first execution nobody can know the result of.
+    pub(crate) fn drop_reply(&self) {
+        self.dropped.set(true);
+    }
+}
+
+/// An opaque result that transports move by their best way.
+pub enum Payload {
+    /// The first `len` bytes of a buffer.
+    Buffer {
+        /// The memory.
+        buffer: Buffer,
+        /// Bytes.
+        len: usize,
+    },
+    /// Shared bytes.
+    Bytes(Bytes),
+    /// A range of a file, taken from the page cache on the way out. If the file shrinks meanwhile the missing
+    /// bytes go out as zeros; if it cannot be read the connection ends.
+    File {
+        /// The file.
+        file: FileRef,
+        /// Bytes from the start of the file.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+    },
+}
+
+impl Payload {
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Buffer { buffer, len } => (*len).min(buffer.len()),
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::File { len, .. } => *len,
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self {
+            Payload::Buffer { .. } => "buffer",
+            Payload::Bytes(_) => "bytes",
+            Payload::File { .. } => "file",
+        };
+        f.debug_struct("Payload")
+            .field("kind", &kind)
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+/// How a call is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accepted(AcceptStatus),
+    Denied(Rejection),
+}
+
+/// The answer to a call: results, at most one of them an opaque that travels by itself.
+///
+/// Starts as SUCCESS with empty results.
+#[derive(Debug)]
+pub struct Reply {
+    pub(crate) verdict: Verdict,
+    pub(crate) head: Vec<u8>,
+    pub(crate) payload: Option<(Payload, usize)>,
+}
+
+impl Reply {
+    pub(crate) fn empty() -> Reply {
+        Reply {
+            verdict: Verdict::Accepted(AcceptStatus::Success),
+            head: Vec::new(),
+            payload: None,
+        }
+    }
+
+    /// Appends to the results. Items behind a payload may follow it.
+    pub fn results(&mut self) -> Encoder<'_> {
+        Encoder::new(&mut self.head)
+    }
+
+    /// Bytes of results so far, without a payload.
+    pub fn len(&self) -> usize {
+        self.head.len()
+    }
+
+    /// True when there are no results yet.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    /// Puts `payload` at the end of the results so far, with a length word before it; the transport adds the pad.
+    /// A reply has at most one payload: a second call replaces the first and must not happen.
+    ///
+    /// Payloads longer than `u32::MAX` cannot be expressed; such a reply becomes SYSTEM_ERR.
+    pub fn put_payload(&mut self, payload: Payload) {
+        let Ok(length) = u32::try_from(payload.len()) else {
+            return self.fail(AcceptStatus::SystemErr);
+        };
+        self.results().u32(length);
+        if length > 0 {
+            self.payload = Some((payload, self.head.len()));
+        }
+    }
+
+    /// Throws the results away, for another attempt at them.
+    pub fn clear(&mut self) {
+        self.verdict = Verdict::Accepted(AcceptStatus::Success);
+        self.head.clear();
+        self.payload = None;
+    }
+
+    /// Answers with `status` and no results.
+    pub fn fail(&mut self, status: AcceptStatus) {
+        self.clear();
+        self.verdict = Verdict::Accepted(status);
+    }
+
+    /// Refuses the caller's credential.
+    pub fn deny(&mut self, status: AuthStat) {
+        self.clear();
+        self.verdict = Verdict::Denied(Rejection::AuthError(status));
+    }
+
+    /// Bytes of the results with payload and pad.
+    pub(crate) fn stream_len(&self) -> usize {
+        let payload = self
+            .payload
+            .as_ref()
+            .map_or(0, |(payload, _)| payload.len());
+        self.head.len() + payload + pad_len(payload)
+    }
+}
