@@ -1,2 +1,84 @@
-//! Chores.
-fn main() {}
+//! Gannet's own chores, run as `cargo xtask CHORE`.
+//!
+//! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `ci` is
+//! everything `.ci/run` does after the tests, in the same commands a developer types. `sim` and `fuzz` start the
+//! simulator and the fuzz targets. `generate` writes the man pages and shell completions.
+//!
+//! First module to read: [`tidy`].
+
+mod ci;
+mod command;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Gannet's own chores")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check arrows between crates, lengths, banned calls and documents
+    Tidy,
+    /// Everything continuous integration runs after `cargo test --workspace`
+    Ci {
+        /// Fail where an outside tool (libnfs) is missing, instead of leaving its test out
+        #[arg(long)]
+        require_tools: bool,
+    },
+    /// Run the simulator: one seed, or many fresh ones
+    Sim {
+        /// The seed to replay
+        seed: Option<u64>,
+        /// How many fresh seeds to run when none is given
+        #[arg(long)]
+        count: Option<u32>,
+    },
+    /// Feed mutated inputs to every decoder for SECONDS in all
+    Fuzz {
+        /// Time to spend, divided over the targets
+        seconds: u32,
+        /// Only the targets whose name contains this
+        #[arg(long)]
+        target: Option<String>,
+    },
+    /// Write the man pages and shell completions from the command line's definition
+    Generate {
+        /// Only compare with what is committed
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    let root = workspace_root();
+    match chore {
+        Chore::Tidy => tidy::run(&root),
+        Chore::Ci { require_tools } => ci::run(&root, require_tools),
+        Chore::Sim { seed, count } => ci::simulate(&root, seed, count),
+        Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref()),
+        Chore::Generate { check } => ci::generate(&root, check),
+    }
+}
+
+/// The workspace this binary was built from.
+fn workspace_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}

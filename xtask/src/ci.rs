@@ -1,0 +1,111 @@
+//! The steps of continuous integration, each also a chore of its own.
+
+use crate::command::Step;
+use crate::tidy;
+use anyhow::Result;
+use std::path::Path;
+use std::time::Instant;
+
+/// Fresh seeds that one run of continuous integration simulates.
+const SIM_SEEDS: u32 = 300;
+/// Seconds of fuzzing in one run of continuous integration.
+const FUZZ_SECONDS: u32 = 20;
+
+type Check = Box<dyn Fn(&Path) -> Result<()>>;
+
+/// Runs everything that `.ci/run` does after the tests, and tells how long each step took.
+///
+/// # Errors
+/// The first step that failed.
+pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
+    let libnfs_required = if require_tools { "1" } else { "" };
+    let steps: Vec<(&str, Check)> = vec![
+        ("format", cargo("fmt --all --check")),
+        (
+            "lints",
+            cargo("clippy --workspace --all-targets --locked -- -D warnings"),
+        ),
+        ("tidy", Box::new(tidy::run)),
+        ("rustdoc", Box::new(rustdoc)),
+        (
+            "man pages and completions",
+            Box::new(|root| generate(root, true)),
+        ),
+        ("demo", cargo("run --release --locked -p gannet -- demo")),
+        (
+            "simulation",
+            Box::new(|root| simulate(root, None, Some(SIM_SEEDS))),
+        ),
+        ("fuzzing", Box::new(|root| fuzz(root, FUZZ_SECONDS, None))),
+        (
+            "libnfs tools",
+            Box::new(move |root| {
+                Step::cargo("test --locked -p gannet --test libnfs -- --nocapture")
+                    .with_variable("GANNET_REQUIRE_LIBNFS", libnfs_required)
+                    .run(root)
+            }),
+        ),
+    ];
+    let started = Instant::now();
+    for (name, check) in steps {
+        println!("== {name}");
+        let began = Instant::now();
+        check(root)?;
+        println!(
+            "== {name}: passed in {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
+    println!("== ci: passed in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn cargo(arguments: &'static str) -> Check {
+    Box::new(|root| Step::cargo(arguments).run(root))
+}
+
+fn rustdoc(root: &Path) -> Result<()> {
+    Step::cargo("doc --workspace --no-deps --locked")
+        .with_variable("RUSTDOCFLAGS", "-D warnings")
+        .run(root)
+}
+
+/// Runs the simulator on one seed, or on `count` fresh ones.
+///
+/// # Errors
+/// A seed failed; its reproduction line was printed.
+pub(crate) fn simulate(root: &Path, seed: Option<u64>, count: Option<u32>) -> Result<()> {
+    let mut step = Step::cargo("run --release --locked -p gannet-sim --bin gannet-sim --");
+    if let Some(seed) = seed {
+        step = step.with(seed.to_string());
+    }
+    if let Some(count) = count {
+        step = step.with("--count").with(count.to_string());
+    }
+    step.run(root)
+}
+
+/// Runs the fuzz targets for `seconds` in all.
+///
+/// # Errors
+/// A target crashed; its input was saved.
+pub(crate) fn fuzz(root: &Path, seconds: u32, target: Option<&str>) -> Result<()> {
+    let mut step =
+        Step::cargo("run --profile fuzz --locked -p gannet-fuzz --").with(seconds.to_string());
+    if let Some(target) = target {
+        step = step.with("--target").with(target);
+    }
+    step.run(root)
+}
+
+/// Writes man pages and completions below `crates/gannet`, or compares them with what is there.
+///
+/// # Errors
+/// They cannot be written, or differ.
+pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
+    let mut step = Step::cargo("run --release --locked -p gannet -- generate all crates/gannet");
+    if check {
+        step = step.with("--check");
+    }
+    step.run(root)
+}

@@ -1,0 +1,110 @@
+//! The tree itself is tidy, and the checks find what they are for.
+
+use super::source::Source;
+use super::{Finding, banned, check, documents, lengths};
+use std::path::Path;
+
+fn lines_of(findings: &[Finding]) -> Vec<usize> {
+    findings.iter().map(|finding| finding.line).collect()
+}
+
+fn banned_lines(file: &str, text: &str) -> Vec<usize> {
+    let mut findings = Vec::new();
+    banned::check(
+        &Source::new(Path::new(file), text.to_owned()),
+        &mut findings,
+    );
+    findings.sort();
+    lines_of(&findings)
+}
+
+fn length_lines(text: &str) -> Vec<usize> {
+    let mut findings = Vec::new();
+    lengths::check(
+        &Source::new(Path::new("crates/rpc/src/x.rs"), text.to_owned()),
+        &mut findings,
+    );
+    lines_of(&findings)
+}
+
+#[test]
+fn the_tree_is_tidy() {
+    let findings = check(&crate::workspace_root()).unwrap();
+    let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(text.is_empty(), "{}", text.join("\n"));
+}
+
+#[test]
+fn banned_calls_are_found_spelled_out_and_imported() {
+    let text = "use std::{io, fs::{self, File}};\nfn f() { std::thread::sleep(d); }\nlet x = rand::random();\n";
+    assert_eq!(banned_lines("crates/rpc/src/x.rs", text), [1, 2, 3]);
+    assert_eq!(
+        banned_lines("crates/gannet/src/x.rs", text),
+        Vec::<usize>::new()
+    );
+}
+
+#[test]
+fn comments_literals_and_tests_are_not_code() {
+    let text = r##"
+// std::fs is banned
+const A: &str = "std::fs \" std::thread"; const B: &str = r#"unsafe " {"#; const C: char = '"'; fn l<'a>() {}
+/* unsafe /* nested */ std::fs */
+#[cfg(test)]
+mod tests { use std::fs; }
+"##;
+    assert_eq!(
+        banned_lines("crates/rpc/src/x.rs", text),
+        Vec::<usize>::new()
+    );
+    let after = format!("{text}\nuse std::fs;\n");
+    assert_eq!(banned_lines("crates/rpc/src/x.rs", &after), [8]);
+}
+
+#[test]
+fn words_inside_other_words_are_not_banned() {
+    let text = "let operand = self.rand; brand::x(); my_unsafe(); is_unsafe_now();\n";
+    assert_eq!(
+        banned_lines("crates/rpc/src/x.rs", text),
+        Vec::<usize>::new()
+    );
+}
+
+#[test]
+fn promises_are_found_in_comments() {
+    let text = format!("fn f() {{}} // {}: later\n", concat!("TO", "DO"));
+    assert_eq!(banned_lines("crates/gannet/src/x.rs", &text), [1]);
+}
+
+#[test]
+fn long_functions_lines_and_files_are_found_and_tests_are_not() {
+    let body = "    g();\n".repeat(70);
+    let long = format!("fn f(a: [u8; 4]) {{\n{body}}}\n");
+    assert_eq!(length_lines(&long), [1]);
+    assert_eq!(
+        length_lines(&format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")),
+        []
+    );
+    assert_eq!(
+        length_lines(&format!("let a = {};\n", "b".repeat(100))),
+        [1]
+    );
+    assert_eq!(length_lines(&"\n".repeat(801)), [1]);
+}
+
+#[test]
+fn documents_name_existing_commands_only() {
+    let known = [
+        String::from("serve"),
+        String::from("bench"),
+        String::from("bench fabric"),
+    ];
+    let wrong = |command| documents::check_command(command, &known);
+    assert_eq!(wrong("gannet serve /data --read-only"), None);
+    assert_eq!(wrong("gannet bench fabric --json"), None);
+    assert_eq!(wrong("cargo run --release -- serve /data"), None);
+    assert!(wrong("gannet server /data").is_some());
+    assert!(wrong("cargo run --release -- server").is_some());
+    assert!(wrong("cargo xtask tidyup").is_some());
+    assert!(wrong("cargo frobnicate").is_some());
+}
