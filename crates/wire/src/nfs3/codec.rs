@@ -1,0 +1,169 @@
+//! How values become XDR and XDR becomes values; the macro that writes both for a plain record.
+
+use crate::xdr::{Decoder, Encoder, XdrError};
+
+/// A value that can be written as XDR.
+pub trait Encode {
+    /// Appends it.
+    fn encode(&self, encoder: &mut Encoder<'_>);
+}
+
+/// A value that can be read from XDR, borrowing what it can from the message.
+pub trait Decode<'a>: Sized {
+    /// Takes it off the front.
+    ///
+    /// # Errors
+    /// The bytes are not such a value.
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, XdrError>;
+}
+
+/// The one value that `bytes` are, to the last of them.
+///
+/// # Errors
+/// The bytes are not such a value, or something follows it.
+pub fn from_bytes<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, XdrError> {
+    let mut decoder = Decoder::new(bytes);
+    let value = T::decode(&mut decoder)?;
+    decoder.finish()?;
+    Ok(value)
+}
+
+impl Encode for () {
+    #[inline]
+    fn encode(&self, _: &mut Encoder<'_>) {}
+}
+
+impl Decode<'_> for () {
+    #[inline]
+    fn decode(_: &mut Decoder<'_>) -> Result<(), XdrError> {
+        Ok(())
+    }
+}
+
+impl Encode for u32 {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(*self);
+    }
+}
+
+impl Decode<'_> for u32 {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<u32, XdrError> {
+        decoder.u32()
+    }
+}
+
+impl Encode for u64 {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u64(*self);
+    }
+}
+
+impl Decode<'_> for u64 {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<u64, XdrError> {
+        decoder.u64()
+    }
+}
+
+impl Encode for bool {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.bool(*self);
+    }
+}
+
+impl Decode<'_> for bool {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<bool, XdrError> {
+        decoder.bool()
+    }
+}
+
+/// Eight opaque bytes: the verifiers.
+impl Encode for [u8; 8] {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.fixed(self);
+    }
+}
+
+impl Decode<'_> for [u8; 8] {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<[u8; 8], XdrError> {
+        decoder.fixed::<8>().copied()
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.bool(self.is_some());
+        if let Some(value) = self {
+            value.encode(encoder);
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Option<T>, XdrError> {
+        if decoder.bool()? {
+            T::decode(decoder).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// Declares a struct whose XDR form is that of its fields, one after the other.
+macro_rules! record {
+    ($(#[$meta:meta])* $name:ident { $($(#[$note:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name { $($(#[$note])* pub $field: $type,)* }
+
+        impl $crate::nfs3::Encode for $name {
+            #[inline]
+            fn encode(&self, encoder: &mut $crate::xdr::Encoder<'_>) {
+                $($crate::nfs3::Encode::encode(&self.$field, encoder);)*
+            }
+        }
+
+        impl $crate::nfs3::Decode<'_> for $name {
+            #[inline]
+            fn decode(
+                decoder: &mut $crate::xdr::Decoder<'_>,
+            ) -> Result<Self, $crate::xdr::XdrError> {
+                Ok($name { $($field: $crate::nfs3::Decode::decode(decoder)?,)* })
+            }
+        }
+    };
+    ($(#[$meta:meta])* $name:ident<$life:lifetime> {
+        $($(#[$note:meta])* $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name<$life> { $($(#[$note])* pub $field: $type,)* }
+
+        impl $crate::nfs3::Encode for $name<'_> {
+            #[inline]
+            fn encode(&self, encoder: &mut $crate::xdr::Encoder<'_>) {
+                $($crate::nfs3::Encode::encode(&self.$field, encoder);)*
+            }
+        }
+
+        impl<$life> $crate::nfs3::Decode<$life> for $name<$life> {
+            #[inline]
+            fn decode(
+                decoder: &mut $crate::xdr::Decoder<$life>,
+            ) -> Result<Self, $crate::xdr::XdrError> {
+                Ok($name { $($field: $crate::nfs3::Decode::decode(decoder)?,)* })
+            }
+        }
+    };
+}
+
+pub(crate) use record;
