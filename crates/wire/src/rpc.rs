@@ -13,7 +13,7 @@ pub use header::{
     ReplyHeader, ReplyHeaderError, ReplyOutcome,
 };
 pub use record::{
-    FRAGMENT_MAX, RECORD_MARK_LEN, RecordError, RecordEvent, RecordMark, RecordReader,
+    FRAGMENT_MAX, RECORD_MARK_LEN, RecordError, RecordEvent, RecordMark, RecordReader, WholeRecord,
 };
 
 #[allow(unused_imports)] // named in the documentation above

@@ -75,6 +75,15 @@ pub enum RecordEvent<'b> {
     NeedMore,
 }
 
+/// A record at the front of some bytes, and what lies behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WholeRecord<'b> {
+    /// The record, without its mark.
+    pub record: &'b [u8],
+    /// The bytes behind it.
+    pub rest: &'b [u8],
+}
+
 /// Cuts a byte stream into records, wherever the stream was sliced.
 ///
 /// The reader holds counters and no bytes: the caller keeps what an event did not consume.
@@ -121,13 +130,13 @@ impl RecordReader {
         self.inside && self.last
     }
 
-    /// The record at the front of `input` if it is there completely and in one fragment, and the bytes behind it.
+    /// The record at the front of `input` if it is there completely and in one fragment.
     /// `None` at any other time: then use [`RecordReader::next`]. The common case, kept short.
     ///
     /// # Errors
     /// The record is too long.
     #[inline]
-    pub fn whole<'b>(&self, input: &'b [u8]) -> Result<Option<(&'b [u8], &'b [u8])>, RecordError> {
+    pub fn whole<'b>(&self, input: &'b [u8]) -> Result<Option<WholeRecord<'b>>, RecordError> {
         let Some((mark, rest)) = input.split_first_chunk::<RECORD_MARK_LEN>() else {
             return Ok(None);
         };
@@ -143,9 +152,10 @@ impl RecordReader {
         if !mark.last {
             return Ok(None);
         }
-        Ok(usize::try_from(mark.length)
+        let split = usize::try_from(mark.length)
             .ok()
-            .and_then(|length| rest.split_at_checked(length)))
+            .and_then(|length| rest.split_at_checked(length));
+        Ok(split.map(|(record, rest)| WholeRecord { record, rest }))
     }
 
     /// Looks at the front of `input` and says what is there and how many bytes it takes.
