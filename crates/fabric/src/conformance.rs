@@ -1,1 +1,0 @@
-//! The suite every provider must pass (written by the simulator work; see the functions below).

@@ -1,0 +1,420 @@
+//! What the cases share: a connected pair, its completions, patterns, a file in memory.
+
+use super::{Broken, Harness, Outcome, ensure_eq};
+use crate::{
+    Access, Arena, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected,
+    Disconnected, Done, Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal,
+    Source, Span, WorkError, WorkId, next_completions,
+};
+use gannet_runtime::{FileRef, FileSource, Handle};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+/// Bytes of one arena slot, and so of a default receive.
+pub(super) const SLOT_LEN: usize = 8192;
+/// Slots of the arena of one case.
+const SLOTS_MAX: usize = 256;
+/// Receives that each end of a default pair has posted.
+pub(super) const RECEIVES: usize = 8;
+/// Read depth of a default pair.
+pub(super) const READ_DEPTH: u16 = 8;
+/// How long a provider may take to give back what a finished case used.
+const BALANCE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Ids for work that is not a default receive (those count from 0).
+pub(super) const WORK: WorkId = WorkId(1000);
+
+/// The test bed of one case.
+pub(super) struct Bed<'h> {
+    pub(super) runtime: Handle,
+    pub(super) near: Rc<dyn Provider>,
+    pub(super) far: Rc<dyn Provider>,
+    pub(super) arena: Arena,
+    harness: &'h dyn Harness,
+    near_regions: u64,
+    far_regions: u64,
+}
+
+impl Bed<'_> {
+    pub(super) fn new(harness: &dyn Harness) -> Bed<'_> {
+        let (near, far) = (harness.near(), harness.far());
+        Bed {
+            runtime: harness.runtime(),
+            arena: Arena::new(SLOT_LEN, SLOTS_MAX),
+            near_regions: regions(&near),
+            far_regions: regions(&far),
+            near,
+            far,
+            harness,
+        }
+    }
+
+    /// Where the far provider listens.
+    pub(super) fn address(&self) -> std::net::SocketAddr {
+        self.harness.address()
+    }
+
+    /// A file of the harness's kind.
+    pub(super) fn file(&self, content: Vec<u8>) -> FileRef {
+        self.harness.file(content)
+    }
+
+    /// A slot of the case's arena.
+    pub(super) fn slot(&self) -> Outcome<Buffer> {
+        self.arena
+            .take()
+            .ok_or_else(|| Broken::new("the case's arena is empty"))
+    }
+
+    /// Default options: [`RECEIVES`] slots and [`READ_DEPTH`].
+    pub(super) fn options(&self) -> Outcome<ConnectOptions> {
+        let receives: Outcome<Vec<Buffer>> = (0..RECEIVES).map(|_| self.slot()).collect();
+        Ok(ConnectOptions {
+            private_data: Vec::new(),
+            ord: READ_DEPTH,
+            ird: READ_DEPTH,
+            receives: receives?,
+        })
+    }
+
+    /// A connected pair with default options: the end that connected, then the one that accepted.
+    pub(super) async fn pair(&self) -> Outcome<(Peer, Peer)> {
+        self.pair_with(self.options()?, self.options()?).await
+    }
+
+    /// A connected pair.
+    pub(super) async fn pair_with(
+        &self,
+        near: ConnectOptions,
+        far: ConnectOptions,
+    ) -> Outcome<(Peer, Peer)> {
+        let mut listener = self.far.listen(self.address())?;
+        let connecting = self.near.connect(listener.local_address(), near);
+        let accepting = async {
+            let incoming = listener.accept().await.map_err(ConnectError::from)?;
+            incoming.accept(far).await
+        };
+        let (near, far) = join(connecting, accepting).await;
+        Ok((Peer::new(near?), Peer::new(far?)))
+    }
+
+    /// Everything the case used came back: slots to the arena, regions out of the domains.
+    pub(super) async fn balanced(&self) -> Outcome {
+        let deadline = self.runtime.now() + BALANCE_TIME_MAX;
+        loop {
+            let left = (
+                self.arena.in_use(),
+                regions(&self.near) - self.near_regions,
+                regions(&self.far) - self.far_regions,
+            );
+            if left == (0, 0, 0) {
+                return Ok(());
+            }
+            if self.runtime.now() >= deadline {
+                return ensure_eq(
+                    "slots, near and far regions never came back",
+                    left,
+                    (0, 0, 0),
+                );
+            }
+            gannet_runtime::sleep(&self.runtime, Duration::from_millis(1)).await;
+        }
+    }
+}
+
+fn regions(provider: &Rc<dyn Provider>) -> u64 {
+    let stats = provider.domain().stats();
+    stats.registrations - stats.deregistrations
+}
+
+/// One end of a connection, with the completions it has not looked at yet.
+pub(super) struct Peer {
+    pub(super) endpoint: Connected,
+    ready: VecDeque<Completion>,
+    ended: Option<Disconnected>,
+}
+
+impl Peer {
+    pub(super) fn new(endpoint: Connected) -> Peer {
+        Peer {
+            endpoint,
+            ready: VecDeque::new(),
+            ended: None,
+        }
+    }
+
+    /// The next completion; the connection must not have ended before it.
+    pub(super) async fn next(&mut self) -> Outcome<Completion> {
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Ok(completion);
+            }
+            let mut batch = Vec::new();
+            next_completions(&*self.endpoint, &mut batch).await?;
+            self.ready.extend(batch);
+        }
+    }
+
+    /// The next completion, which must be a success.
+    pub(super) async fn next_done(&mut self) -> Outcome<(WorkId, Done, Option<Buffer>)> {
+        let completion = self.next().await?;
+        Ok((completion.id, completion.outcome?, completion.buffer))
+    }
+
+    /// The next completion, which must be this one.
+    pub(super) async fn expect(&mut self, id: WorkId, done: Done) -> Outcome<Option<Buffer>> {
+        let completion = self.next().await?;
+        ensure_eq(
+            "completion",
+            (completion.id, completion.outcome),
+            (id, Ok(done)),
+        )?;
+        Ok(completion.buffer)
+    }
+
+    /// The next completion, which must be a plain message; gives its bytes.
+    pub(super) async fn expect_message(&mut self) -> Outcome<Vec<u8>> {
+        let completion = self.next().await?;
+        let Ok(Done::Received { len, .. }) = completion.outcome else {
+            return Err(Broken::new(format!("not a message: {completion:?}")));
+        };
+        let buffer = completion
+            .buffer
+            .ok_or_else(|| Broken::new("a message without its buffer"))?;
+        let message = buffer
+            .get(..len as usize)
+            .ok_or_else(|| Broken::new("a message longer than its buffer"))?;
+        Ok(message.to_vec())
+    }
+
+    /// The completions that are left, and why the connection ended.
+    pub(super) async fn end(&mut self) -> (Vec<Completion>, Disconnected) {
+        let mut all: Vec<Completion> = self.ready.drain(..).collect();
+        if let Some(reason) = &self.ended {
+            return (all, reason.clone());
+        }
+        loop {
+            if let Err(reason) = next_completions(&*self.endpoint, &mut all).await {
+                self.ended = Some(reason.clone());
+                return (all, reason);
+            }
+        }
+    }
+
+    /// Posts a message of these bytes, with a completion, and starts it.
+    pub(super) fn send(&self, id: WorkId, bytes: &[u8]) -> Outcome {
+        let options = SendOptions {
+            signal: Signal::Always,
+            ..SendOptions::default()
+        };
+        self.send_with(id, bytes, options)
+    }
+
+    /// Posts a message of these bytes and starts it.
+    pub(super) fn send_with(&self, id: WorkId, bytes: &[u8], options: SendOptions) -> Outcome {
+        self.endpoint.post_send(id, source(bytes)?, options)?;
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    /// Posts a write of these bytes, with a completion, and starts it.
+    pub(super) fn write(&self, id: WorkId, bytes: &[u8], target: RemoteAddress) -> Outcome {
+        self.endpoint
+            .post_write(id, source(bytes)?, target, Signal::Always)?;
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    /// Posts a read into the whole of `sink` and starts it.
+    pub(super) fn read(&self, id: WorkId, sink: &Region, source: RemoteAddress) -> Outcome {
+        self.endpoint.post_read(id, Span::whole(sink)?, source)?;
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    /// Registers these bytes for this end's peer alone.
+    pub(super) fn expose(&self, bytes: Vec<u8>, access: Access) -> Outcome<Region> {
+        let backing = Backing::Buffer(Buffer::from_vec(bytes));
+        let scope = Scope::Endpoint(self.endpoint.id());
+        Ok(self.endpoint.domain().register(backing, access, scope)?)
+    }
+
+    /// Registers zeroed memory for this end's own use.
+    pub(super) fn sink(&self, len: usize) -> Outcome<Region> {
+        self.expose(vec![0; len], Access::Local)
+    }
+}
+
+/// A message there and one back: both ends are in good health.
+pub(super) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
+    for (from, to, text) in [(0, 1, "there"), (1, 0, "back")] {
+        let ends = [&mut *near, &mut *far];
+        ends[from].send(WORK, text.as_bytes())?;
+        ends[from].expect(WORK, Done::Sent).await?;
+        let message = ends[to].expect_message().await?;
+        super::ensure_bytes("ping", &message, text.as_bytes())?;
+        let buffer = Buffer::zeroed(SLOT_LEN);
+        ends[to].endpoint.post_receive(WorkId(0), buffer)?;
+    }
+    Ok(())
+}
+
+/// The connection ended because the near end did what it must not; both ends say so.
+pub(super) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec<Completion>> {
+    let (_, far_reason) = far.end().await;
+    if !matches!(far_reason, Disconnected::PeerMisbehaved(_)) {
+        return Err(Broken::new(format!("the far end says {far_reason:?}")));
+    }
+    let (completions, near_reason) = near.end().await;
+    if !matches!(near_reason, Disconnected::PeerTerminated(_)) {
+        return Err(Broken::new(format!("the near end says {near_reason:?}")));
+    }
+    Ok(completions)
+}
+
+/// Memory of its own with these bytes, as a source.
+pub(super) fn source(bytes: &[u8]) -> Outcome<Source> {
+    Ok(Source::Buffer {
+        len: u32::try_from(bytes.len())?,
+        buffer: Buffer::from_vec(bytes.to_vec()),
+    })
+}
+
+/// The address of byte `offset` of a region, for the peer.
+pub(super) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
+    RemoteAddress {
+        key: region.key(),
+        offset: region.base().wrapping_add(offset),
+    }
+}
+
+/// Bytes that differ between seeds and never repeat at a power of two.
+pub(super) fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|index| (index % 251 + index / 251 * 7 + seed * 31) as u8)
+        .collect()
+}
+
+/// The bytes of a memory region.
+pub(super) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
+    region
+        .with_bytes(|bytes| bytes.to_vec())
+        .ok_or_else(|| Broken::new("the region has no memory"))
+}
+
+/// Options of a Send that revokes `key`.
+pub(super) fn invalidating(key: crate::RemoteKey) -> SendOptions {
+    SendOptions {
+        signal: Signal::Always,
+        invalidate: Invalidate::Key(key),
+        ..SendOptions::default()
+    }
+}
+
+/// True when work was cut off by the end of the connection.
+pub(super) fn is_flushed(completion: &Completion) -> bool {
+    completion.outcome == Err(WorkError::Flushed)
+}
+
+/// Polls both futures to their ends.
+pub(super) async fn join<A, B>(
+    first: impl Future<Output = A>,
+    second: impl Future<Output = B>,
+) -> (A, B) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut left, mut right) = (None, None);
+    std::future::poll_fn(move |context| {
+        if left.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            left = Some(value);
+        }
+        if right.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            right = Some(value);
+        }
+        match (left.take(), right.take()) {
+            (Some(left), Some(right)) => Poll::Ready((left, right)),
+            (one, other) => {
+                (left, right) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// A file in memory without a descriptor: resident, cold until somebody waited for it, or failing.
+pub struct MemoryFile {
+    content: Vec<u8>,
+    resident: AtomicBool,
+    failure: Option<io::ErrorKind>,
+}
+
+impl MemoryFile {
+    /// All of it in the cache.
+    pub fn resident(content: Vec<u8>) -> FileRef {
+        MemoryFile::build(content, true, None)
+    }
+
+    /// None of it in the cache until it was read with [`FileSource::read_at`].
+    pub fn cold(content: Vec<u8>) -> FileRef {
+        MemoryFile::build(content, false, None)
+    }
+
+    /// Not in the cache, and its disk answers with `failure`.
+    pub fn failing(failure: io::ErrorKind) -> FileRef {
+        MemoryFile::build(Vec::new(), false, Some(failure))
+    }
+
+    fn build(content: Vec<u8>, resident: bool, failure: Option<io::ErrorKind>) -> FileRef {
+        Arc::new(MemoryFile {
+            content,
+            resident: AtomicBool::new(resident),
+            failure,
+        })
+    }
+
+    fn copy(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(self.content.len());
+        let count = buffer.len().min(self.content.len() - start);
+        buffer[..count].copy_from_slice(&self.content[start..start + count]);
+        count
+    }
+}
+
+impl FileSource for MemoryFile {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.resident.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(self.copy(offset, buffer))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(kind) = self.failure {
+            return Err(kind.into());
+        }
+        self.resident.store(true, Ordering::Relaxed);
+        Ok(self.copy(offset, buffer))
+    }
+
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
+        self.resident.load(Ordering::Relaxed)
+    }
+}

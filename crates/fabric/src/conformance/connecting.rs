@@ -1,0 +1,120 @@
+//! Set-up: private data, refusals, depths.
+
+use super::bed::{Bed, join, pattern, ping};
+use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use crate::limits::PRIVATE_DATA_MAX;
+use crate::{ConnectError, ConnectOptions};
+
+pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
+    for (there, back) in [
+        (0, 0),
+        (1, 20),
+        (56, 0),
+        (PRIVATE_DATA_MAX, PRIVATE_DATA_MAX),
+    ] {
+        let (question, answer) = (pattern(1, there), pattern(2, back));
+        let mut listener = bed.far.listen(bed.address())?;
+        let mut near_options = bed.options()?;
+        near_options.private_data = question.clone();
+        let mut far_options = bed.options()?;
+        far_options.private_data = answer.clone();
+        let connecting = bed.near.connect(listener.local_address(), near_options);
+        let accepting = async {
+            let incoming = listener.accept().await.map_err(ConnectError::from)?;
+            let heard = incoming.private_data().to_vec();
+            Ok::<_, ConnectError>((incoming.accept(far_options).await?, heard))
+        };
+        let (near, far) = join(connecting, accepting).await;
+        let (near, (far, heard)) = (near?, far?);
+        ensure_bytes("private data seen before accepting", &heard, &question)?;
+        ensure_bytes("private data at the far end", far.private_data(), &question)?;
+        ensure_bytes("private data at the near end", near.private_data(), &answer)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn too_much_private_data_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
+    let listener = bed.far.listen(bed.address())?;
+    let options = ConnectOptions {
+        private_data: pattern(3, PRIVATE_DATA_MAX + 1),
+        ..ConnectOptions::default()
+    };
+    let outcome = bed.near.connect(listener.local_address(), options).await;
+    ensure(
+        matches!(outcome, Err(ConnectError::Unsupported(_))),
+        "connect took more private data than a set-up message can carry",
+    )
+}
+
+pub(super) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcome {
+    for len in [0, 77] {
+        let why = pattern(4, len);
+        let mut listener = bed.far.listen(bed.address())?;
+        let connecting = bed.near.connect(listener.local_address(), bed.options()?);
+        let rejecting = async {
+            listener.accept().await?.reject(why.clone()).await;
+            Ok::<_, std::io::Error>(())
+        };
+        let (near, far) = join(connecting, rejecting).await;
+        far?;
+        match near {
+            Err(ConnectError::Rejected { private_data }) => {
+                ensure_bytes("private data of the rejection", &private_data, &why)?;
+            }
+            Err(other) => return Err(Broken::new(format!("not a rejection: {other:?}"))),
+            Ok(_) => return Err(Broken::new("connected although rejected")),
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn nobody_listening_is_an_error(bed: &Bed<'_>) -> Outcome {
+    let listener = bed.far.listen(bed.address())?;
+    let address = listener.local_address();
+    drop(listener);
+    let outcome = bed.near.connect(address, bed.options()?).await;
+    ensure(
+        matches!(outcome, Err(ConnectError::Io(_) | ConnectError::TimedOut)),
+        "connecting to nobody did not fail as the network's error",
+    )
+}
+
+pub(super) async fn read_depths_are_agreed(bed: &Bed<'_>) -> Outcome {
+    for (near_ord, near_ird, far_ord, far_ird) in [(4, 4, 4, 4), (8, 2, 3, 5), (1, 1, 8, 8)] {
+        let near = ConnectOptions {
+            ord: near_ord,
+            ird: near_ird,
+            ..bed.options()?
+        };
+        let far = ConnectOptions {
+            ord: far_ord,
+            ird: far_ird,
+            ..bed.options()?
+        };
+        let (mut near, mut far) = bed.pair_with(near, far).await?;
+        ping(&mut near, &mut far).await?;
+        let (near, far) = (near.endpoint.attributes(), far.endpoint.attributes());
+        ensure(near.ord <= near_ord.min(far.ird), "near ORD passes far IRD")?;
+        ensure(far.ord <= far_ord.min(near.ird), "far ORD passes near IRD")?;
+        ensure_eq(
+            "ORD of both ends",
+            (near.ord > 0, far.ord > 0),
+            (true, true),
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) async fn many_connections_at_once(bed: &Bed<'_>) -> Outcome {
+    let mut pairs = Vec::new();
+    for _ in 0..8 {
+        pairs.push(bed.pair().await?);
+    }
+    for (near, far) in &mut pairs {
+        ping(near, far).await?;
+    }
+    let mut ids: Vec<_> = pairs.iter().map(|(near, _)| near.endpoint.id()).collect();
+    ids.sort();
+    ids.dedup();
+    ensure_eq("endpoints with an identity of their own", ids.len(), 8)
+}

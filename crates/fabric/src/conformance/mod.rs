@@ -1,0 +1,245 @@
+//! The suite every provider must pass.
+//!
+//! A provider's test implements [`Harness`] and calls [`run_all`]; what comes back is the list of cases that failed,
+//! each with the line that did. Cases are ordinary users of the seam: they see nothing of a provider but its
+//! traits, so what they demand is what protocols may rely on. After each case every buffer must be back in its
+//! arena and every region gone from both domains.
+
+mod bed;
+mod connecting;
+mod ending;
+mod messages;
+mod reads;
+mod refusals;
+mod writes;
+
+use crate::Provider;
+use bed::Bed;
+use gannet_runtime::{FileRef, Handle};
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use bed::MemoryFile;
+
+/// How long one case may take on the harness's clock before it counts as hung.
+const CASE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What a provider's test brings.
+pub trait Harness {
+    /// The runtime that the cases run on.
+    fn runtime(&self) -> Handle;
+
+    /// The provider that connects.
+    fn near(&self) -> Rc<dyn Provider>;
+
+    /// The provider that listens. May be the near one.
+    fn far(&self) -> Rc<dyn Provider>;
+
+    /// Where the far provider can listen, port 0.
+    fn address(&self) -> SocketAddr;
+
+    /// A file with this content, of the kind the provider will meet; by default one in memory without a descriptor.
+    fn file(&self, content: Vec<u8>) -> FileRef {
+        MemoryFile::resident(content)
+    }
+}
+
+/// One demand on a provider.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// What is demanded, as `group::story`.
+    pub name: &'static str,
+    body: for<'a> fn(&'a Bed<'a>) -> CaseFuture<'a>,
+}
+
+type CaseFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+type Outcome<T = ()> = Result<T, Broken>;
+
+/// A case that did not hold.
+#[derive(Debug)]
+pub struct Failure {
+    /// The case.
+    pub case: &'static str,
+    broken: Broken,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} ({})",
+            self.case, self.broken.what, self.broken.place
+        )
+    }
+}
+
+/// What was found, and by which line of the suite.
+#[derive(Debug)]
+struct Broken {
+    what: String,
+    place: &'static Location<'static>,
+}
+
+impl Broken {
+    #[track_caller]
+    fn new(what: impl Into<String>) -> Broken {
+        Broken {
+            what: what.into(),
+            place: Location::caller(),
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Broken {
+    #[track_caller]
+    fn from(error: E) -> Broken {
+        Broken::new(format!("unexpected error: {error} ({error:?})"))
+    }
+}
+
+/// Runs every case, one after the other, and gives those that failed.
+pub async fn run_all(harness: &dyn Harness) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for case in cases() {
+        if let Err(failure) = run_case(harness, &case).await {
+            failures.push(failure);
+        }
+    }
+    failures
+}
+
+/// Runs one case and checks that it left nothing behind.
+///
+/// # Errors
+/// What did not hold.
+pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<(), Failure> {
+    tracing::debug!(case = case.name, "conformance case");
+    let runtime = harness.runtime();
+    let bed = Bed::new(harness);
+    let outcome = match gannet_runtime::timeout(&runtime, CASE_TIME_MAX, (case.body)(&bed)).await {
+        Ok(Ok(())) => bed.balanced().await,
+        Ok(Err(broken)) => Err(broken),
+        Err(_) => Err(Broken::new("did not end in time")),
+    };
+    outcome.map_err(|broken| Failure {
+        case: case.name,
+        broken,
+    })
+}
+
+macro_rules! cases {
+    ($($group:ident { $($story:ident),* $(,)? })*) => {
+        /// All cases, in the order in which a provider under construction comes to pass them.
+        pub fn cases() -> Vec<Case> {
+            vec![$($(Case {
+                name: concat!(stringify!($group), "::", stringify!($story)),
+                body: |bed| Box::pin($group::$story(bed)),
+            }),*),*]
+        }
+    };
+}
+
+cases! {
+    connecting {
+        private_data_goes_both_ways,
+        too_much_private_data_is_refused_at_home,
+        a_rejection_brings_its_private_data,
+        nobody_listening_is_an_error,
+        read_depths_are_agreed,
+        many_connections_at_once,
+    }
+    messages {
+        every_size_arrives,
+        many_arrive_in_order,
+        receives_are_used_in_order,
+        sources_of_every_kind,
+        solicited_is_told,
+        only_asked_completions_come,
+        the_send_queue_fills_and_recovers,
+        the_receive_queue_is_bounded,
+        invalid_work_is_refused_at_home,
+        both_directions_at_once,
+    }
+    writes {
+        a_send_makes_earlier_writes_visible,
+        every_size_is_written_in_place,
+        sources_of_every_kind,
+        a_cold_file_is_written,
+        past_the_end_of_a_file_come_zeros,
+        a_failing_file_fails_the_work,
+        completions_come_in_order,
+        an_idle_application_is_written_to,
+    }
+    reads {
+        every_size_is_read,
+        several_mebibytes_in_pieces,
+        reads_beyond_the_depth_wait_their_turn,
+        a_file_region_is_read,
+        an_idle_application_is_read_from,
+        reads_cross_in_both_directions,
+        without_depth_no_read,
+    }
+    refusals {
+        reads_outside_the_grant,
+        writes_outside_the_grant,
+        a_message_with_no_receive,
+        a_message_longer_than_its_receive,
+        send_with_invalidate_revokes,
+        a_foreign_key_is_not_invalidated,
+        nothing_lands_after_deregister,
+        nothing_is_read_after_deregister,
+        a_sink_taken_away_fails_the_read,
+    }
+    ending {
+        close_drains,
+        close_is_seen_by_idle_peers,
+        nothing_is_posted_after_close,
+        abort_flushes,
+        an_abort_is_seen_by_the_peer,
+        a_dropped_endpoint_ends_the_connection,
+        keys_die_with_their_connection,
+    }
+}
+
+/// Demands that something holds.
+#[track_caller]
+fn ensure(holds: bool, what: impl Into<String>) -> Outcome {
+    if holds {
+        Ok(())
+    } else {
+        Err(Broken::new(what))
+    }
+}
+
+/// Demands that two values are equal.
+#[track_caller]
+fn ensure_eq<T: PartialEq + fmt::Debug>(what: &str, actual: T, expected: T) -> Outcome {
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(Broken::new(format!("{what}: {actual:?}, not {expected:?}")))
+    }
+}
+
+/// Demands that bytes are the same, naming the first that differs.
+#[track_caller]
+fn ensure_bytes(what: &str, actual: &[u8], expected: &[u8]) -> Outcome {
+    if actual == expected {
+        return Ok(());
+    }
+    let same = actual
+        .iter()
+        .zip(expected)
+        .take_while(|(actual, expected)| actual == expected)
+        .count();
+    Err(Broken::new(format!(
+        "{what}: {} bytes for {}, differing from byte {same}",
+        actual.len(),
+        expected.len()
+    )))
+}

@@ -1,0 +1,314 @@
+//! What a peer must not do, what it hears of it, and that nobody else notices.
+
+use super::bed::{
+    Bed, Peer, WORK, address_of, bytes_of, ended_by_far, invalidating, pattern, ping, source,
+};
+use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use crate::{
+    Access, AccessError, Backing, Buffer, Disconnected, Done, Region, RemoteAddress, RemoteKey,
+    Scope, SendOptions, Signal, WorkError, WorkId,
+};
+
+const LEN: usize = 1000;
+
+/// Ways to reach for memory that one was not granted.
+#[derive(Debug, Clone, Copy)]
+enum Trespass {
+    UnknownKey,
+    RevokedKey,
+    DeregisteredKey,
+    OtherEndpoint,
+    NoRight,
+    LocalOnly,
+    BeforeStart,
+    PastEnd,
+    FarPastEnd,
+    Wrapping,
+}
+
+impl Trespass {
+    const ALL: [Trespass; 10] = [
+        Trespass::UnknownKey,
+        Trespass::RevokedKey,
+        Trespass::DeregisteredKey,
+        Trespass::OtherEndpoint,
+        Trespass::NoRight,
+        Trespass::LocalOnly,
+        Trespass::BeforeStart,
+        Trespass::PastEnd,
+        Trespass::FarPastEnd,
+        Trespass::Wrapping,
+    ];
+
+    fn refusal(self) -> AccessError {
+        match self {
+            Trespass::UnknownKey | Trespass::RevokedKey | Trespass::DeregisteredKey => {
+                AccessError::InvalidKey
+            }
+            Trespass::OtherEndpoint => AccessError::WrongEndpoint,
+            Trespass::NoRight | Trespass::LocalOnly => AccessError::Rights,
+            Trespass::BeforeStart | Trespass::PastEnd | Trespass::FarPastEnd => AccessError::Bounds,
+            Trespass::Wrapping => AccessError::Wrap,
+        }
+    }
+
+    /// Registers the region that is reached for and gives the address that 100 bytes are asked of.
+    fn prepare(
+        self,
+        far: &Peer,
+        other: &Peer,
+        needed: Access,
+        unfit: Access,
+    ) -> Outcome<(Region, RemoteAddress)> {
+        let owner = if matches!(self, Trespass::OtherEndpoint) {
+            other
+        } else {
+            far
+        };
+        let access = match self {
+            Trespass::NoRight => unfit,
+            Trespass::LocalOnly => Access::Local,
+            _ => needed,
+        };
+        let region = owner.expose(pattern(1, LEN), access)?;
+        let mut address = address_of(&region, 500);
+        match self {
+            Trespass::UnknownKey => address.key = RemoteKey(!region.key().0),
+            Trespass::RevokedKey => region.invalidate(),
+            Trespass::DeregisteredKey => drop(region.deregister()),
+            Trespass::BeforeStart => address = address_of(&region, 1u64.wrapping_neg()),
+            Trespass::PastEnd => address = address_of(&region, LEN as u64 - 99),
+            Trespass::FarPastEnd => address = address_of(&region, 1 << 40),
+            Trespass::Wrapping => address.offset = u64::MAX - 50,
+            Trespass::OtherEndpoint | Trespass::NoRight | Trespass::LocalOnly => {}
+        }
+        Ok((region, address))
+    }
+}
+
+pub(super) async fn reads_outside_the_grant(bed: &Bed<'_>) -> Outcome {
+    let (mut by_near, mut by_far) = bed.pair().await?;
+    for trespass in Trespass::ALL {
+        let (mut near, mut far) = bed.pair().await?;
+        let (region, address) =
+            trespass.prepare(&far, &by_far, Access::RemoteRead, Access::RemoteWrite)?;
+        let sink = near.sink(100)?;
+        near.read(WORK, &sink, address)?;
+        let completion = near.next().await?;
+        ensure_eq(
+            &format!("{trespass:?}"),
+            (completion.id, completion.outcome),
+            (WORK, Err(WorkError::Remote(trespass.refusal()))),
+        )?;
+        ensure_bytes("the sink", &bytes_of(&sink)?, &[0; 100])?;
+        aftermath(bed, &mut near, &mut far).await?;
+        drop(region);
+        ping(&mut by_near, &mut by_far).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
+    let (mut by_near, mut by_far) = bed.pair().await?;
+    for trespass in Trespass::ALL {
+        let (mut near, mut far) = bed.pair().await?;
+        let (region, address) =
+            trespass.prepare(&far, &by_far, Access::RemoteWrite, Access::RemoteRead)?;
+        near.endpoint
+            .post_write(WORK, source(&[0xee; 100])?, address, Signal::OnError)?;
+        near.endpoint.flush();
+        aftermath(bed, &mut near, &mut far).await?;
+        if !matches!(trespass, Trespass::DeregisteredKey) {
+            ensure_bytes(
+                &format!("{trespass:?}"),
+                &bytes_of(&region)?,
+                &pattern(1, LEN),
+            )?;
+        }
+        ping(&mut by_near, &mut by_far).await?;
+    }
+    Ok(())
+}
+
+/// After a refused access the connection goes on or is ended by the far end, as the provider says.
+async fn aftermath(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer) -> Outcome {
+    if bed.far.capabilities().survivable_exceptions {
+        return ping(near, far).await;
+    }
+    let completions = ended_by_far(near, far).await?;
+    let odd = completions.iter().find(|completion| {
+        !matches!(
+            completion.outcome,
+            Err(WorkError::Flushed | WorkError::Remote(_))
+        )
+    });
+    ensure(odd.is_none(), format!("work done after the end: {odd:?}"))
+}
+
+pub(super) async fn a_message_with_no_receive(bed: &Bed<'_>) -> Outcome {
+    let mut far_options = bed.options()?;
+    far_options.receives.truncate(1);
+    let (mut near, mut far) = bed.pair_with(bed.options()?, far_options).await?;
+    let (mut by_near, mut by_far) = bed.pair().await?;
+    near.send_with(WORK, b"expected", SendOptions::default())?;
+    ensure_bytes("message", &far.expect_message().await?, b"expected")?;
+    near.send_with(WORK, b"nobody waits for this", SendOptions::default())?;
+    ended_by_far(&mut near, &mut far).await?;
+    ping(&mut by_near, &mut by_far).await
+}
+
+pub(super) async fn a_message_longer_than_its_receive(bed: &Bed<'_>) -> Outcome {
+    for (room, len) in [(100, 101), (0, 1), (65_536, 200_000)] {
+        let mut far_options = bed.options()?;
+        far_options.receives = vec![Buffer::zeroed(room)];
+        let (mut near, mut far) = bed.pair_with(bed.options()?, far_options).await?;
+        near.send_with(WORK, &pattern(0, len), SendOptions::default())?;
+        let (completions, reason) = far.end().await;
+        let received = completions
+            .iter()
+            .find(|completion| completion.outcome.is_ok());
+        ensure(received.is_none(), format!("received: {received:?}"))?;
+        let misbehaved = matches!(reason, Disconnected::PeerMisbehaved(_));
+        ensure(misbehaved, format!("the far end says {reason:?}"))?;
+        let (_, reason) = near.end().await;
+        ensure(reason != Disconnected::Local, "the near end says it closed")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn send_with_invalidate_revokes(bed: &Bed<'_>) -> Outcome {
+    if !bed.far.capabilities().remote_invalidation {
+        return Ok(());
+    }
+    let (mut near, mut far) = bed.pair().await?;
+    let region = far.expose(pattern(2, LEN), Access::RemoteReadWrite)?;
+    near.write(WORK, &[7; 10], address_of(&region, 0))?;
+    near.expect(WORK, Done::Written).await?;
+    near.send_with(WORK, b"done with it", invalidating(region.key()))?;
+    near.expect(WORK, Done::Sent).await?;
+    let (_, done, _) = far.next_done().await?;
+    let Done::Received { invalidated, .. } = done else {
+        return Err(Broken::new(format!("not a message: {done:?}")));
+    };
+    ensure_eq("invalidated", invalidated, Some(region.key()))?;
+    ensure(!region.is_valid(), "the region is valid still")?;
+    let buffer = region.deregister();
+    ensure_eq("memory", buffer.map(|buffer| buffer[9]), Some(7))?;
+    let sink = near.sink(10)?;
+    near.read(WORK, &sink, address_of(&region, 0))?;
+    ensure_eq(
+        "a read by the revoked key",
+        near.next().await?.outcome,
+        Err(WorkError::Remote(AccessError::InvalidKey)),
+    )?;
+    aftermath(bed, &mut near, &mut far).await
+}
+
+pub(super) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
+    if !bed.far.capabilities().remote_invalidation {
+        return Ok(());
+    }
+    let (mut by_near, mut by_far) = bed.pair().await?;
+    let theirs = by_far.expose(pattern(3, LEN), Access::RemoteRead)?;
+    let private = by_far.sink(LEN)?;
+    for key in [theirs.key(), private.key(), RemoteKey(!theirs.key().0)] {
+        let (mut near, mut far) = bed.pair().await?;
+        near.send_with(WORK, b"away with it", invalidating(key))?;
+        let (completions, reason) = far.end().await;
+        let received = completions
+            .iter()
+            .find(|completion| completion.outcome.is_ok());
+        ensure(received.is_none(), format!("received: {received:?}"))?;
+        let misbehaved = matches!(reason, Disconnected::PeerMisbehaved(_));
+        ensure(misbehaved, format!("the far end says {reason:?}"))?;
+        near.end().await;
+    }
+    ensure(theirs.is_valid(), "another connection's key was revoked")?;
+    ensure(private.is_valid(), "a local key was revoked")?;
+    let sink = by_near.sink(LEN)?;
+    by_near.read(WORK, &sink, address_of(&theirs, 0))?;
+    by_near.expect(WORK, Done::Read).await?;
+    ping(&mut by_near, &mut by_far).await
+}
+
+pub(super) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
+    const AREA: usize = 1 << 20;
+    let (mut near, mut far) = bed.pair().await?;
+    let region = far.expose(vec![0; AREA], Access::RemoteWrite)?;
+    for id in 0..16 {
+        near.write(WorkId(id), &vec![0xee; AREA], address_of(&region, 0))?;
+    }
+    // The first write is on its way, perhaps half placed, when the memory is taken back and used for something else.
+    near.next().await?;
+    let mut memory = region
+        .deregister()
+        .ok_or_else(|| Broken::new("the memory did not come back"))?;
+    ensure(region.deregister().is_none(), "memory came back twice")?;
+    memory.fill(0x11);
+    let scope = Scope::Endpoint(far.endpoint.id());
+    let reused = bed
+        .far
+        .domain()
+        .register(Backing::Buffer(memory), Access::RemoteWrite, scope)?;
+    if bed.far.capabilities().survivable_exceptions {
+        near.send_with(WORK, b"all sent", SendOptions::default())?;
+        far.expect_message().await?;
+    } else {
+        near.endpoint.close();
+        far.end().await;
+    }
+    ensure_bytes(
+        "memory in its new use",
+        &bytes_of(&reused)?,
+        &vec![0x11; AREA],
+    )
+}
+
+pub(super) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
+    const AREA: usize = 4 << 20;
+    let (mut near, far) = bed.pair().await?;
+    let region = far.expose(pattern(4, AREA), Access::RemoteRead)?;
+    let sink = near.sink(AREA)?;
+    for id in 0..4 {
+        near.read(WorkId(id), &sink, address_of(&region, 0))?;
+    }
+    near.expect(WorkId(0), Done::Read).await?;
+    let mut memory = region
+        .deregister()
+        .ok_or_else(|| Broken::new("the memory did not come back"))?;
+    memory.fill(0x11);
+    let (last, outcome) = loop {
+        let completion = near.next().await?;
+        if completion.id == WorkId(3) || completion.outcome.is_err() {
+            break (completion.id, completion.outcome);
+        }
+    };
+    match outcome {
+        // All had been answered before; what came is what was there then.
+        Ok(_) => ensure_eq("last read", last, WorkId(3))?,
+        Err(WorkError::Remote(refusal)) => {
+            ensure_eq("refusal", refusal, AccessError::InvalidKey)?;
+        }
+        Err(other) => return Err(Broken::new(format!("not a refusal: {other:?}"))),
+    }
+    let leaked = sink.with_bytes(|bytes| bytes.windows(8).any(|window| window == [0x11; 8]));
+    ensure_eq("bytes of the memory's new use leaked", leaked, Some(false))
+}
+
+pub(super) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
+    let (mut near, far) = bed.pair().await?;
+    let origin = far.expose(pattern(5, 1 << 20), Access::RemoteRead)?;
+    let sink = near.sink(1 << 20)?;
+    near.read(WORK, &sink, address_of(&origin, 0))?;
+    let memory = sink.deregister();
+    ensure(memory.is_some(), "the memory did not come back")?;
+    let completion = near.next().await?;
+    ensure_eq("completion", completion.id, WORK)?;
+    ensure(
+        matches!(
+            completion.outcome,
+            Err(WorkError::Local(_) | WorkError::Flushed)
+        ),
+        format!("a read into memory taken away: {:?}", completion.outcome),
+    )
+}
