@@ -1,1 +1,18 @@
-fn main() {}
+//! The `gannet` binary: parses the command line, runs the command, says what went wrong.
+
+use gannet::failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match gannet::cli::parse().and_then(gannet::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    if !failure.is_silent() {
+        eprintln!("gannet: {failure}");
+    }
+    ExitCode::from(failure.exit_code())
+}

@@ -1,0 +1,629 @@
+//! The command line: one definition gives the parser, the help, the man pages and the shell completions.
+
+use crate::failure::{Failure, one_line};
+use crate::size;
+use crate::url::{Location, Url};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// File serving over RDMA, with or without RDMA hardware.
+///
+/// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; and copies,
+/// lists and measures what such servers hold. URLs choose the way: nfs://HOST[:PORT]/path goes over TCP,
+/// nfs+rdma://HOST[:PORT]/path over RPC/RDMA.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gannet",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Log lines.
+    #[command(flatten)]
+    pub logs: LogOptions,
+}
+
+/// Log lines on standard error.
+#[derive(Debug, Args)]
+pub struct LogOptions {
+    /// How much to log on standard error [default: info for serve, warn otherwise]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        env = "GANNET_LOG",
+        hide_env = true
+    )]
+    pub log: Option<LogLevel>,
+    /// Log lines for people or for machines
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// From few lines to many.
+#[allow(missing_docs)] // the names say it
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Who reads the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// People.
+    Text,
+    /// Machines: one JSON object per line.
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte
+    ///
+    /// Needs no root and no hardware, takes about half a minute, and cleans up behind itself.
+    Demo(DemoOptions),
+    /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
+    ///
+    /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect. MOUNT is answered on the
+    /// same ports, and rpcbind is not needed: mount with port=2049,mountport=2049 (TCP) or proto=rdma,port=20049.
+    Serve(ServeOptions),
+    /// List directories
+    Ls(LsOptions),
+    /// Write files to standard output
+    Cat(CatOptions),
+    /// Show attributes of files
+    Stat(StatOptions),
+    /// Copy files and trees to, from and between servers
+    ///
+    /// Holes stay holes, modes and modification times are kept. A copy survives a restart of the server: it waits,
+    /// connects again and goes on, for ever unless --timeout says otherwise.
+    Cp(CpOptions),
+    /// Make directories
+    Mkdir(MkdirOptions),
+    /// Remove files and directories
+    Rm(RmOptions),
+    /// Move or rename on one server
+    Mv(MvOptions),
+    /// Show space and inodes
+    Df(DfOptions),
+    /// Measure a server, or the fabric itself (bench fabric)
+    Bench(BenchOptions),
+    /// Write man pages and shell completions
+    #[command(hide = true)]
+    Generate(GenerateOptions),
+}
+
+/// Options of every command that talks to a server.
+#[derive(Debug, Clone, Args)]
+pub struct ClientOptions {
+    /// Give up when the server has not answered for so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub timeout: Option<Duration>,
+    /// Ask for MPA CRCs on RDMA connections; the server may insist on its own
+    #[arg(long, value_name = "on|off", default_value = "off")]
+    pub crc: Switch,
+    /// Call as this user [default: the caller's own]
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<u32>,
+    /// Call as this group [default: the caller's own]
+    #[arg(long, value_name = "GID")]
+    pub gid: Option<u32>,
+}
+
+/// On or off.
+#[allow(missing_docs)] // the names say it
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    /// True for on.
+    pub fn is_on(self) -> bool {
+        self == Switch::On
+    }
+}
+
+/// `gannet demo`.
+#[derive(Debug, Args)]
+pub struct DemoOptions {
+    /// One JSON object per row instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of the tree's names, sizes and contents
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Where to put the scratch directories [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// `gannet serve`.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// The directory to export as `/`
+    #[arg(required_unless_present = "config", conflicts_with = "config")]
+    pub path: Option<PathBuf>,
+    /// Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]
+    #[arg(long, value_name = "ADDR")]
+    pub nfs_tcp: Option<Listen>,
+    /// Listen here for NFS over RDMA, as above [default: 0.0.0.0:20049]
+    #[arg(long, value_name = "ADDR")]
+    pub nfs_rdma: Option<Listen>,
+    /// Refuse everything that changes files
+    #[arg(long)]
+    pub read_only: bool,
+    /// Let clients' root be root here; without it they are the anonymous user
+    #[arg(long)]
+    pub no_root_squash: bool,
+    /// Serve only clients at these addresses or networks (repeat, or separate by commas) [default: everybody]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub allow: Vec<Network>,
+    /// Read exports, addresses and limits from this file (see gannet-serve(1))
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Write the ready line to this file too, once clients can connect
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Threads that serve, one per core [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub cores: Option<u16>,
+    /// Insist on MPA CRCs on RDMA connections; off uses them when the client asks [default: off]
+    #[arg(long, value_name = "on|off")]
+    pub crc: Option<Switch>,
+    /// Where to keep what must outlive a restart, such as the key of file handles [default: see gannet-serve(1)]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed
+    #[arg(long)]
+    pub sync_metadata: bool,
+}
+
+/// `gannet ls`.
+#[derive(Debug, Args)]
+pub struct LsOptions {
+    /// What to list
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// Kind, mode, links, owner, size and time of each
+    #[arg(short, long)]
+    pub long: bool,
+    /// Names that start with a dot too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Directories below too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// One JSON object per entry
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet cat`.
+#[derive(Debug, Args)]
+pub struct CatOptions {
+    /// What to write out
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet stat`.
+#[derive(Debug, Args)]
+pub struct StatOptions {
+    /// What to look at
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// One JSON object per file
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet cp`.
+#[derive(Debug, Args)]
+pub struct CpOptions {
+    /// What to copy, URLs or local paths; then where to
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE... TARGET", value_parser = location_parser())]
+    pub locations: Vec<Location>,
+    /// Directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Read everything back from source and target and compare checksums
+    #[arg(long)]
+    pub verify: bool,
+    /// Files under way at a time, and parts of one file
+    #[arg(short, long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// No progress bar, not even on a terminal
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet mkdir`.
+#[derive(Debug, Args)]
+pub struct MkdirOptions {
+    /// What to make
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// Make what is missing above too, and do not mind what exists
+    #[arg(short, long)]
+    pub parents: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet rm`.
+#[derive(Debug, Args)]
+pub struct RmOptions {
+    /// What to remove
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// Directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Do not mind what does not exist
+    #[arg(short, long)]
+    pub force: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet mv`.
+#[derive(Debug, Args)]
+pub struct MvOptions {
+    /// What to move; then where to, on the same server
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE... TARGET", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet df`.
+#[derive(Debug, Args)]
+pub struct DfOptions {
+    /// Where to look
+    #[arg(required = true, value_name = "URL", value_parser = url_parser())]
+    pub urls: Vec<Url>,
+    /// One JSON object per file system
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet bench`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct BenchOptions {
+    /// The fabric instead of a server.
+    #[command(subcommand)]
+    pub what: Option<BenchWhat>,
+    /// A directory on the server, in which the bench makes and removes files of its own
+    #[arg(value_name = "URL", required = true, value_parser = url_parser())]
+    pub url: Option<Url>,
+    /// Concurrent streams, one connection each; several numbers make several rows
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,4,16"
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Vec<u16>,
+    /// Bytes per operation; several sizes make several rows
+    #[arg(
+        long,
+        value_name = "SIZE,..",
+        value_delimiter = ',',
+        default_value = "1M"
+    )]
+    #[arg(value_parser = parse_record)]
+    pub record: Vec<u64>,
+    /// Bytes of the file that is read or written; for stat and create, 64 KiB stand for one file
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse_nonzero)]
+    pub size: u64,
+    /// What to measure; several make several rows
+    #[arg(
+        long,
+        value_name = "OP,..",
+        value_delimiter = ',',
+        default_value = "write,read"
+    )]
+    pub op: Vec<BenchOp>,
+    /// Longest time per row
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet bench fabric`.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Measure the software RNIC next to a plain TCP socket, on loopback
+    Fabric(FabricOptions),
+}
+
+/// `gannet bench fabric`.
+#[derive(Debug, Clone, Args)]
+pub struct FabricOptions {
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Time per row
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: Duration,
+}
+
+/// What `gannet bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchOp {
+    /// Sequential READ.
+    Read,
+    /// Sequential WRITE, unstable, with one COMMIT at the end.
+    Write,
+    /// READ at random offsets.
+    Randread,
+    /// GETATTR.
+    Stat,
+    /// CREATE of empty files.
+    Create,
+}
+
+/// `gannet generate`.
+#[derive(Debug, Args)]
+pub struct GenerateOptions {
+    /// What to write.
+    #[command(subcommand)]
+    pub what: GenerateWhat,
+}
+
+/// `gannet generate ...`.
+#[derive(Debug, Subcommand)]
+pub enum GenerateWhat {
+    /// One page per command
+    Man {
+        /// Where to
+        directory: PathBuf,
+    },
+    /// One script, on standard output
+    Completions {
+        /// For this shell
+        shell: clap_complete::Shell,
+    },
+    /// Man pages and completions for all shells, in `man` and `completions` below a directory
+    All {
+        /// Where to
+        directory: PathBuf,
+        /// Only compare with what is there
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// Where to listen: an address, or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listen {
+    /// Not at all.
+    Off,
+    /// Here; port 0 picks a free one.
+    At(SocketAddr),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let with_port = || Some(SocketAddr::new(any, text.strip_prefix(':')?.parse().ok()?));
+        text.parse()
+            .ok()
+            .or_else(with_port)
+            .map(Listen::At)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is not ADDRESS:PORT, for example 127.0.0.1:2049, [::]:2049 or :2049"
+                )
+            })
+    }
+}
+
+/// A network: an address and how many of its leading bits count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Its address.
+    pub address: IpAddr,
+    /// Bits that count: at most 32 (IPv4) or 128 (IPv6).
+    pub prefix: u8,
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        let wrong = || {
+            format!("`{text}` is not an address or network, for example 192.0.2.7 or 10.0.0.0/8")
+        };
+        let (address, prefix) = text
+            .split_once('/')
+            .map_or((text, None), |(left, right)| (left, Some(right)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(bits), |prefix| prefix.parse().map_err(|_| wrong()))?;
+        if prefix > bits {
+            return Err(format!("`{text}`: a prefix has at most {bits} bits"));
+        }
+        Ok(Network { address, prefix })
+    }
+}
+
+fn url_parser() -> impl TypedValueParser<Value = Url> {
+    clap::builder::NonEmptyStringValueParser::new().try_map(|text| Url::parse(&text))
+}
+
+fn location_parser() -> impl TypedValueParser<Value = Location> {
+    PathBufValueParser::new().try_map(|path| Location::parse(&OsString::from(path)))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds: &f64| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
+}
+
+fn parse_record(text: &str) -> Result<u64, String> {
+    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
+    match size::parse_nonzero(text)? {
+        size if size > max => Err(format!("`{text}`: an operation moves at most {max} bytes")),
+        size => Ok(size),
+    }
+}
+
+/// Parses the command line. Help and version are printed, and end the process with 0.
+///
+/// # Errors
+/// Wrong usage, as one line.
+pub fn parse() -> Result<Arguments, Failure> {
+    Arguments::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        usage_failure(&error)
+    })
+}
+
+/// One line out of clap's several.
+fn usage_failure(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("wrong usage", "a command is missing").hint("see `gannet --help`");
+    }
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let context = error.get(ContextKind::Usage).map(ToString::to_string);
+    let command = context
+        .as_deref()
+        .and_then(command_of_usage)
+        .unwrap_or("gannet");
+    Failure::usage("wrong usage", one_line(message)).hint(format!("see `{command} --help`"))
+}
+
+/// `gannet serve` out of `Usage: gannet serve [OPTIONS] ...`.
+fn command_of_usage(usage: &str) -> Option<&str> {
+    let start = usage.find("gannet")?;
+    let rest = usage.get(start..)?;
+    let end = rest
+        .split_inclusive(' ')
+        .take_while(|word| {
+            word.trim_end()
+                .chars()
+                .all(|letter| letter.is_ascii_lowercase())
+        })
+        .map(str::len)
+        .sum();
+    rest.get(..end).map(str::trim_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parsed(line: &str) -> Result<Arguments, Failure> {
+        Arguments::try_parse_from(line.split_whitespace()).map_err(|error| usage_failure(&error))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documented_forms_parse() {
+        for line in [
+            "gannet demo --json",
+            "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
+            "gannet serve --config gannet.toml",
+            "gannet serve /data --allow 10.0.0.0/8,::1 --cores 2 --crc on --state-dir s --log debug",
+            "gannet ls nfs://h/a nfs+rdma://h:7/b",
+            "gannet cp -r --verify a b nfs+rdma://h/c",
+            "gannet bench nfs://h/x --threads 1,4 --record 4k,1M --size 64M --op read,randread --json",
+            "gannet bench fabric --json",
+            "gannet mkdir -p nfs://h/a/b",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}: {:?}", parsed(line).err());
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line_with_a_hint_and_exit_code_2() {
+        for (line, part) in [
+            ("gannet", "a command is missing"),
+            ("gannet frob", "unrecognized subcommand"),
+            ("gannet serve", "<PATH>"),
+            ("gannet ls", "<URL>"),
+            (
+                "gannet ls gannet://h/x",
+                "native protocol comes with a later version",
+            ),
+            ("gannet cp nfs://h/x", "SOURCE"),
+            ("gannet bench", "<URL>"),
+            ("gannet bench nfs://h/x --record 2M", "at most 1048576"),
+            ("gannet serve /d --nfs-tcp localhost", "ADDRESS:PORT"),
+            ("gannet serve /d --allow 10.0.0.0/33", "at most 32"),
+        ] {
+            let failure = parsed(line).unwrap_err();
+            let text = failure.to_string();
+            assert!(
+                text.contains(part) && text.contains("--help`)"),
+                "{line}: {text}"
+            );
+            assert!(!text.contains('\n'), "{text}");
+            assert_eq!(failure.exit_code(), 2);
+        }
+        let text = parsed("gannet cp nfs://h/x").unwrap_err().to_string();
+        assert!(text.contains("gannet cp --help"), "{text}");
+    }
+}

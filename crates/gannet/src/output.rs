@@ -1,0 +1,38 @@
+//! Standard output, for results only. A reader that went away ends the command without noise.
+
+use crate::failure::Failure;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Prints a line.
+///
+/// # Errors
+/// The output is closed (silent) or cannot be written.
+pub fn line(text: &str) -> Result<(), Failure> {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints bytes as they are.
+///
+/// # Errors
+/// As [`line`].
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    output
+        .write_all(bytes)
+        .and_then(|()| output.flush())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::silent(),
+            _ => Failure::new("cannot write the output", error),
+        })
+}
+
+/// Prints one JSON object on a line of its own.
+///
+/// # Errors
+/// As [`line`].
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new("cannot write the result as JSON", error))?;
+    line(&text)
+}
