@@ -1,0 +1,86 @@
+//! What the operator of a software RNIC may choose.
+
+use crate::limits::READ_DEPTH_MAX;
+use gannet_wire::mpa::{MULPDU_MIN, Revision, ULPDU_MAX};
+use std::time::Duration;
+
+/// Settings of a provider; they hold for all its connections.
+#[derive(Debug, Clone)]
+pub struct IwarpConfig {
+    /// The MPA revision offered when connecting: [`Revision::TWO`] unless the peer is known to be old.
+    pub revision: Revision,
+    /// Ask for CRCs. They are used when either side asks. Without them file-backed data leaves by sendfile.
+    pub crc: bool,
+    /// Offer the peer-to-peer model when connecting, so that the responder may send first.
+    pub peer_to_peer: bool,
+    /// Largest ULPDU sent, in bytes (128 to 64768). Any legal length is received. A hardware peer wants one that
+    /// fits a TCP segment.
+    pub ulpdu_max: usize,
+    /// Largest IRD and ORD agreed to, at most [`READ_DEPTH_MAX`].
+    pub read_depth_max: u16,
+    /// Work requests that an endpoint's send queue takes.
+    pub send_queue_max: u32,
+    /// Receives that may be posted on an endpoint.
+    pub receive_queue_max: u32,
+    /// How long a TCP connection may take to come up.
+    pub connect_deadline: Duration,
+    /// How long the responder may take to answer the request.
+    pub reply_deadline: Duration,
+    /// How long an initiator may take to send its request.
+    pub request_deadline: Duration,
+    /// How long a peer may take nothing of what is sent, or leave an FPDU unfinished.
+    pub stall_deadline: Duration,
+    /// How long a closing connection may linger until the peer closes too.
+    pub close_deadline: Duration,
+    /// Consideration for responders of Linux siw; `None` when all peers are known to need none.
+    pub accept_race: Option<AcceptRace>,
+}
+
+/// Linux siw as responder may miss an FPDU that arrives right behind its reply: it then sees it only when more
+/// bytes arrive.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptRace {
+    /// How long the initiator waits before its first FPDU.
+    pub delay: Duration,
+    /// When nothing came back for so long after the first FPDU, a zero-length RDMA Write wakes the responder.
+    pub nudge_after: Duration,
+}
+
+impl Default for AcceptRace {
+    fn default() -> AcceptRace {
+        AcceptRace {
+            delay: Duration::from_millis(5),
+            nudge_after: Duration::from_millis(200),
+        }
+    }
+}
+
+impl Default for IwarpConfig {
+    fn default() -> IwarpConfig {
+        IwarpConfig {
+            revision: Revision::TWO,
+            crc: true,
+            peer_to_peer: false,
+            ulpdu_max: ULPDU_MAX,
+            read_depth_max: READ_DEPTH_MAX,
+            send_queue_max: 4096,
+            receive_queue_max: 4096,
+            connect_deadline: Duration::from_secs(10),
+            reply_deadline: Duration::from_secs(10),
+            request_deadline: Duration::from_secs(5),
+            stall_deadline: Duration::from_secs(60),
+            close_deadline: Duration::from_secs(5),
+            accept_race: Some(AcceptRace::default()),
+        }
+    }
+}
+
+impl IwarpConfig {
+    /// The settings with everything out of range brought into it.
+    pub(crate) fn bounded(mut self) -> IwarpConfig {
+        self.ulpdu_max = self.ulpdu_max.clamp(MULPDU_MIN, ULPDU_MAX);
+        self.read_depth_max = self.read_depth_max.min(READ_DEPTH_MAX);
+        self.revision = self.revision.clamp(Revision::ONE, Revision::TWO);
+        self
+    }
+}

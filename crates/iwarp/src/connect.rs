@@ -1,0 +1,288 @@
+//! The startup phase over a stream: one frame each way, each within its deadline.
+
+use crate::limits::STARTUP_FRAME_MAX;
+use crate::provider::Core;
+use crate::startup::{self, Refusal, Role};
+use crate::{crc, endpoint};
+use gannet_fabric::{ConnectError, ConnectOptions, Connected};
+use gannet_runtime::stream::{Follow, readable, writable};
+use gannet_runtime::{ByteStream, Stream, sleep, timeout};
+use gannet_wire::ddp::{Header, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
+use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
+use gannet_wire::rdmap::{Opcode, TERMINATE_LEN_MAX, Terminate, TerminateCode};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Why no startup frame came.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// The peer closed first.
+    #[error("the peer closed the connection during set-up")]
+    Closed,
+    /// What came is no such frame.
+    #[error(transparent)]
+    Malformed(#[from] StartupError),
+    /// Bytes stand behind the frame, where none may be.
+    #[error("bytes follow the startup frame")]
+    Pipelined,
+    /// It did not come in time.
+    #[error("no startup frame came in time")]
+    TimedOut,
+    /// The stream broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<FrameError> for ConnectError {
+    fn from(error: FrameError) -> ConnectError {
+        match error {
+            FrameError::Closed => ConnectError::Incompatible("it closed the connection"),
+            FrameError::Malformed(_) => ConnectError::Incompatible("it is no MPA frame"),
+            FrameError::Pipelined => ConnectError::Incompatible("bytes follow it"),
+            FrameError::TimedOut => ConnectError::TimedOut,
+            FrameError::Io(error) => ConnectError::Io(error),
+        }
+    }
+}
+
+/// Connects as initiator.
+pub(crate) async fn connect(
+    core: Rc<Core>,
+    address: SocketAddr,
+    options: ConnectOptions,
+) -> Result<Connected, ConnectError> {
+    check_private_data(&options.private_data)?;
+    let connecting = core.runtime.connect(address);
+    let stream = timeout(&core.runtime, core.config.connect_deadline, connecting)
+        .await
+        .map_err(|_| ConnectError::TimedOut)??;
+    send_frame(&*stream, &startup::request(&core.config, &options)).await?;
+    let bytes = receive_frame(
+        &core,
+        &*stream,
+        FrameKind::Reply,
+        core.config.reply_deadline,
+    )
+    .await?;
+    let reply = parsed(FrameKind::Reply, &bytes)?;
+    let agreement = match startup::conclude(&core.config, &options, &reply) {
+        Ok(agreement) => agreement,
+        Err(Refusal::Rejected) => {
+            return Err(ConnectError::Rejected {
+                private_data: reply.private_data.to_vec(),
+            });
+        }
+        Err(Refusal::Incompatible(why)) => return Err(ConnectError::Incompatible(why)),
+        Err(Refusal::Terminate(code)) => {
+            let crc = core.config.crc || reply.crc;
+            terminate(&core, stream, code, crc);
+            return Err(ConnectError::Incompatible(
+                "its read depths or opening do not fit",
+            ));
+        }
+    };
+    tracing::debug!(peer = %address, ?agreement, "connected");
+    if let Some(race) = core.config.accept_race {
+        sleep(&core.runtime, race.delay).await;
+    }
+    let private_data = reply.private_data.to_vec();
+    endpoint::start(
+        core,
+        stream,
+        Role::Initiator,
+        agreement,
+        private_data,
+        options.receives,
+    )
+}
+
+/// Accepts a request as responder.
+pub(crate) async fn accept(
+    core: Rc<Core>,
+    stream: Stream,
+    request: Vec<u8>,
+    options: ConnectOptions,
+) -> Result<Connected, ConnectError> {
+    check_private_data(&options.private_data)?;
+    let request = parsed(FrameKind::Request, &request)?;
+    let (reply, agreement) = match startup::accept(&core.config, &request, &options) {
+        Ok(accepted) => accepted,
+        Err(_) => {
+            let reply = startup::reject(&request, &[]);
+            send_frame(&*stream, &reply).await?;
+            finish(&core, stream);
+            return Err(ConnectError::Incompatible(
+                "it offers no opening that is known",
+            ));
+        }
+    };
+    send_frame(&*stream, &reply).await?;
+    tracing::debug!(peer = %stream.peer_address(), ?agreement, "accepted");
+    let private_data = request.private_data.to_vec();
+    endpoint::start(
+        core,
+        stream,
+        Role::Responder,
+        agreement,
+        private_data,
+        options.receives,
+    )
+}
+
+/// Refuses a request.
+pub(crate) async fn reject(
+    core: Rc<Core>,
+    stream: Stream,
+    request: Vec<u8>,
+    private_data: Vec<u8>,
+) -> Result<(), ConnectError> {
+    check_private_data(&private_data)?;
+    let request = parsed(FrameKind::Request, &request)?;
+    send_frame(&*stream, &startup::reject(&request, &private_data)).await?;
+    finish(&core, stream);
+    Ok(())
+}
+
+/// Waits for a whole startup frame and nothing behind it; returns its bytes.
+pub(crate) async fn receive_frame(
+    core: &Core,
+    stream: &dyn ByteStream,
+    kind: FrameKind,
+    deadline: Duration,
+) -> Result<Vec<u8>, FrameError> {
+    let received = timeout(&core.runtime, deadline, receive_frame_forever(stream, kind)).await;
+    received.unwrap_or(Err(FrameError::TimedOut))
+}
+
+async fn receive_frame_forever(
+    stream: &dyn ByteStream,
+    kind: FrameKind,
+) -> Result<Vec<u8>, FrameError> {
+    let mut bytes = Vec::new();
+    loop {
+        readable(stream).await?;
+        let mut space = [0; STARTUP_FRAME_MAX + 1];
+        match stream.try_read(&mut space) {
+            Ok(0) => return Err(FrameError::Closed),
+            Ok(count) => bytes.extend_from_slice(space.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match StartupFrame::parse(kind, &bytes)? {
+            Some((_, len)) if len == bytes.len() => return Ok(bytes),
+            Some(_) => return Err(FrameError::Pipelined),
+            None => {}
+        }
+    }
+}
+
+/// Reads back a frame that [`receive_frame`] returned.
+pub(crate) fn parsed(kind: FrameKind, bytes: &[u8]) -> Result<StartupFrame<'_>, FrameError> {
+    match StartupFrame::parse(kind, bytes)? {
+        Some((frame, _)) => Ok(frame),
+        None => Err(FrameError::Closed),
+    }
+}
+
+/// Sends a startup frame, with one call: Linux siw blocks a kernel thread over a reply that comes in pieces.
+async fn send_frame(stream: &dyn ByteStream, frame: &StartupFrame<'_>) -> Result<(), ConnectError> {
+    let mut bytes = vec![0; frame.encoded_len()];
+    let emitted = frame.emit(&mut bytes);
+    emitted.map_err(|_| ConnectError::Unsupported("too much private data"))?;
+    send_all(stream, &bytes).await?;
+    Ok(())
+}
+
+async fn send_all(stream: &dyn ByteStream, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        writable(stream).await?;
+        match stream.try_write(&[IoSlice::new(rest)], Follow::Nothing) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn check_private_data(bytes: &[u8]) -> Result<(), ConnectError> {
+    if bytes.len() > gannet_fabric::limits::PRIVATE_DATA_MAX {
+        return Err(ConnectError::Unsupported("too much private data"));
+    }
+    Ok(())
+}
+
+/// Tells the peer why set-up failed (RFC 6581 section 9), then closes.
+fn terminate(core: &Rc<Core>, stream: Stream, code: TerminateCode, crc_on: bool) {
+    let mut payload = [0; TERMINATE_LEN_MAX];
+    let len = Terminate::bare(code).emit(&mut payload);
+    let header = Header::Untagged(Untagged {
+        last: true,
+        ulp_control: Opcode::Terminate.control(),
+        ulp_word: 0,
+        queue: QueueNumber::TERMINATE,
+        msn: Msn::FIRST,
+        offset: MessageOffset(0),
+    });
+    let mut fields = [0; UNTAGGED_HEADER_LEN];
+    let header_len = header.emit(&mut fields);
+    let mut bytes = u16::try_from(header_len + len)
+        .unwrap_or_default()
+        .to_be_bytes()
+        .to_vec();
+    // Control word and header together fill whole words: a bare Terminate has no pad.
+    bytes.extend_from_slice(&fields);
+    bytes.extend_from_slice(payload.get(..len).unwrap_or_default());
+    let crc = if crc_on {
+        crc::field_of(&bytes)
+    } else {
+        [0; 4]
+    };
+    bytes.extend_from_slice(&crc);
+    let lingering = Rc::clone(core);
+    core.runtime.spawn(
+        "iwarp-refusal",
+        Box::pin(async move {
+            let sent = timeout(&lingering.runtime, lingering.config.close_deadline, async {
+                send_all(&*stream, &bytes).await
+            });
+            if matches!(sent.await, Ok(Ok(()))) {
+                finish(&lingering, stream);
+            }
+        }),
+    );
+}
+
+/// Closes our side and waits, for a while, for the peer to close its own, so that what was said last is not lost to a
+/// reset.
+fn finish(core: &Rc<Core>, stream: Stream) {
+    stream.shutdown_write();
+    let lingering = Rc::clone(core);
+    core.runtime.spawn(
+        "iwarp-linger",
+        Box::pin(async move {
+            let drained = timeout(
+                &lingering.runtime,
+                lingering.config.close_deadline,
+                drain(&*stream),
+            );
+            if drained.await.is_err() {
+                stream.abort();
+            }
+        }),
+    );
+}
+
+async fn drain(stream: &dyn ByteStream) {
+    let mut space = [0; 4096];
+    while readable(stream).await.is_ok() {
+        match stream.try_read(&mut space) {
+            Ok(0) => return,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+            _ => {}
+        }
+    }
+}

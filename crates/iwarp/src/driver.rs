@@ -1,0 +1,442 @@
+//! Moves bytes between an engine and its stream, and keeps the deadlines. It decides nothing about the protocol.
+//!
+//! One task per connection waits for the stream, for timers and for posted work. Posting work and flushing it sends
+//! at once, in the poster's own task; only what the stream does not take then is left to this one.
+
+use crate::engine::{Engine, Outgoing};
+use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX};
+use crate::provider::Core;
+use crate::staging::Staging;
+use crate::startup::Role;
+use gannet_fabric::{Completion, Disconnected, Domain};
+use gannet_runtime::stream::ByteStream;
+use gannet_runtime::{Instant, LocalFuture, Notify, Stream, file};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A connection in full operation.
+pub(crate) struct Connection {
+    core: Rc<Core>,
+    state: RefCell<State>,
+    /// Wakes the connection's task.
+    work: Notify,
+    /// Wakes whoever waits for completions.
+    waiter: Cell<Option<Waker>>,
+}
+
+struct State {
+    engine: Engine,
+    /// `None` once the connection is gone.
+    stream: Option<Stream>,
+    staging: Staging,
+    /// The stream took less than was offered: wait until it is writable.
+    blocked: bool,
+    deadlines: Deadlines,
+    nudges_left: u32,
+    /// Our side is shut; what still comes is read and ignored until the peer closes too.
+    is_draining: bool,
+}
+
+/// Every deadline of a connection.
+#[derive(Default)]
+struct Deadlines {
+    /// The peer must take something until then.
+    transmit: Option<Instant>,
+    /// The peer must finish its FPDU until then.
+    receive: Option<Instant>,
+    /// The responder must have shown a sign of life until then, or is nudged.
+    nudge: Option<Instant>,
+    /// An ended connection is broken off then.
+    close: Option<Instant>,
+}
+
+impl Deadlines {
+    fn earliest(&self) -> Option<Instant> {
+        let all = [self.transmit, self.receive, self.nudge, self.close];
+        all.into_iter().flatten().min()
+    }
+}
+
+/// Runs a connection to its end.
+pub(crate) async fn drive(connection: Rc<Connection>) {
+    let mut timer = Timer::default();
+    std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
+}
+
+/// A timer that is set anew only when the deadline moves forward: later ones are noticed when it fires.
+#[derive(Default)]
+struct Timer {
+    armed: Option<(Instant, LocalFuture<()>)>,
+}
+
+impl Timer {
+    /// Ready when the armed deadline passed; pending with the timer armed for `deadline` or earlier.
+    fn poll(
+        &mut self,
+        core: &Core,
+        deadline: Option<Instant>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let Some(deadline) = deadline else {
+            return Poll::Pending;
+        };
+        if self
+            .armed
+            .as_ref()
+            .is_none_or(|(armed, _)| *armed > deadline)
+        {
+            self.armed = Some((deadline, core.runtime.sleep_until(deadline)));
+        }
+        let Some((_, sleep)) = &mut self.armed else {
+            return Poll::Pending;
+        };
+        let fired = sleep.as_mut().poll(context);
+        if fired.is_ready() {
+            self.armed = None;
+        }
+        fired
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(core: Rc<Core>, stream: Stream, role: Role, engine: Engine) -> Connection {
+        let may_nudge = role == Role::Initiator && core.config.accept_race.is_some();
+        let state = State {
+            engine,
+            stream: Some(stream),
+            staging: Staging::new(Rc::clone(&core.staging)),
+            blocked: false,
+            deadlines: Deadlines::default(),
+            nudges_left: if may_nudge { NUDGES_MAX } else { 0 },
+            is_draining: false,
+        };
+        Connection {
+            core,
+            state: RefCell::new(state),
+            work: Notify::default(),
+            waiter: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn domain(&self) -> Rc<dyn Domain> {
+        Rc::clone(&self.core.table) as Rc<dyn Domain>
+    }
+
+    /// Runs `body` on the engine; what it posts leaves with the next [`Connection::flush`].
+    pub(crate) fn with_engine<T>(&self, body: impl FnOnce(&mut Engine) -> T) -> T {
+        body(&mut self.state.borrow_mut().engine)
+    }
+
+    /// Sends what was posted as far as the stream takes it.
+    pub(crate) fn flush(self: &Rc<Self>) {
+        let needs_task = {
+            let mut state = self.state.borrow_mut();
+            if !state.blocked {
+                self.transmit(&mut state);
+            }
+            state.needs_task()
+        };
+        self.wake_waiter();
+        if needs_task {
+            self.work.notify();
+        }
+    }
+
+    pub(crate) fn poll_completions(
+        &self,
+        context: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Disconnected>> {
+        let mut state = self.state.borrow_mut();
+        let done = state.engine.completions();
+        if !done.is_empty() {
+            completions.extend(done.drain(..));
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(reason) = state.engine.reason() {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        self.waiter.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.borrow_mut().engine.close();
+        self.work.notify();
+    }
+
+    pub(crate) fn abort(&self, why: &str) {
+        {
+            let mut state = self.state.borrow_mut();
+            state
+                .engine
+                .disconnect(Disconnected::PeerMisbehaved(why.to_string()));
+            state.abort();
+        }
+        self.wake_waiter();
+        self.work.notify();
+    }
+
+    fn poll(self: &Rc<Self>, context: &mut Context<'_>, timer: &mut Timer) -> Poll<()> {
+        while self.work.poll_notified(context).is_ready() {}
+        let polled = {
+            let mut state = self.state.borrow_mut();
+            self.receive(&mut state, context);
+            self.transmit_all(&mut state, context);
+            state.advance(&self.core);
+            while state.stream.is_some()
+                && timer
+                    .poll(&self.core, state.deadlines.earliest(), context)
+                    .is_ready()
+            {
+                state.expire(&self.core);
+                self.transmit_all(&mut state, context);
+                state.advance(&self.core);
+            }
+            if state.stream.is_some() {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        };
+        self.wake_waiter();
+        polled
+    }
+
+    fn wake_waiter(&self) {
+        let has_news = {
+            let mut state = self.state.borrow_mut();
+            !state.engine.completions().is_empty() || state.engine.reason().is_some()
+        };
+        if has_news && let Some(waker) = self.waiter.take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes everything the stream has, within the turn's bound.
+    fn receive(&self, state: &mut State, context: &mut Context<'_>) {
+        let Some(stream) = state.stream.clone() else {
+            return;
+        };
+        let mut received = 0;
+        loop {
+            match stream.poll_readable(context) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return state.lose(&error),
+                Poll::Ready(Ok(())) => {}
+            }
+            match stream.try_read(state.staging.space()) {
+                Ok(0) => return state.end_of_stream(),
+                Ok(count) => {
+                    received += count;
+                    state.staging.filled(count);
+                    let used = state.engine.receive(state.staging.received());
+                    state.staging.used(used);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return state.lose(&error),
+            }
+            if received >= RECEIVE_TURN_MAX {
+                context.waker().wake_by_ref();
+                break;
+            }
+        }
+        if received > 0 {
+            let is_partial = !state.staging.received().is_empty();
+            let stall = self.core.config.stall_deadline;
+            state.deadlines.receive = is_partial.then(|| self.core.runtime.now() + stall);
+        }
+        state.staging.rest();
+    }
+
+    /// Sends until nothing is left or the stream is full.
+    fn transmit_all(self: &Rc<Self>, state: &mut State, context: &mut Context<'_>) {
+        loop {
+            if state.blocked {
+                let Some(stream) = state.stream.clone() else {
+                    return;
+                };
+                match stream.poll_writable(context) {
+                    Poll::Pending => return,
+                    Poll::Ready(Err(error)) => return state.lose(&error),
+                    Poll::Ready(Ok(())) => state.blocked = false,
+                }
+            }
+            self.transmit(state);
+            if !state.blocked {
+                return;
+            }
+        }
+    }
+
+    /// Sends until nothing is left or the stream takes less than it was offered.
+    fn transmit(self: &Rc<Self>, state: &mut State) {
+        let Some(stream) = state.stream.clone() else {
+            return;
+        };
+        let mut sent = 0;
+        loop {
+            state.engine.prepare();
+            self.start_fetch(state);
+            if !state.engine.has_outgoing() {
+                break;
+            }
+            match send_next(&*stream, &state.engine) {
+                Ok(Step::Sent { count, all }) => {
+                    sent += count;
+                    state.engine.sent(count);
+                    state.blocked = !all;
+                }
+                Ok(Step::FileEnded) => state.engine.file_ended(),
+                Ok(Step::FileUnsupported) => state.engine.send_file_unsupported(),
+                Ok(Step::Broken) => state.engine.cut_broken(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.blocked = true,
+                Err(error) => return state.lose(&error),
+            }
+            if state.blocked {
+                // The next FPDUs are made while the stream drains.
+                state.engine.prepare();
+                self.start_fetch(state);
+                break;
+            }
+        }
+        self.note_progress(state, sent);
+    }
+
+    fn note_progress(&self, state: &mut State, sent: usize) {
+        let config = &self.core.config;
+        if !state.blocked {
+            state.deadlines.transmit = None;
+        } else if sent > 0 || state.deadlines.transmit.is_none() {
+            state.deadlines.transmit = Some(self.core.runtime.now() + config.stall_deadline);
+        }
+        if state.engine.has_received() {
+            state.deadlines.nudge = None;
+        } else if sent > 0
+            && state.nudges_left > 0
+            && let Some(race) = config.accept_race
+        {
+            state.deadlines.nudge = Some(self.core.runtime.now() + race.nudge_after);
+        }
+    }
+
+    /// Has file bytes read on the blocking pool when the engine wants some.
+    fn start_fetch(self: &Rc<Self>, state: &mut State) {
+        let Some((source, offset, len)) = state.engine.fetch_wanted() else {
+            return;
+        };
+        let connection = Rc::clone(self);
+        let fetch = async move {
+            let runtime = &connection.core.runtime;
+            let fetched = file::read_cold(runtime, source, offset, vec![0; len]).await;
+            connection.state.borrow_mut().engine.file_fetched(fetched);
+            connection.work.notify();
+        };
+        self.core.runtime.spawn("iwarp-file", Box::pin(fetch));
+    }
+}
+
+/// What one call did.
+enum Step {
+    /// The stream took this much; `all` when it may take more at once.
+    Sent {
+        count: usize,
+        all: bool,
+    },
+    FileEnded,
+    FileUnsupported,
+    Broken,
+}
+
+fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
+    engine.outgoing(|outgoing| match outgoing {
+        Outgoing::Nothing => Ok(Step::Sent {
+            count: 0,
+            all: true,
+        }),
+        Outgoing::Bytes(slices, follow) => {
+            let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+            let count = stream.try_write(slices, follow)?;
+            Ok(Step::Sent {
+                count,
+                all: count == offered,
+            })
+        }
+        Outgoing::File { file, offset, len } => match stream.try_send_file(file, offset, len) {
+            Ok(0) => Ok(Step::FileEnded),
+            // Less than asked may also mean that the file ends: only the next call tells.
+            Ok(count) => Ok(Step::Sent { count, all: true }),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Step::FileUnsupported),
+            Err(error) => Err(error),
+        },
+        Outgoing::Broken => Ok(Step::Broken),
+    })
+}
+
+impl State {
+    /// True when only the connection's task can go on.
+    fn needs_task(&self) -> bool {
+        self.blocked
+            || self.stream.is_none()
+            || self.deadlines.nudge.is_some()
+            || self.engine.reason().is_some()
+            || self.engine.has_left()
+    }
+
+    /// Moves a connection on that has ended or is to close.
+    fn advance(&mut self, core: &Core) {
+        if self.engine.has_left() {
+            self.engine.disconnect(Disconnected::Local);
+        }
+        let (Some(stream), Some(reason)) = (&self.stream, self.engine.reason()) else {
+            return;
+        };
+        if self.deadlines.close.is_none() {
+            tracing::debug!(peer = %stream.peer_address(), %reason, "connection ended");
+            let close = Some(core.runtime.now() + core.config.close_deadline);
+            self.deadlines = Deadlines {
+                close,
+                ..Deadlines::default()
+            };
+        }
+        if !self.is_draining && !self.engine.has_outgoing() {
+            stream.shutdown_write();
+            self.is_draining = true;
+        }
+    }
+
+    /// Acts on the deadlines that have passed.
+    fn expire(&mut self, core: &Core) {
+        let now = core.runtime.now();
+        let has_passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        if has_passed(self.deadlines.close) {
+            self.abort();
+        } else if has_passed(self.deadlines.transmit) || has_passed(self.deadlines.receive) {
+            self.engine.disconnect(Disconnected::TimedOut);
+            self.abort();
+        } else if has_passed(self.deadlines.nudge) {
+            self.deadlines.nudge = None;
+            self.nudges_left -= 1;
+            self.engine.nudge();
+        }
+    }
+
+    fn end_of_stream(&mut self) {
+        self.engine
+            .end_of_stream(!self.staging.received().is_empty());
+        self.stream = None;
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        self.engine.disconnect(Disconnected::Lost(error.kind()));
+        self.stream = None;
+    }
+
+    fn abort(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            stream.abort();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The seam's side of a connection.
+
+use crate::driver::{Connection, drive};
+use crate::engine::{Engine, EngineOptions};
+use crate::provider::Core;
+use crate::startup::{Agreement, Role};
+use gannet_fabric::{
+    Buffer, Completion, ConnectError, Connected, Disconnected, Domain, Endpoint,
+    EndpointAttributes, EndpointId, PostError, RemoteAddress, SendOptions, Signal, Source, Span,
+    WorkId,
+};
+use gannet_runtime::Stream;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A connected queue pair. Dropping it closes the connection in good order.
+pub(crate) struct IwarpEndpoint {
+    id: EndpointId,
+    peer: SocketAddr,
+    attributes: EndpointAttributes,
+    private_data: Vec<u8>,
+    connection: Rc<Connection>,
+}
+
+/// Puts a connection whose startup is over into full operation.
+pub(crate) fn start(
+    core: Rc<Core>,
+    stream: Stream,
+    role: Role,
+    agreement: Agreement,
+    private_data: Vec<u8>,
+    receives: Vec<Buffer>,
+) -> Result<Connected, ConnectError> {
+    let config = &core.config;
+    let (id, peer) = (core.next_endpoint(), stream.peer_address());
+    let attributes = EndpointAttributes {
+        ord: agreement.ord,
+        ird: agreement.ird,
+        send_queue_max: config.send_queue_max,
+        receive_queue_max: config.receive_queue_max,
+    };
+    let options = EngineOptions {
+        id,
+        role,
+        agreement,
+        ulpdu_max: config.ulpdu_max,
+        send_queue_max: config.send_queue_max,
+        receive_queue_max: config.receive_queue_max,
+        chunks: core.chunks.clone(),
+    };
+    let mut engine = Engine::new(options, Rc::clone(&core.table));
+    for (work, buffer) in (0..).zip(receives) {
+        engine
+            .post_receive(WorkId(work), buffer)
+            .map_err(|_| ConnectError::Unsupported("too many receives"))?;
+    }
+    let runtime = Rc::clone(&core.runtime);
+    let connection = Rc::new(Connection::new(core, stream, role, engine));
+    connection.flush();
+    runtime.spawn("iwarp-connection", Box::pin(drive(Rc::clone(&connection))));
+    Ok(Rc::new(IwarpEndpoint {
+        id,
+        peer,
+        attributes,
+        private_data,
+        connection,
+    }))
+}
+
+impl Drop for IwarpEndpoint {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+impl Endpoint for IwarpEndpoint {
+    fn id(&self) -> EndpointId {
+        self.id
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn attributes(&self) -> EndpointAttributes {
+        self.attributes
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn domain(&self) -> Rc<dyn Domain> {
+        self.connection.domain()
+    }
+
+    fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.post_receive(id, buffer))
+    }
+
+    fn post_send(&self, id: WorkId, source: Source, options: SendOptions) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.post_send(id, source, options))
+    }
+
+    fn post_write(
+        &self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.post_write(id, source, target, signal))
+    }
+
+    fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.post_read(id, sink, source))
+    }
+
+    fn flush(&self) {
+        self.connection.flush();
+    }
+
+    fn poll_completions(
+        &self,
+        context: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Disconnected>> {
+        self.connection.poll_completions(context, completions)
+    }
+
+    fn close(&self) {
+        self.connection.close();
+    }
+
+    fn abort(&self, why: &str) {
+        tracing::info!(peer = %self.peer, why, "connection aborted");
+        self.connection.abort(why);
+    }
+}

@@ -1,0 +1,426 @@
+//! One connection in full operation, without I/O.
+//!
+//! The shell calls, in any order:
+//!
+//! - commands from the application: [`Engine::post_receive`], [`Engine::post_send`], [`Engine::post_write`],
+//!   [`Engine::post_read`], [`Engine::close`], [`Engine::disconnect`];
+//! - what the world did: [`Engine::receive`] with the bytes at the front of the incoming stream,
+//!   [`Engine::sent`] with how many outgoing ones the stream took, [`Engine::file_ended`],
+//!   [`Engine::file_fetched`];
+//! - what the world should do next: [`Engine::prepare`], then [`Engine::outgoing`] until nothing is left,
+//!   [`Engine::fetch_wanted`], [`Engine::completions`].
+//!
+//! Memory is named by regions and buffers; the engine touches a region's bytes only within one call.
+
+mod batch;
+mod outgoing;
+mod receive;
+mod transmit;
+mod violation;
+
+use crate::startup::{Agreement, ReadyToReceive, Role};
+use gannet_fabric::{
+    AccessError, Buffer, Completion, Disconnected, Done, EndpointId, Invalidate, PostError,
+    ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, WorkError, WorkId,
+};
+use gannet_wire::ddp::{Msn, STag, TaggedOffset};
+use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+pub(crate) use batch::ChunkPool;
+pub(crate) use outgoing::Outgoing;
+
+/// What an engine is made with.
+pub(crate) struct EngineOptions {
+    pub(crate) id: EndpointId,
+    pub(crate) role: Role,
+    pub(crate) agreement: Agreement,
+    pub(crate) ulpdu_max: usize,
+    pub(crate) send_queue_max: u32,
+    pub(crate) receive_queue_max: u32,
+    pub(crate) chunks: ChunkPool,
+}
+
+/// Where a connection is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Work is taken and done.
+    Open,
+    /// No new work; what was posted still leaves.
+    Closing,
+    /// Nothing more is done; only bytes already framed (a Terminate, perhaps) still leave.
+    Ended,
+}
+
+/// One connection. See the module's text for the calling order.
+pub(crate) struct Engine {
+    id: EndpointId,
+    table: Rc<ProtectionTable>,
+    agreement: Agreement,
+    phase: Phase,
+    /// Why the connection ended; set once.
+    reason: Option<Disconnected>,
+    completions: VecDeque<Completion>,
+    receive_queue_max: usize,
+    send_queue_max: usize,
+    /// Posted receives, oldest first.
+    receives: VecDeque<(WorkId, Buffer)>,
+    /// Our Reads whose answers are on their way, oldest first; never more than ORD.
+    reads: VecDeque<OutstandingRead>,
+    rx: receive::Receiver,
+    tx: transmit::Transmitter,
+}
+
+/// A Read Request of ours that was framed.
+struct OutstandingRead {
+    /// The work it belongs to; `None` for the message that only opens a peer-to-peer connection.
+    work: Option<(WorkId, Span)>,
+    stag: STag,
+    offset: TaggedOffset,
+    size: u32,
+    received: u32,
+}
+
+/// Work in the send queue.
+struct Work {
+    id: WorkId,
+    operation: Operation,
+}
+
+enum Operation {
+    Send {
+        source: Source,
+        options: SendOptions,
+    },
+    Write {
+        source: Source,
+        target: RemoteAddress,
+        signal: Signal,
+    },
+    Read {
+        sink: Span,
+        source: RemoteAddress,
+    },
+    /// A zero-length Write without meaning: it opens a connection, or wakes a peer that missed something.
+    Ping,
+    /// A zero-length Read or Send that opens a peer-to-peer connection.
+    OpeningRead,
+}
+
+impl Engine {
+    pub(crate) fn new(options: EngineOptions, table: Rc<ProtectionTable>) -> Engine {
+        let EngineOptions {
+            id,
+            role,
+            agreement,
+            ..
+        } = options;
+        let mut engine = Engine {
+            id,
+            table,
+            agreement,
+            phase: Phase::Open,
+            reason: None,
+            completions: VecDeque::new(),
+            receive_queue_max: options.receive_queue_max as usize,
+            send_queue_max: options.send_queue_max as usize,
+            receives: VecDeque::new(),
+            reads: VecDeque::new(),
+            rx: receive::Receiver::new(),
+            tx: transmit::Transmitter::new(role, options.ulpdu_max, options.chunks),
+        };
+        if role == Role::Initiator {
+            engine.open();
+        }
+        engine
+    }
+
+    /// Queues the message that a peer-to-peer initiator opens with. We never offer a Send for it.
+    fn open(&mut self) {
+        let operation = match self.agreement.ready {
+            ReadyToReceive::Ordinary | ReadyToReceive::Send => return,
+            ReadyToReceive::Write => Operation::Ping,
+            ReadyToReceive::Read => Operation::OpeningRead,
+        };
+        self.tx.queue.push_back(Work {
+            id: WorkId(0),
+            operation,
+        });
+    }
+
+    /// Why the connection ended; `None` while it lives.
+    pub(crate) fn reason(&self) -> Option<&Disconnected> {
+        self.reason.as_ref()
+    }
+
+    /// The completions so far; the caller takes them out.
+    pub(crate) fn completions(&mut self) -> &mut VecDeque<Completion> {
+        &mut self.completions
+    }
+
+    /// True once the peer has proved that it is in full operation.
+    pub(crate) fn has_received(&self) -> bool {
+        self.rx.has_received
+    }
+
+    /// See [`gannet_fabric::Endpoint::post_receive`].
+    pub(crate) fn post_receive(&mut self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
+        self.check_open()?;
+        if self.receives.len() >= self.receive_queue_max {
+            return Err(PostError::QueueFull);
+        }
+        self.receives.push_back((id, buffer));
+        Ok(())
+    }
+
+    /// See [`gannet_fabric::Endpoint::post_send`].
+    pub(crate) fn post_send(
+        &mut self,
+        id: WorkId,
+        source: Source,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        self.check_room()?;
+        check_source(&source)?;
+        self.tx.queue.push_back(Work {
+            id,
+            operation: Operation::Send { source, options },
+        });
+        Ok(())
+    }
+
+    /// See [`gannet_fabric::Endpoint::post_write`].
+    pub(crate) fn post_write(
+        &mut self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        self.check_room()?;
+        check_source(&source)?;
+        let operation = Operation::Write {
+            source,
+            target,
+            signal,
+        };
+        self.tx.queue.push_back(Work { id, operation });
+        Ok(())
+    }
+
+    /// See [`gannet_fabric::Endpoint::post_read`].
+    pub(crate) fn post_read(
+        &mut self,
+        id: WorkId,
+        sink: Span,
+        source: RemoteAddress,
+    ) -> Result<(), PostError> {
+        self.check_room()?;
+        if self.agreement.ord == 0 {
+            return Err(PostError::Invalid(
+                "no RDMA Read was agreed for this connection",
+            ));
+        }
+        check_span(&sink)?;
+        if sink.region.bytes().is_none() {
+            return Err(PostError::Invalid("a file range cannot be read into"));
+        }
+        self.tx.queue.push_back(Work {
+            id,
+            operation: Operation::Read { sink, source },
+        });
+        Ok(())
+    }
+
+    /// Queues a zero-length RDMA Write that has no effect but to wake the peer.
+    pub(crate) fn nudge(&mut self) {
+        if self.phase == Phase::Open {
+            self.tx.queue.push_back(Work {
+                id: WorkId(0),
+                operation: Operation::Ping,
+            });
+        }
+    }
+
+    /// Takes no new work; see [`Engine::has_left`].
+    pub(crate) fn close(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// True when the application closed the endpoint and all that was posted has left.
+    pub(crate) fn has_left(&self) -> bool {
+        self.phase == Phase::Closing && self.tx.is_idle()
+    }
+
+    /// Ends the connection: all outstanding work completes as flushed. The first reason counts.
+    pub(crate) fn disconnect(&mut self, reason: Disconnected) {
+        if self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            self.reason = Some(reason);
+            self.tx.drop_unsent();
+            self.flush_work(None);
+        }
+    }
+
+    /// Ends the connection with a Terminate that still leaves, behind what was framed before.
+    fn terminate(&mut self, terminate: &Terminate, reason: Disconnected) {
+        if self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            self.reason = Some(reason);
+            self.tx.queue_terminate(terminate, &self.agreement);
+            self.flush_work(None);
+        }
+    }
+
+    /// Something here, not at the peer, keeps the message being framed from being finished.
+    fn fail_locally(&mut self, error: WorkError) {
+        let message = self.tx.youngest();
+        self.fail_message(message, error);
+    }
+
+    /// Ends the connection because message `message` cannot be finished. A peer that reads a region whose key was
+    /// revoked is told so.
+    fn fail_message(&mut self, message: u64, error: WorkError) {
+        let Some(leaving) = self.tx.message_mut(message) else {
+            return;
+        };
+        let answer = leaving
+            .answer
+            .filter(|_| matches!(error, WorkError::Local(_)));
+        if let Some((id, _, _)) = leaving.work.take() {
+            self.completions.push_back(failed(id, error, None));
+        }
+        let Some(answer) = answer else {
+            let terminate = Terminate::bare(TerminateCode::LOCAL_CATASTROPHIC);
+            return self.terminate(&terminate, Disconnected::Local);
+        };
+        let violation = violation::Violation::from(TerminateCode::READ_INVALID_STAG)
+            .in_segment(
+                answer.header,
+                answer.header.encoded_len() + READ_REQUEST_LEN,
+            )
+            .in_request(answer.request);
+        let reason = Disconnected::PeerMisbehaved(violation.code.to_string());
+        self.terminate(&violation.terminate(), reason);
+    }
+
+    /// The peer ended the connection.
+    fn terminated(&mut self, terminate: &Terminate) {
+        let refused = violation::access_error_of(terminate);
+        if self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            self.reason = Some(Disconnected::PeerTerminated(terminate.code.to_string()));
+            self.tx.drop_unsent();
+            self.flush_work(refused);
+        }
+    }
+
+    /// Completes everything outstanding; `refused` goes to the oldest work of its kind.
+    fn flush_work(&mut self, refused: Option<(Opcode, AccessError)>) {
+        let mut refused_read = match refused {
+            Some((Opcode::ReadRequest, error)) => Some(WorkError::Remote(error)),
+            _ => None,
+        };
+        let mut refused_write = match refused {
+            Some((Opcode::Write, error)) => Some(WorkError::Remote(error)),
+            _ => None,
+        };
+        for read in std::mem::take(&mut self.reads) {
+            if let Some((id, _)) = read.work {
+                let error = refused_read.take().unwrap_or(WorkError::Flushed);
+                self.completions.push_back(failed(id, error, None));
+            }
+        }
+        for (id, done, buffer) in self.tx.abandon_leaving() {
+            let refused = if done == Done::Written {
+                refused_write.take()
+            } else {
+                None
+            };
+            self.completions
+                .push_back(failed(id, refused.unwrap_or(WorkError::Flushed), buffer));
+        }
+        for work in std::mem::take(&mut self.tx.queue) {
+            let (error, buffer) = match work.operation {
+                Operation::Send { source, .. } => (WorkError::Flushed, buffer_of(source)),
+                Operation::Write { source, .. } => (
+                    refused_write.take().unwrap_or(WorkError::Flushed),
+                    buffer_of(source),
+                ),
+                Operation::Read { .. } => (WorkError::Flushed, None),
+                Operation::Ping | Operation::OpeningRead => continue,
+            };
+            self.completions.push_back(failed(work.id, error, buffer));
+        }
+        let current = self.rx.take_current();
+        for (id, buffer) in current
+            .into_iter()
+            .chain(std::mem::take(&mut self.receives))
+        {
+            self.completions
+                .push_back(failed(id, WorkError::Flushed, Some(buffer)));
+        }
+    }
+
+    fn check_open(&self) -> Result<(), PostError> {
+        match self.phase {
+            Phase::Open => Ok(()),
+            Phase::Closing | Phase::Ended => Err(PostError::Closed),
+        }
+    }
+
+    fn check_room(&self) -> Result<(), PostError> {
+        self.check_open()?;
+        if self.tx.queue.len() + self.reads.len() >= self.send_queue_max {
+            return Err(PostError::QueueFull);
+        }
+        Ok(())
+    }
+}
+
+fn failed(id: WorkId, error: WorkError, buffer: Option<Buffer>) -> Completion {
+    Completion {
+        id,
+        outcome: Err(error),
+        buffer,
+    }
+}
+
+fn buffer_of(source: Source) -> Option<Buffer> {
+    match source {
+        Source::Buffer { buffer, .. } => Some(buffer),
+        Source::Span(_) | Source::File { .. } => None,
+    }
+}
+
+fn check_source(source: &Source) -> Result<(), PostError> {
+    match source {
+        Source::Buffer { buffer, len } if *len as usize > buffer.len() => Err(PostError::Invalid(
+            "the buffer is shorter than what is to be sent",
+        )),
+        Source::Span(span) => check_span(span),
+        Source::Buffer { .. } | Source::File { .. } => Ok(()),
+    }
+}
+
+fn check_span(span: &Span) -> Result<(), PostError> {
+    let checked = span.region.check_local(span.offset, u64::from(span.len));
+    checked.map_err(|_| PostError::Invalid("the span is not within a valid region"))
+}
+
+/// The key to revoke, as the header carries it.
+fn invalidate_stag(options: &SendOptions) -> Option<STag> {
+    match options.invalidate {
+        Invalidate::None => None,
+        Invalidate::Key(key) => Some(STag(key.0)),
+    }
+}
+
+/// The first numbers of the untagged queues.
+const FIRST_MSNS: [Msn; 3] = [Msn::FIRST; 3];
+
+#[cfg(test)]
+mod tests;

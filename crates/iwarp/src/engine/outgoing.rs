@@ -1,0 +1,421 @@
+//! Framed bytes leave: what the stream should be given next, and what becomes of it.
+
+use super::batch::{Batch, Piece};
+use super::transmit::Transmitter;
+use super::{Engine, Phase};
+use crate::limits::SLICES_MAX;
+use gannet_fabric::{AccessError, Buffer, Completion, Done, Region, Signal, WorkError, WorkId};
+use gannet_runtime::stream::Follow;
+use gannet_runtime::{FileRef, FileSource};
+use gannet_wire::ddp::Header;
+use gannet_wire::rdmap::ReadRequest;
+use std::cell::Ref;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+/// What stands behind the end of a file, as far as one slice goes.
+static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
+
+/// What the stream should be given next.
+pub(crate) enum Outgoing<'a> {
+    /// Nothing is framed, or it waits for file bytes.
+    Nothing,
+    /// These bytes, with one call.
+    Bytes(&'a [IoSlice<'a>], Follow),
+    /// This range of a file, without copying it.
+    File {
+        file: &'a dyn FileSource,
+        offset: u64,
+        len: usize,
+    },
+    /// The memory of a message was taken away while it was leaving: call [`Engine::cut_broken`].
+    Broken,
+}
+
+/// A range of a file to be read on the blocking pool.
+pub(crate) struct FileFetch {
+    pub(crate) file: FileRef,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+    /// The shell has it.
+    pub(super) is_taken: bool,
+}
+
+/// A message of which bytes may still have to leave.
+pub(super) struct Leaving {
+    pub(super) source: LeavingSource,
+    pub(super) work: Option<(WorkId, Done, Signal)>,
+    /// The stream position behind it, once it is framed to its end.
+    pub(super) end: Option<u64>,
+    /// The Read Request it answers.
+    pub(super) answer: Option<Answer>,
+}
+
+/// What a Read Response answers.
+#[derive(Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) header: Header,
+    pub(super) request: ReadRequest,
+}
+
+pub(super) enum LeavingSource {
+    Nothing,
+    Buffer(Buffer),
+    /// A region that our own work sends.
+    Region(Region),
+    /// A region that the peer reads: not a byte more once its key is revoked.
+    Exposed(Region),
+    File {
+        file: FileRef,
+        /// The region by which the peer reads it; as above.
+        exposed: Option<Region>,
+    },
+}
+
+enum Memory<'a> {
+    Slice(&'a [u8]),
+    Guard(Ref<'a, [u8]>),
+}
+
+impl Memory<'_> {
+    fn range(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        let bytes: &[u8] = match self {
+            Memory::Slice(bytes) => bytes,
+            Memory::Guard(bytes) => bytes,
+        };
+        bytes.get(offset..offset.checked_add(len)?)
+    }
+}
+
+impl LeavingSource {
+    fn memory(&self) -> Option<Memory<'_>> {
+        match self {
+            LeavingSource::Buffer(buffer) => Some(Memory::Slice(buffer)),
+            LeavingSource::Region(region) => region.bytes().map(Memory::Guard),
+            LeavingSource::Exposed(region) if region.is_valid() => {
+                region.bytes().map(Memory::Guard)
+            }
+            LeavingSource::Exposed(_) | LeavingSource::File { .. } | LeavingSource::Nothing => None,
+        }
+    }
+
+    /// The file, unless its key was revoked.
+    pub(super) fn file(&self) -> Option<&FileRef> {
+        match self {
+            LeavingSource::File {
+                exposed: Some(region),
+                ..
+            } if !region.is_valid() => None,
+            LeavingSource::File { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Runs `body` on `len` bytes at `offset`; `None` when they are not there any more.
+    pub(super) fn with_memory<T>(
+        &self,
+        offset: usize,
+        len: usize,
+        body: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        self.memory()?.range(offset, len).map(body)
+    }
+}
+
+impl Engine {
+    /// True when framed bytes wait for the stream.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.tx.batches.iter().any(|batch| batch.len > 0) && !self.tx.is_front_fetched()
+    }
+
+    /// Shows `body` what the stream should be given next. Tell [`Engine::sent`] how much it took.
+    pub(crate) fn outgoing<T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
+        let tx = &self.tx;
+        let mut pieces = tx
+            .batches
+            .iter()
+            .flat_map(|batch| batch.pieces.iter().map(move |piece| (batch, piece)))
+            .take(SLICES_MAX)
+            .peekable();
+        if tx.is_front_fetched() {
+            return body(Outgoing::Nothing);
+        }
+        if let Some((
+            _,
+            Piece::File {
+                message,
+                offset,
+                len,
+                ..
+            },
+        )) = pieces.peek()
+        {
+            let Some(file) = tx.source(*message).and_then(LeavingSource::file) else {
+                return body(Outgoing::Broken);
+            };
+            return body(Outgoing::File {
+                file: &**file,
+                offset: *offset,
+                len: *len,
+            });
+        }
+        let mut follow = Follow::Nothing;
+        let mut memories = Vec::with_capacity(SLICES_MAX);
+        for (batch, piece) in pieces {
+            if matches!(piece, Piece::File { .. }) {
+                follow = Follow::More;
+                break;
+            }
+            let Some(memory) = tx.memory_of(batch, piece) else {
+                return body(Outgoing::Broken);
+            };
+            memories.push((memory, piece));
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let mut count = 0;
+        for ((memory, piece), slot) in memories.iter().zip(&mut slices) {
+            let (offset, len) = piece.range();
+            let Some(bytes) = memory.range(offset, len) else {
+                return body(Outgoing::Broken);
+            };
+            *slot = IoSlice::new(bytes);
+            count += 1;
+            if bytes.len() < piece.len() {
+                break;
+            }
+        }
+        match slices.get(..count) {
+            Some(slices) if count > 0 => body(Outgoing::Bytes(slices, follow)),
+            _ => body(Outgoing::Nothing),
+        }
+    }
+
+    /// The stream took `count` of the bytes shown; completes the messages that have left.
+    pub(crate) fn sent(&mut self, count: usize) {
+        let tx = &mut self.tx;
+        tx.sent += count as u64;
+        let mut count = count;
+        while let Some(batch) = tx.batches.front_mut() {
+            let taken = count.min(batch.len);
+            batch.take(taken, &tx.chunks);
+            count -= taken;
+            if batch.len > 0 {
+                break;
+            }
+            tx.batches.pop_front();
+        }
+        if self.agreement.crc {
+            tx.keep_begun();
+        }
+        let sent = tx.sent;
+        let has_left = |leaving: &mut Leaving| leaving.end.is_some_and(|end| end <= sent);
+        while let Some(leaving) = tx.leaving.pop_front_if(has_left) {
+            tx.leaving_base += 1;
+            let Some((id, done, Signal::Always)) = leaving.work else {
+                continue;
+            };
+            let buffer = match leaving.source {
+                LeavingSource::Buffer(buffer) => Some(buffer),
+                _ => None,
+            };
+            self.completions.push_back(Completion {
+                id,
+                outcome: Ok(done),
+                buffer,
+            });
+        }
+    }
+
+    /// Drops the FPDUs whose memory is not there any more and ends the connection.
+    pub(crate) fn cut_broken(&mut self) {
+        let Some((batch, piece, message)) = self.tx.first_broken() else {
+            return;
+        };
+        self.tx.cut(batch, piece);
+        self.fail_message(message, WorkError::Local(AccessError::InvalidKey));
+    }
+
+    /// The file shown last ended before its range did: zeros stand for the rest.
+    pub(crate) fn file_ended(&mut self) {
+        if let Some(Piece::File { len, .. }) = self.tx.front_mut().map(|piece| &*piece) {
+            let len = *len;
+            if let Some(front) = self.tx.front_mut() {
+                *front = Piece::Zeros { len };
+            }
+        }
+    }
+
+    /// The stream cannot send files by itself: the range shown last, and all later ones, are read instead.
+    pub(crate) fn send_file_unsupported(&mut self) {
+        self.tx.send_file_unsupported = true;
+        let Some(&mut Piece::File {
+            message,
+            offset,
+            len,
+            ..
+        }) = self.tx.front_mut()
+        else {
+            return;
+        };
+        if let Some(file) = self.tx.source(message).and_then(LeavingSource::file) {
+            let file = FileRef::clone(file);
+            self.tx.front_fetch = Some(FileFetch {
+                file,
+                offset,
+                len,
+                is_taken: false,
+            });
+        }
+    }
+
+    /// A range to be read on the blocking pool now; the answer goes to [`Engine::file_fetched`].
+    pub(crate) fn fetch_wanted(&mut self) -> Option<(FileRef, u64, usize)> {
+        let fetch = self.tx.front_fetch.as_mut().or(self.tx.fetch.as_mut())?;
+        if std::mem::replace(&mut fetch.is_taken, true) {
+            return None;
+        }
+        Some((FileRef::clone(&fetch.file), fetch.offset, fetch.len))
+    }
+
+    /// The bytes of the range that was wanted, of which `filled` are of the file; what follows are zeros.
+    pub(crate) fn file_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let (mut bytes, filled) = match fetched {
+            Ok(fetched) => fetched,
+            Err(error) => return self.fail_locally(WorkError::File(error.kind())),
+        };
+        bytes.truncate(filled);
+        if let Some(fetch) = self.tx.front_fetch.take() {
+            bytes.resize(fetch.len, 0);
+            if let Some(front) = self.tx.front_mut() {
+                *front = Piece::Chunk { bytes, start: 0 };
+            }
+            return;
+        }
+        if self.tx.fetch.take().is_some() {
+            self.tx.fetched = Some(bytes);
+        }
+    }
+}
+
+impl Transmitter {
+    fn front_mut(&mut self) -> Option<&mut Piece> {
+        self.batches.front_mut()?.pieces.front_mut()
+    }
+
+    /// True while the piece at the front waits for the blocking pool.
+    fn is_front_fetched(&self) -> bool {
+        self.front_fetch.is_some()
+    }
+
+    /// An FPDU of a region that the peer reads has begun to leave: keeps the rest of its payload, because its CRC is
+    /// on the way, and the key may be revoked before the stream takes more.
+    fn keep_begun(&mut self) {
+        let (base, leaving) = (self.leaving_base, &self.leaving);
+        let Some(piece) = self.batches.front_mut().and_then(Batch::begun_payload) else {
+            return;
+        };
+        let Piece::Memory {
+            message,
+            offset,
+            len,
+            ..
+        } = *piece
+        else {
+            return;
+        };
+        let Some(leaving) = entry(leaving, base, message) else {
+            return;
+        };
+        if !matches!(leaving.source, LeavingSource::Exposed(_)) {
+            return;
+        }
+        let mut bytes = self.chunks.take(len);
+        if leaving
+            .source
+            .with_memory(offset, len, |memory| bytes.copy_from_slice(memory))
+            .is_some()
+        {
+            *piece = Piece::Chunk { bytes, start: 0 };
+        }
+    }
+
+    /// The first payload that is not there any more: batch, piece, message.
+    fn first_broken(&self) -> Option<(usize, usize, u64)> {
+        self.batches.iter().enumerate().find_map(|(at, batch)| {
+            batch
+                .pieces
+                .iter()
+                .enumerate()
+                .find_map(|(index, piece)| match piece {
+                    Piece::Memory {
+                        message,
+                        offset,
+                        len,
+                        ..
+                    } => {
+                        let source = self.source(*message);
+                        let is_there =
+                            source.and_then(|source| source.with_memory(*offset, *len, |_| ()));
+                        is_there.is_none().then_some((at, index, *message))
+                    }
+                    Piece::File { message, .. } => {
+                        let file = self.source(*message).and_then(LeavingSource::file);
+                        file.is_none().then_some((at, index, *message))
+                    }
+                    _ => None,
+                })
+        })
+    }
+
+    /// Drops everything from a payload on.
+    fn cut(&mut self, batch: usize, piece: usize) {
+        if let Some(batch) = self.batches.get_mut(batch) {
+            batch.cut(piece);
+        }
+        self.batches.truncate(batch + 1);
+        self.framing_dropped();
+    }
+
+    /// The youngest message.
+    pub(super) fn youngest(&self) -> u64 {
+        self.leaving_base + (self.leaving.len() as u64).saturating_sub(1)
+    }
+
+    pub(super) fn message_mut(&mut self, message: u64) -> Option<&mut Leaving> {
+        let index = usize::try_from(message.checked_sub(self.leaving_base)?).ok()?;
+        self.leaving.get_mut(index)
+    }
+
+    fn source(&self, message: u64) -> Option<&LeavingSource> {
+        entry(&self.leaving, self.leaving_base, message).map(|leaving| &leaving.source)
+    }
+
+    fn memory_of<'a>(&'a self, batch: &'a Batch, piece: &'a Piece) -> Option<Memory<'a>> {
+        match piece {
+            Piece::Control { .. } => Some(Memory::Slice(&batch.control)),
+            Piece::Chunk { bytes, .. } => Some(Memory::Slice(bytes)),
+            Piece::Zeros { .. } => Some(Memory::Slice(&ZEROS)),
+            Piece::Memory { message, .. } => self.source(*message)?.memory(),
+            Piece::File { .. } => None,
+        }
+    }
+}
+
+fn entry(leaving: &VecDeque<Leaving>, base: u64, message: u64) -> Option<&Leaving> {
+    leaving.get(usize::try_from(message.checked_sub(base)?).ok()?)
+}
+
+impl Piece {
+    /// Which bytes of its memory to give now.
+    fn range(&self) -> (usize, usize) {
+        match self {
+            Piece::Control { start, .. } | Piece::Chunk { start, .. } => (*start, self.len()),
+            Piece::Memory { offset, len, .. } => (*offset, *len),
+            Piece::Zeros { len } => (0, (*len).min(ZEROS.len())),
+            Piece::File { .. } => (0, 0),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Bounds of the software RNIC, in one place.
+
+use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, fpdu_len};
+
+/// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small enough to stay
+/// in the second-level cache until the bytes are copied into place.
+pub const STAGING_LEN: usize = 512 * 1024;
+
+/// Staging buffers a core keeps for the next connection that receives.
+pub const STAGING_SPARE_MAX: usize = 4;
+
+/// Connections of a core that may keep a staging buffer while they wait for the rest of an FPDU; beyond, the part
+/// that is there moves to a buffer of its own size.
+pub const STAGING_HELD_MAX: usize = 32;
+
+/// Bytes one connection receives before other tasks of its core run.
+pub const RECEIVE_TURN_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes given to the stream with one call. Four FPDUs of 64 KiB measured best on loopback; sixteen were slower.
+pub const BATCH_LEN: usize = 256 * 1024;
+
+/// Batches prepared at once: one that the stream is taking, one behind it.
+pub const BATCHES_MAX: usize = 2;
+
+/// Slices given to the stream with one call (Linux takes 1024).
+pub const SLICES_MAX: usize = 128;
+
+/// Payloads up to this length are copied behind their header: cheaper than a slice of their own.
+pub const INLINE_PAYLOAD_MAX: usize = 256;
+
+/// File ranges from this length on leave by sendfile when CRCs are off; below, two more system calls cost more than
+/// the copy they save.
+pub const SEND_FILE_MIN: usize = 32 * 1024;
+
+/// How far ahead residency of a file range is asked for.
+pub const RESIDENCY_STEP: u64 = 1024 * 1024;
+
+/// Chunk buffers a connection keeps for file ranges that must be read.
+pub const SPARE_CHUNKS_MAX: usize = 8;
+
+/// The largest read depth offered or accepted; Linux siw drops a peer that states more.
+pub const READ_DEPTH_MAX: u16 = 128;
+
+/// Connections in set-up at once per listener; more wait in the kernel's queue.
+pub const SETUPS_MAX: usize = 256;
+
+/// Connections set up and not yet taken by the application, per listener.
+pub const BACKLOG_MAX: usize = 256;
+
+/// The longest startup frame, plus one byte: what is read before a frame must be complete.
+pub const STARTUP_FRAME_MAX: usize = STARTUP_HEADER_LEN + PRIVATE_DATA_MAX;
+
+/// Wake-up messages sent to a responder that does not answer.
+pub const NUDGES_MAX: u32 = 5;
+
+// Any FPDU fits the staging buffer with room for the next receive.
+const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);

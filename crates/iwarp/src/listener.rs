@@ -1,0 +1,206 @@
+//! Waiting for peers: many may be in set-up at once, none holds up another.
+
+use crate::connect;
+use crate::limits::{BACKLOG_MAX, SETUPS_MAX};
+use crate::provider::Core;
+use gannet_fabric::{ConnectOptions, Incoming, Listener, Outgoing};
+use gannet_runtime::{LocalFuture, Notify, Stream};
+use gannet_wire::mpa::{Enhanced, FrameKind};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Waits for iWARP peers on byte streams from anywhere; see [`crate::IwarpProvider::listen_on`].
+pub struct IwarpListener {
+    address: SocketAddr,
+    queue: Rc<Queue>,
+}
+
+/// Between the task that accepts streams and the application.
+struct Queue {
+    ready: RefCell<VecDeque<Box<dyn Incoming>>>,
+    /// Streams whose request has not come yet.
+    in_setup: Cell<usize>,
+    /// Why no more will come.
+    failure: RefCell<Option<io::ErrorKind>>,
+    closed: Cell<bool>,
+    /// Wakes the application.
+    arrived: Notify,
+    /// Wakes the accepting task.
+    room: Notify,
+}
+
+impl IwarpListener {
+    pub(crate) fn new(core: Rc<Core>, streams: Box<dyn gannet_runtime::Listener>) -> IwarpListener {
+        let address = streams.local_address();
+        let queue = Rc::new(Queue {
+            ready: RefCell::default(),
+            in_setup: Cell::new(0),
+            failure: RefCell::default(),
+            closed: Cell::new(false),
+            arrived: Notify::default(),
+            room: Notify::default(),
+        });
+        let runtime = Rc::clone(&core.runtime);
+        let accepting = accept_streams(core, streams, Rc::clone(&queue));
+        runtime.spawn("iwarp-accept", Box::pin(accepting));
+        IwarpListener { address, queue }
+    }
+}
+
+impl Drop for IwarpListener {
+    fn drop(&mut self) {
+        self.queue.closed.set(true);
+        self.queue.ready.borrow_mut().clear();
+        self.queue.room.notify();
+    }
+}
+
+impl Listener for IwarpListener {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn accept(&mut self) -> LocalFuture<io::Result<Box<dyn Incoming>>> {
+        let queue = Rc::clone(&self.queue);
+        Box::pin(async move {
+            loop {
+                let next = queue.ready.borrow_mut().pop_front();
+                if let Some(incoming) = next {
+                    queue.room.notify();
+                    return Ok(incoming);
+                }
+                if let Some(kind) = *queue.failure.borrow() {
+                    return Err(kind.into());
+                }
+                queue.arrived.notified().await;
+            }
+        })
+    }
+}
+
+/// Accepts streams until the listener is dropped or the source fails.
+async fn accept_streams(
+    core: Rc<Core>,
+    mut streams: Box<dyn gannet_runtime::Listener>,
+    queue: Rc<Queue>,
+) {
+    let mut accepting: Option<LocalFuture<io::Result<Stream>>> = None;
+    std::future::poll_fn(|context| {
+        loop {
+            while queue.room.poll_notified(context).is_ready() {}
+            if queue.closed.get() {
+                return Poll::Ready(());
+            }
+            if queue.in_setup.get() >= SETUPS_MAX || queue.ready.borrow().len() >= BACKLOG_MAX {
+                return Poll::Pending;
+            }
+            let next = accepting.get_or_insert_with(|| streams.accept());
+            let Poll::Ready(accepted) = next.as_mut().poll(context) else {
+                return Poll::Pending;
+            };
+            accepting = None;
+            match accepted {
+                Ok(stream) => start_setup(&core, &queue, stream),
+                Err(error) => {
+                    tracing::warn!(%error, "listening ended");
+                    *queue.failure.borrow_mut() = Some(error.kind());
+                    queue.arrived.notify();
+                    return Poll::Ready(());
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Waits for the request of a new stream in a task of its own.
+fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
+    queue.in_setup.set(queue.in_setup.get() + 1);
+    let (core_of_task, queue) = (Rc::clone(core), Rc::clone(queue));
+    core.runtime.spawn(
+        "iwarp-setup",
+        Box::pin(async move {
+            let incoming = receive_request(core_of_task, stream).await;
+            queue.in_setup.set(queue.in_setup.get() - 1);
+            queue.room.notify();
+            if let Some(incoming) = incoming
+                && !queue.closed.get()
+            {
+                queue.ready.borrow_mut().push_back(Box::new(incoming));
+                queue.arrived.notify();
+            }
+        }),
+    );
+}
+
+async fn receive_request(core: Rc<Core>, stream: Stream) -> Option<IwarpIncoming> {
+    let peer = stream.peer_address();
+    let deadline = core.config.request_deadline;
+    let kind = FrameKind::Request;
+    let bytes = match connect::receive_frame(&core, &*stream, kind, deadline).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            tracing::info!(%peer, %error, "connection dropped during set-up");
+            return None;
+        }
+    };
+    let request = connect::parsed(kind, &bytes).ok()?;
+    if let Err(refusal) = crate::startup::check_request(&request) {
+        tracing::info!(%peer, ?refusal, "connection dropped during set-up");
+        return None;
+    }
+    let (private_data, enhanced) = (request.private_data.to_vec(), request.enhanced);
+    Some(IwarpIncoming {
+        core,
+        stream,
+        private_data,
+        enhanced,
+        request: bytes,
+    })
+}
+
+/// A peer whose request has come.
+struct IwarpIncoming {
+    core: Rc<Core>,
+    stream: Stream,
+    private_data: Vec<u8>,
+    enhanced: Option<Enhanced>,
+    request: Vec<u8>,
+}
+
+impl Incoming for IwarpIncoming {
+    fn peer_address(&self) -> SocketAddr {
+        self.stream.peer_address()
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn read_depths(&self) -> Option<(u16, u16)> {
+        self.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord))
+    }
+
+    fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
+        Box::pin(connect::accept(
+            self.core,
+            self.stream,
+            self.request,
+            options,
+        ))
+    }
+
+    fn reject(self: Box<Self>, private_data: Vec<u8>) -> LocalFuture<()> {
+        Box::pin(async move {
+            let peer = self.stream.peer_address();
+            let rejected = connect::reject(self.core, self.stream, self.request, private_data);
+            if let Err(error) = rejected.await {
+                tracing::debug!(%peer, %error, "rejection not delivered");
+            }
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! The provider: one per core.
+
+use crate::config::IwarpConfig;
+use crate::connect;
+use crate::engine::ChunkPool;
+use crate::listener::IwarpListener;
+use crate::staging::StagingPool;
+use gannet_fabric::{
+    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, ProtectionTable, Provider,
+};
+use gannet_runtime::Handle;
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// A software RNIC on one core: connects, listens, and holds the memory its peers may reach.
+pub struct IwarpProvider {
+    core: Rc<Core>,
+}
+
+/// What the connections of a provider share.
+pub(crate) struct Core {
+    pub(crate) runtime: Handle,
+    pub(crate) config: IwarpConfig,
+    pub(crate) table: Rc<ProtectionTable>,
+    pub(crate) staging: Rc<StagingPool>,
+    pub(crate) chunks: ChunkPool,
+    endpoints: Cell<u64>,
+}
+
+impl Core {
+    /// An identity no connection of this provider had before.
+    pub(crate) fn next_endpoint(&self) -> EndpointId {
+        let id = self.endpoints.get() + 1;
+        self.endpoints.set(id);
+        EndpointId(id)
+    }
+}
+
+impl IwarpProvider {
+    /// A provider on the core of `runtime`. Settings out of range are brought into it.
+    pub fn new(runtime: Handle, config: IwarpConfig) -> Rc<IwarpProvider> {
+        let core = Core {
+            table: Rc::new(ProtectionTable::new(Handle::clone(&runtime))),
+            runtime,
+            config: config.bounded(),
+            staging: Rc::default(),
+            chunks: ChunkPool::default(),
+            endpoints: Cell::new(0),
+        };
+        Rc::new(IwarpProvider {
+            core: Rc::new(core),
+        })
+    }
+
+    /// Listens on byte streams that come from anywhere: a socket shared by several cores, for instance.
+    pub fn listen_on(&self, streams: Box<dyn gannet_runtime::Listener>) -> IwarpListener {
+        IwarpListener::new(Rc::clone(&self.core), streams)
+    }
+}
+
+impl Provider for IwarpProvider {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "iwarp",
+            read_depth_max: self.core.config.read_depth_max,
+            message_max: u32::MAX,
+            survivable_exceptions: false,
+            file_regions: true,
+            remote_invalidation: true,
+        }
+    }
+
+    fn domain(&self) -> Rc<dyn Domain> {
+        Rc::clone(&self.core.table) as Rc<dyn Domain>
+    }
+
+    fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {
+        Box::pin(connect::connect(Rc::clone(&self.core), address, options))
+    }
+
+    fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
+        let streams = self.core.runtime.listen(address)?;
+        Ok(Box::new(self.listen_on(streams)))
+    }
+}

@@ -1,0 +1,148 @@
+//! Receive buffers shared by the connections of a core.
+//!
+//! A connection takes one when its stream becomes readable and gives it back in the same turn, unless part of an
+//! FPDU is left over. So the memory follows what is being received, not how many connections there are, and the
+//! buffer used next is the one that is still in the cache.
+
+use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The staging buffers of one core.
+#[derive(Default)]
+pub(crate) struct StagingPool {
+    spare: RefCell<Vec<Box<[u8]>>>,
+    held: Cell<usize>,
+}
+
+/// What one connection has received and not yet used.
+pub(crate) struct Staging {
+    pool: Rc<StagingPool>,
+    /// The buffer; empty while nothing is held.
+    bytes: Box<[u8]>,
+    /// Bytes used up, from the front.
+    start: usize,
+    /// Bytes received, from the front.
+    end: usize,
+}
+
+impl Staging {
+    /// Holds nothing.
+    pub(crate) fn new(pool: Rc<StagingPool>) -> Staging {
+        Staging {
+            pool,
+            bytes: Box::default(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Where the next bytes go, behind what is left over.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.bytes.len() < STAGING_LEN {
+            let mut whole = self.pool.take();
+            let left = self.end - self.start;
+            whole[..left].copy_from_slice(&self.bytes[self.start..self.end]);
+            (self.bytes, self.start, self.end) = (whole, 0, left);
+        } else if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Says that `count` bytes of the space were filled.
+    pub(crate) fn filled(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.bytes.len());
+    }
+
+    /// What was received and not yet used.
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Says that `count` of the received bytes are used up.
+    pub(crate) fn used(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Ends a turn: gives the buffer back, or keeps what is left over of it.
+    pub(crate) fn rest(&mut self) {
+        if self.bytes.len() < STAGING_LEN {
+            return;
+        }
+        let left = self.end - self.start;
+        if left > 0 && self.pool.held.get() <= STAGING_HELD_MAX {
+            return;
+        }
+        let kept: Box<[u8]> = self.received().into();
+        self.pool
+            .give_back(std::mem::replace(&mut self.bytes, kept));
+        (self.start, self.end) = (0, left);
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.bytes.len() == STAGING_LEN {
+            self.pool.give_back(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl StagingPool {
+    fn take(&self) -> Box<[u8]> {
+        self.held.set(self.held.get() + 1);
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
+    }
+
+    fn give_back(&self, bytes: Box<[u8]>) {
+        self.held.set(self.held.get() - 1);
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < STAGING_SPARE_MAX {
+            spare.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_holds_nothing_and_a_left_over_part_is_kept() {
+        let pool = Rc::new(StagingPool::default());
+        let mut staging = Staging::new(Rc::clone(&pool));
+        staging.space()[..5].copy_from_slice(b"hello");
+        staging.filled(5);
+        staging.used(5);
+        staging.rest();
+        assert_eq!((pool.held.get(), staging.bytes.len()), (0, 0));
+        staging.space()[..5].copy_from_slice(b"again");
+        staging.filled(5);
+        staging.used(2);
+        staging.rest();
+        assert_eq!(staging.received(), b"ain");
+        staging.space()[0] = b'!';
+        staging.filled(1);
+        assert_eq!(staging.received(), b"ain!");
+        drop(staging);
+        assert_eq!(pool.held.get(), 0);
+    }
+
+    #[test]
+    fn many_unfinished_frames_take_only_their_own_size() {
+        let pool = Rc::new(StagingPool::default());
+        let mut all: Vec<Staging> = (0..STAGING_HELD_MAX + 50)
+            .map(|_| Staging::new(Rc::clone(&pool)))
+            .collect();
+        for staging in &mut all {
+            staging.space()[0] = 7;
+            staging.filled(1);
+            staging.rest();
+            assert_eq!(staging.received(), [7]);
+        }
+        assert_eq!(pool.held.get(), STAGING_HELD_MAX);
+    }
+}
