@@ -124,7 +124,9 @@ impl ByteStream for TcpByteStream {
         let Some(source) = file.descriptor() else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        self.transfer(Interest::WRITABLE, len, |socket| {
+        // Fewer bytes than asked may also mean that the file ends while the socket has room: then it stays ready.
+        let wanted = 0;
+        self.transfer(Interest::WRITABLE, wanted, |socket| {
             let mut position = offset;
             rustix::fs::sendfile(socket, source, Some(&mut position), len)
         })
