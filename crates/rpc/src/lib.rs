@@ -11,13 +11,19 @@
 //! First types to read: [`Service`], then [`Call`] and [`Reply`].
 
 mod client;
+mod counters;
 pub mod limits;
+mod reply_cache;
+mod server;
 mod service;
 
 pub use client::{
     ArgumentPayload, CallError, CallerCredential, Client, ClientConfig, Persistence, Request,
     Response, Sink, Target,
 };
+pub use counters::{Counter, Counters};
+pub use reply_cache::{CacheLimits, ReplyCache};
+pub use server::Server;
 pub use service::{
     Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
     Service, Transport,

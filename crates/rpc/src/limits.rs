@@ -18,6 +18,32 @@ pub const CALL_BYTES_MAX: usize = 16 << 20;
 /// Bytes of replies per TCP connection that wait for the peer, beyond which nothing is read from it.
 pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of the memory that all TCP connections of a core receive through.
+pub const STAGE_LEN: usize = 256 << 10;
+/// TCP records longer than this are received into memory of their own.
+pub const LARGE_RECORD: usize = 16 << 10;
+/// Bytes received at a time where a large record is expected: its headers, and little of its payload.
+pub const LOOKAHEAD_LEN: usize = 2048;
+/// Bytes of a large record that show where its payload begins: the longest header, and a prefix of the arguments.
+pub const HEADER_PREFIX_MAX: usize = 840 + crate::service::PLACEMENT_PREFIX_LEN;
+/// Bytes of a file that pass through memory at a time. Measured: 128 KiB stays in the second-level cache.
+pub const FILE_CHUNK_LEN: usize = 128 << 10;
+/// Bytes of small replies in one piece.
+pub const BATCH_LEN: usize = 64 << 10;
+/// Emptied batches that a connection keeps.
+pub const SPARE_BATCHES_MAX: usize = 2;
+/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each.
+pub const PAYLOAD_SLOTS_MAX: usize = 256;
+/// Idle call futures that a core keeps.
+pub const IDLE_WORKERS_MAX: usize = 256;
+/// Idle calls, with their memory, that a core keeps.
+pub const IDLE_JOBS_MAX: usize = 256;
+/// Bytes that an idle call may hold on to.
+pub const JOB_BYTES_KEPT: usize = 128 << 10;
+
+/// How long reading pauses when all payload memory is in use.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
+
 /// How long a peer may take from connecting to its first valid call.
 pub const FIRST_CALL_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a peer may pause in the middle of a record.
@@ -52,5 +78,8 @@ pub const DRC_WAITERS_MAX: usize = 4;
 /// Calls a client has outstanding on one connection; more wait.
 pub const CLIENT_CALLS_MAX: usize = 128;
 
+const _: () = assert!(HEADER_PREFIX_MAX + 4 < LOOKAHEAD_LEN && HEADER_PREFIX_MAX < LARGE_RECORD);
+const _: () = assert!(LOOKAHEAD_LEN < LARGE_RECORD && 2 * LARGE_RECORD <= STAGE_LEN);
+const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

@@ -1,0 +1,41 @@
+//! What a server has done, for whoever wants to know.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number that only grows; shared between cores.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `count`.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The sum so far.
+    pub fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of a server, over all its connections.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections: Counter,
+    /// Calls answered or under way.
+    pub calls: Counter,
+    /// Bytes of calls received, with what was read for them by RDMA.
+    pub bytes_in: Counter,
+    /// Bytes of replies sent, with what was written for them by RDMA.
+    pub bytes_out: Counter,
+    /// Connections ended because of something the peer did or failed to do.
+    pub drops: Counter,
+    /// Calls answered from the duplicate request cache, or by waiting for their first execution.
+    pub replays: Counter,
+    /// Nanoseconds during which connections did not read because a bound was reached (calls or bytes in flight, or
+    /// receive memory).
+    pub starved_ns: Counter,
+    /// RPC/RDMA transport errors answered (ERR_VERS, ERR_CHUNK).
+    pub transport_errors: Counter,
+}

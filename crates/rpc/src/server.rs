@@ -1,0 +1,208 @@
+//! The answering side: what all connections of a core share, and how connections come and go.
+
+mod admit;
+mod outgoing;
+mod tcp;
+mod worker;
+
+use crate::counters::Counters;
+use crate::limits::{
+    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, JOB_BYTES_KEPT, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, STAGE_LEN,
+};
+use crate::reply_cache::ReplyCache;
+use crate::service::Service;
+use gannet_fabric::Arena;
+use gannet_runtime::{Handle, Listener, Notify, Stream};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use worker::{Job, Worker};
+
+/// Answers calls on one core, over any number of connections of either transport. Clones share everything.
+///
+/// The service belongs to the core; the reply cache and the counters may be shared with the servers of other cores.
+pub struct Server<S: Service> {
+    core: Rc<Core<S>>,
+}
+
+impl<S: Service> Clone for Server<S> {
+    fn clone(&self) -> Server<S> {
+        Server {
+            core: Rc::clone(&self.core),
+        }
+    }
+}
+
+impl<S: Service> Server<S> {
+    /// A server without connections.
+    pub fn new(
+        runtime: Handle,
+        service: Rc<S>,
+        cache: Arc<ReplyCache>,
+        counters: Arc<Counters>,
+    ) -> Server<S> {
+        let core = Core {
+            runtime,
+            service,
+            cache,
+            counters,
+            payloads: Arena::new(PAYLOAD_MAX, PAYLOAD_SLOTS_MAX),
+            stage: Cell::default(),
+            idle_workers: RefCell::default(),
+            idle_jobs: RefCell::default(),
+            next_activity: Cell::new(1),
+            activities: RefCell::default(),
+            stopping: Cell::new(false),
+            drained: Notify::default(),
+        };
+        Server {
+            core: Rc::new(core),
+        }
+    }
+
+    /// Takes connections from `listener` and answers them until [`Server::stop`].
+    ///
+    /// # Errors
+    /// The listener is broken.
+    pub async fn serve_tcp(&self, mut listener: Box<dyn Listener>) -> io::Result<()> {
+        let activity = Activity::new(&self.core);
+        tracing::info!(address = %listener.local_address(), "answering rpc over tcp");
+        while let Some(stream) = activity.unless_stopped(listener.accept()).await {
+            let (core, stream) = (Rc::clone(&self.core), stream?);
+            let task = Box::pin(async move { tcp::serve(core, stream).await });
+            self.core.runtime.spawn("rpc over tcp", task);
+        }
+        Ok(())
+    }
+
+    /// Answers one connection until it ends.
+    pub async fn serve_stream(&self, stream: Stream) {
+        tcp::serve(Rc::clone(&self.core), stream).await;
+    }
+
+    /// Takes no new connections and no new calls; calls under way are still answered.
+    pub fn stop(&self) {
+        self.core.stopping.set(true);
+        for waiter in self.core.activities.borrow().values() {
+            waiter.notify();
+        }
+    }
+
+    /// Waits until all connections have ended after [`Server::stop`]. The caller bounds the wait. One at a time.
+    pub async fn drained(&self) {
+        while !self.core.activities.borrow().is_empty() {
+            self.core.drained.notified().await;
+        }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+}
+
+/// What all connections of a core share.
+pub(crate) struct Core<S> {
+    runtime: Handle,
+    service: Rc<S>,
+    cache: Arc<ReplyCache>,
+    counters: Arc<Counters>,
+    /// Memory for payloads received apart, one slot per call.
+    payloads: Arena,
+    /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
+    /// pass on their way out. Taken by whoever uses it, never across an await.
+    stage: Cell<Vec<u8>>,
+    /// Used last in first out: the same few are hot.
+    idle_workers: RefCell<Vec<Worker>>,
+    idle_jobs: RefCell<Vec<Box<Job>>>,
+    next_activity: Cell<u64>,
+    /// Connections and listeners, to be told of a stop.
+    activities: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    stopping: Cell<bool>,
+    drained: Notify,
+}
+
+impl<S: Service> Core<S> {
+    fn take_worker(self: &Rc<Self>) -> Worker {
+        let idle = self.idle_workers.borrow_mut().pop();
+        idle.unwrap_or_else(|| Worker::new(self))
+    }
+
+    fn put_worker(&self, worker: Worker) {
+        let mut idle = self.idle_workers.borrow_mut();
+        if idle.len() < IDLE_WORKERS_MAX {
+            idle.push(worker);
+        }
+    }
+
+    fn take_job(&self) -> Box<Job> {
+        let idle = self.idle_jobs.borrow_mut().pop();
+        idle.unwrap_or_else(|| Box::new(Job::empty()))
+    }
+
+    fn put_job(&self, mut job: Box<Job>) {
+        job.call.placed.replace(None);
+        job.call.dropped.set(false);
+        job.reply.clear();
+        let kept = job.call.arguments.capacity() + job.reply.head.capacity();
+        let mut idle = self.idle_jobs.borrow_mut();
+        if idle.len() < IDLE_JOBS_MAX && kept <= JOB_BYTES_KEPT {
+            idle.push(job);
+        }
+    }
+
+    fn take_stage(&self) -> Vec<u8> {
+        let mut stage = self.stage.take();
+        if stage.len() != STAGE_LEN {
+            stage = vec![0; STAGE_LEN];
+        }
+        stage
+    }
+}
+
+/// A listener or a connection: what a stop waits for.
+struct Activity<S: Service> {
+    core: Rc<Core<S>>,
+    id: u64,
+    stopped: Rc<Notify>,
+}
+
+impl<S: Service> Activity<S> {
+    fn new(core: &Rc<Core<S>>) -> Activity<S> {
+        let id = core.next_activity.get();
+        core.next_activity.set(id + 1);
+        let stopped = Rc::<Notify>::default();
+        core.activities.borrow_mut().insert(id, Rc::clone(&stopped));
+        Activity {
+            core: Rc::clone(core),
+            id,
+            stopped,
+        }
+    }
+
+    /// What `future` gives, or `None` when the server stops first.
+    async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|context| {
+            if self.core.stopping.get() {
+                return Poll::Ready(None);
+            }
+            if self.stopped.poll_notified(context).is_ready() {
+                context.waker().wake_by_ref();
+            }
+            future.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+impl<S: Service> Drop for Activity<S> {
+    fn drop(&mut self) {
+        self.core.activities.borrow_mut().remove(&self.id);
+        self.core.drained.notify();
+    }
+}

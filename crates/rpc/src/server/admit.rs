@@ -1,0 +1,136 @@
+//! From message bytes to a call: the checks that every program needs, and the answers that need no program.
+
+use super::worker::Job;
+use crate::service::{Credential, Program, Service, Verdict};
+use gannet_wire::rpc::{
+    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, OpaqueAuth,
+    Rejection, ReplyHeader, ReplyOutcome,
+};
+use gannet_wire::xdr::{Decoder, Encoder};
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The job's call is to be executed. Its arguments begin so many bytes into the message.
+    Execute {
+        /// Bytes of the header.
+        arguments_at: usize,
+    },
+    /// The job's reply is the answer already.
+    Answer,
+}
+
+/// Takes a call's header apart into `job`. Arguments, peer and transport are left to the caller.
+///
+/// # Errors
+/// The message deserves no answer: the peer does not speak RPC.
+pub(crate) fn admit<S: Service>(
+    service: &S,
+    job: &mut Job,
+    message: &[u8],
+) -> Result<Admission, CallHeaderError> {
+    let mut decoder = Decoder::new(message);
+    let header = match CallHeader::parse(&mut decoder) {
+        Ok(header) => header,
+        Err(CallHeaderError::RpcMismatch { xid, .. }) => {
+            return Ok(answer(
+                job,
+                xid,
+                Verdict::Denied(Rejection::RpcMismatch { low: 2, high: 2 }),
+            ));
+        }
+        Err(CallHeaderError::BadAuth { xid, .. }) => {
+            return Ok(answer(
+                job,
+                xid,
+                Verdict::Denied(Rejection::AuthError(AuthStat::BADCRED)),
+            ));
+        }
+        Err(error) => return Err(error),
+    };
+    let credential = match parse_credential(&header.credential) {
+        Ok(credential) => credential,
+        Err(status) => {
+            let verdict = Verdict::Denied(Rejection::AuthError(status));
+            return Ok(answer(job, header.xid, verdict));
+        }
+    };
+    if let Err(status) = check_procedure(service.programs(), &header) {
+        return Ok(answer(job, header.xid, Verdict::Accepted(status)));
+    }
+    let call = &mut job.call;
+    call.xid = header.xid;
+    call.program = header.program;
+    call.version = header.version;
+    call.procedure = header.procedure;
+    call.credential = credential;
+    Ok(Admission::Execute {
+        arguments_at: decoder.position(),
+    })
+}
+
+fn answer(job: &mut Job, xid: u32, verdict: Verdict) -> Admission {
+    job.call.xid = xid;
+    job.reply.clear();
+    job.reply.verdict = verdict;
+    Admission::Answer
+}
+
+fn parse_credential(credential: &OpaqueAuth<'_>) -> Result<Credential, AuthStat> {
+    match credential.flavor {
+        AuthFlavor::NONE => Ok(Credential::None),
+        AuthFlavor::SYS => {
+            let sys = AuthSys::parse(credential.body).map_err(|_| AuthStat::BADCRED)?;
+            Ok(Credential::Sys {
+                uid: sys.uid,
+                gid: sys.gid,
+                groups: sys.groups,
+            })
+        }
+        _ => Err(AuthStat::REJECTEDCRED),
+    }
+}
+
+fn check_procedure(programs: &[Program], header: &CallHeader<'_>) -> Result<(), AcceptStatus> {
+    let mut mismatch: Option<(u32, u32)> = None;
+    for program in programs
+        .iter()
+        .filter(|program| program.number == header.program)
+    {
+        if (program.low..=program.high).contains(&header.version) {
+            let known = header.procedure < program.procedures;
+            return if known {
+                Ok(())
+            } else {
+                Err(AcceptStatus::ProcUnavail)
+            };
+        }
+        let (low, high) = mismatch.unwrap_or((program.low, program.high));
+        mismatch = Some((low.min(program.low), high.max(program.high)));
+    }
+    Err(match mismatch {
+        Some((low, high)) => AcceptStatus::ProgMismatch { low, high },
+        None => AcceptStatus::ProgUnavail,
+    })
+}
+
+/// Appends the header of a reply; the verifier is always AUTH_NONE.
+pub(crate) fn emit_reply_header(encoder: &mut Encoder<'_>, xid: u32, verdict: Verdict) {
+    let outcome = match verdict {
+        Verdict::Accepted(status) => ReplyOutcome::Accepted {
+            verifier: OpaqueAuth::NONE,
+            status,
+        },
+        Verdict::Denied(rejection) => ReplyOutcome::Denied(rejection),
+    };
+    ReplyHeader { xid, outcome }.emit(encoder);
+}
+
+/// Bytes that [`emit_reply_header`] appends.
+pub(crate) fn reply_header_len(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Accepted(AcceptStatus::ProgMismatch { .. }) => 32,
+        Verdict::Accepted(_) | Verdict::Denied(Rejection::RpcMismatch { .. }) => 24,
+        Verdict::Denied(Rejection::AuthError(_)) => 20,
+    }
+}

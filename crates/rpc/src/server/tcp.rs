@@ -1,0 +1,313 @@
+//! One TCP connection: everything the socket has, answered as one batch, one write.
+//!
+//! The connection is one hand-written future. A wake-up collects the calls that finished, receives once into the
+//! core's stage, starts every complete call in place, and hands all replies over together. Large records are
+//! received into memory of their own, past the stage.
+
+mod deadlines;
+mod receive;
+
+use super::outgoing::{Outgoing, Progress};
+use super::worker::{CallTable, Job};
+use super::{Activity, Core};
+use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
+use crate::service::Service;
+use deadlines::{Deadlines, Overdue};
+use gannet_runtime::{Instant, LocalFuture, Stream, file};
+use gannet_wire::rpc::{CallHeaderError, RecordError};
+use receive::{Inbound, Received};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use thiserror::Error;
+
+/// Rounds of receiving and sending before other connections get their turn.
+const ROUNDS_MAX: usize = 4;
+
+/// Why a connection ends.
+#[derive(Debug, Error)]
+pub(super) enum End {
+    #[error("the peer closed it")]
+    Peer,
+    #[error("the server stops")]
+    Stopped,
+    #[error("record marks: {0}")]
+    Record(#[from] RecordError),
+    #[error("not rpc: {0}")]
+    NotRpc(#[from] CallHeaderError),
+    #[error("{0}")]
+    Overdue(Overdue),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl End {
+    /// True when the peer is to blame.
+    fn is_offence(&self) -> bool {
+        matches!(self, End::Record(_) | End::NotRpc(_) | End::Overdue(_))
+    }
+}
+
+/// Answers `stream` until it ends.
+pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
+    core.counters.connections.add(1);
+    let peer = stream.peer_address();
+    tracing::debug!(%peer, "tcp connection");
+    let mut connection = Connection::new(&core, Rc::clone(&stream));
+    let end = std::future::poll_fn(|context| connection.poll(context)).await;
+    if end.is_offence() {
+        core.counters.drops.add(1);
+        tracing::info!(%peer, why = %end, "tcp connection dropped");
+        stream.abort();
+    } else {
+        tracing::debug!(%peer, why = %end, "tcp connection ended");
+        stream.shutdown_write();
+    }
+    let Connection { calls, .. } = connection;
+    if !calls.is_empty() {
+        core.runtime.spawn(
+            "calls without connection",
+            Box::pin(calls.finish(Rc::clone(&core))),
+        );
+    }
+}
+
+struct Connection<S: Service> {
+    core: Rc<Core<S>>,
+    activity: Activity<S>,
+    stream: Stream,
+    peer: SocketAddr,
+    inbound: Inbound,
+    calls: CallTable,
+    /// Bytes of arguments of the calls under way.
+    call_bytes: usize,
+    outgoing: Outgoing,
+    /// The socket takes nothing until it says so.
+    blocked: bool,
+    /// The read of the file range that sending waits for.
+    cold: Option<LocalFuture<io::Result<(Vec<u8>, usize)>>>,
+    /// The peer sends nothing more.
+    ended: bool,
+    deadlines: Deadlines,
+    timer: LocalFuture<()>,
+    timer_at: Instant,
+    /// Since when reading is held back by a bound.
+    starved_since: Option<Instant>,
+}
+
+impl<S: Service> Connection<S> {
+    fn new(core: &Rc<Core<S>>, stream: Stream) -> Connection<S> {
+        let activity = Activity::new(core);
+        let deadlines = Deadlines::new(core.runtime.now());
+        let timer_at = deadlines.next(false, false);
+        Connection {
+            core: Rc::clone(core),
+            inbound: Inbound::new(),
+            peer: stream.peer_address(),
+            stream,
+            calls: CallTable::new(activity.id),
+            activity,
+            call_bytes: 0,
+            outgoing: Outgoing::default(),
+            blocked: false,
+            cold: None,
+            ended: false,
+            deadlines,
+            timer: core.runtime.sleep_until(timer_at),
+            timer_at,
+            starved_since: None,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..ROUNDS_MAX {
+            match self.round(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Does what can be done; says whether there may be more.
+    fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        self.deadlines.at(self.core.runtime.now());
+        if self.outgoing.is_empty() {
+            self.deadlines.nothing_to_send();
+        }
+        if self.inbound.at_boundary() {
+            self.deadlines.no_record_under_way();
+        }
+        self.calls.register(context);
+        self.collect();
+        let received = self.receive(context)?;
+        if self.inbound.take_completed() {
+            self.deadlines.no_record_under_way();
+        }
+        let sent = self.send(context)?;
+        if received || sent {
+            return Ok(true);
+        }
+        if self.activity.stopped.poll_notified(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        let quiet = self.calls.is_empty() && self.outgoing.is_empty();
+        if quiet && self.ended {
+            return Err(End::Peer);
+        }
+        if quiet && self.core.stopping.get() && self.inbound.at_boundary() {
+            return Err(End::Stopped);
+        }
+        self.poll_timer(context)
+    }
+
+    /// Moves the replies of calls that finished late to the outgoing ones.
+    fn collect(&mut self) {
+        let Connection {
+            core,
+            calls,
+            outgoing,
+            call_bytes,
+            ..
+        } = self;
+        calls.poll_woken(core, |mut job| {
+            *call_bytes = call_bytes.saturating_sub(job.tag);
+            finish(outgoing, &mut job);
+            core.put_job(job);
+        });
+    }
+
+    /// True while the bounds allow another call.
+    fn may_receive(&self) -> bool {
+        !self.calls.is_full()
+            && self.call_bytes < CALL_BYTES_MAX
+            && self.outgoing.len() < OUTGOING_BYTES_MAX
+    }
+
+    /// Receives once and starts the calls that are complete; says whether anything came.
+    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        if self.ended || (self.core.stopping.get() && self.inbound.at_boundary()) {
+            return Ok(false);
+        }
+        if !self.may_receive() {
+            self.starved_since
+                .get_or_insert_with(|| self.core.runtime.now());
+            return Ok(false);
+        }
+        if let Some(since) = self.starved_since.take() {
+            let starved = self.core.runtime.now().duration_since(since);
+            self.core
+                .counters
+                .starved_ns
+                .add(u64::try_from(starved.as_nanos()).unwrap_or(0));
+        }
+        // Records that an earlier bound left in memory come before the socket.
+        if !self.inbound.has_backlog() && self.stream.poll_readable(context)?.is_pending() {
+            return Ok(false);
+        }
+        let mut stage = self.core.take_stage();
+        let received = self.receive_into(&mut stage);
+        self.core.stage.set(stage);
+        match received? {
+            Received::Nothing => Ok(false),
+            Received::End => {
+                self.ended = true;
+                Ok(true)
+            }
+            Received::Bytes(count) => {
+                self.deadlines.bytes_received();
+                self.core.counters.bytes_in.add(count as u64);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Hands over what waits; says whether anything went.
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        if let Some(read) = &mut self.cold {
+            let Poll::Ready(bytes) = read.as_mut().poll(context) else {
+                return Ok(false);
+            };
+            self.cold = None;
+            let (bytes, filled) = bytes?;
+            self.outgoing.warm(bytes, filled);
+        }
+        if self.blocked && self.stream.poll_writable(context)?.is_pending() {
+            return Ok(false);
+        }
+        let before = self.outgoing.len();
+        let mut stage = self.core.take_stage();
+        let progress = self.outgoing.flush(&*self.stream, &mut stage);
+        self.core.stage.set(stage);
+        let progress = progress?;
+        self.blocked = progress == Progress::Blocked;
+        if progress == Progress::Cold
+            && let Some(range) = self.outgoing.cold_range()
+        {
+            let runtime = Rc::clone(&self.core.runtime);
+            self.cold = Some(Box::pin(async move {
+                let memory = vec![0; range.len];
+                file::read_cold(&runtime, range.file, range.offset, memory).await
+            }));
+        }
+        let sent = before - self.outgoing.len();
+        if sent > 0 {
+            self.deadlines.bytes_sent();
+        }
+        self.core.counters.bytes_out.add(sent as u64);
+        // Once more around when something is to be registered for waking: the socket or the file.
+        Ok(sent > 0 || progress != Progress::Done)
+    }
+
+    /// Ends the connection if the peer is late with something; otherwise sees that we are woken when it is.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let short_of_memory = self.inbound.is_short_of_memory();
+        let held_back = self.starved_since.is_some() || short_of_memory;
+        let in_record = !self.inbound.at_boundary() && !held_back;
+        let waiting_to_send = !self.outgoing.is_empty() && self.cold.is_none();
+        let busy = held_back || !self.calls.is_empty() || self.cold.is_some();
+        loop {
+            let deadline = if short_of_memory {
+                self.deadlines.memory_retry()
+            } else {
+                self.deadlines.next(in_record, waiting_to_send)
+            };
+            if deadline < self.timer_at {
+                self.set_timer(deadline);
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Ok(false);
+            }
+            self.deadlines.at(self.core.runtime.now());
+            match self.deadlines.overdue(in_record, waiting_to_send) {
+                Some(overdue) if !(busy && overdue.is_silence()) => {
+                    return Err(End::Overdue(overdue));
+                }
+                Some(_) => self.deadlines.excuse(),
+                None => {}
+            }
+            self.set_timer(self.deadlines.next(in_record, waiting_to_send));
+            if short_of_memory {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, at: Instant) {
+        self.timer = self.core.runtime.sleep_until(at);
+        self.timer_at = at;
+    }
+}
+
+/// Queues a finished call's reply.
+fn finish(outgoing: &mut Outgoing, job: &mut Job) {
+    if !job.call.dropped.get() {
+        outgoing.push_reply(job.call.xid, &mut job.reply);
+    }
+}

@@ -1,0 +1,281 @@
+//! Running calls in place: futures that are kept and reused, so that a call costs no task and no allocation.
+//!
+//! A [`Worker`] is one boxed future that executes one call after the other. A connection takes one from its core's
+//! pool, puts a call in, and polls it once; if the call is finished, the worker goes straight back. Otherwise the
+//! worker stays in the connection's [`CallTable`] until its wake-up sets the call's bit and wakes the connection.
+
+use super::Core;
+use crate::limits::CALLS_MAX;
+use crate::reply_cache::Begin;
+use crate::service::{Call, Reply, Service};
+use gannet_runtime::LocalFuture;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A call, its reply, and what the transport remembers about it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) call: Call,
+    pub(crate) reply: Reply,
+    /// The transport's own.
+    pub(crate) tag: usize,
+}
+
+impl Job {
+    pub(crate) fn empty() -> Job {
+        Job {
+            call: Call::empty(),
+            reply: Reply::empty(),
+            tag: 0,
+        }
+    }
+}
+
+/// How a call and its result get in and out of a worker's future.
+#[derive(Default)]
+struct Mailbox {
+    inbox: Cell<Option<Box<Job>>>,
+    outbox: Cell<Option<Box<Job>>>,
+}
+
+/// A future that executes calls, one at a time.
+pub(crate) struct Worker {
+    mailbox: Rc<Mailbox>,
+    future: LocalFuture<()>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+    /// The call table and slot that the alarm points to.
+    attached: (u64, usize),
+}
+
+impl Worker {
+    pub(crate) fn new<S: Service>(core: &Rc<Core<S>>) -> Worker {
+        let mailbox = Rc::<Mailbox>::default();
+        let future = Box::pin(work(Rc::clone(core), Rc::clone(&mailbox)));
+        let alarm = Arc::<Alarm>::default();
+        let waker = Waker::from(Arc::clone(&alarm));
+        Worker {
+            mailbox,
+            future,
+            alarm,
+            waker,
+            attached: (0, 0),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Box<Job>> {
+        // The future never ends: it waits for the next call.
+        let _ = self
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(&self.waker));
+        self.mailbox.outbox.take()
+    }
+}
+
+async fn work<S: Service>(core: Rc<Core<S>>, mailbox: Rc<Mailbox>) {
+    loop {
+        let mut job =
+            std::future::poll_fn(|_| mailbox.inbox.take().map_or(Poll::Pending, Poll::Ready)).await;
+        execute(&core, &mut job).await;
+        mailbox.outbox.set(Some(job));
+    }
+}
+
+async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
+    let Job { call, reply, .. } = job;
+    if !core.service.is_cached(call.program, call.procedure) {
+        return core.service.call(call, reply).await;
+    }
+    match core.cache.begin(call, core.runtime.now()) {
+        Begin::Execute(ticket) => {
+            core.service.call(call, reply).await;
+            ticket.finish(reply, core.runtime.now());
+        }
+        Begin::Replay(cached) => {
+            core.counters.replays.add(1);
+            cached.write_to(reply);
+        }
+        Begin::Wait(result) => {
+            core.counters.replays.add(1);
+            match result.await {
+                Ok(cached) => cached.write_to(reply),
+                Err(_) => call.drop_reply(),
+            }
+        }
+        Begin::Drop => call.drop_reply(),
+    }
+}
+
+/// Wakes the right slot of the right connection.
+#[derive(Default)]
+struct Alarm {
+    target: Mutex<Option<(Arc<Wakeups>, usize)>>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((wakeups, slot)) = target.as_ref() {
+            wakeups.ring(*slot);
+        }
+    }
+}
+
+const WORDS: usize = CALLS_MAX.div_ceil(64);
+
+/// Which calls of a connection want to be polled.
+#[derive(Default)]
+struct Wakeups {
+    slots: [AtomicU64; WORDS],
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wakeups {
+    fn ring(&self, slot: usize) {
+        if let Some(word) = self.slots.get(slot / 64) {
+            word.fetch_or(1 << (slot % 64), Ordering::AcqRel);
+        }
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = task.as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn register(&self, waker: &Waker) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *task = Some(waker.clone());
+        }
+    }
+}
+
+/// The calls of one connection that are under way.
+pub(crate) struct CallTable {
+    id: u64,
+    slots: Vec<Option<Worker>>,
+    free: Vec<usize>,
+    busy: usize,
+    wakeups: Arc<Wakeups>,
+}
+
+impl CallTable {
+    /// An empty table; `id` tells it from all others of this core.
+    pub(crate) fn new(id: u64) -> CallTable {
+        let wakeups = Arc::default();
+        CallTable {
+            id,
+            slots: Vec::new(),
+            free: Vec::new(),
+            busy: 0,
+            wakeups,
+        }
+    }
+
+    /// Calls under way.
+    pub(crate) fn len(&self) -> usize {
+        self.busy
+    }
+
+    /// True when no call is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// True when [`CallTable::start`] takes no further call.
+    pub(crate) fn is_full(&self) -> bool {
+        self.busy == CALLS_MAX
+    }
+
+    /// Starts a call: gives it back if it is finished at once. The table must not be full.
+    pub(crate) fn start<S: Service>(
+        &mut self,
+        core: &Rc<Core<S>>,
+        job: Box<Job>,
+    ) -> Option<Box<Job>> {
+        let mut worker = core.take_worker();
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        if slot == self.slots.len() {
+            self.slots.push(None);
+        }
+        if worker.attached != (self.id, slot) {
+            worker.attached = (self.id, slot);
+            let target = (Arc::clone(&self.wakeups), slot);
+            *worker
+                .alarm
+                .target
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(target);
+        }
+        worker.mailbox.inbox.set(Some(job));
+        if let Some(job) = worker.poll() {
+            self.free.push(slot);
+            core.put_worker(worker);
+            return Some(job);
+        }
+        self.busy += 1;
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(worker);
+        }
+        None
+    }
+
+    /// Asks for the connection's task to be woken when a call wants to be polled. Before [`CallTable::poll_woken`].
+    pub(crate) fn register(&self, context: &Context<'_>) {
+        self.wakeups.register(context.waker());
+    }
+
+    /// Polls the calls that asked for it and gives the finished ones to `done`.
+    pub(crate) fn poll_woken<S: Service>(
+        &mut self,
+        core: &Rc<Core<S>>,
+        mut done: impl FnMut(Box<Job>),
+    ) {
+        if self.busy == 0 {
+            return;
+        }
+        for index in 0..WORDS {
+            let Some(word) = self.wakeups.slots.get(index) else {
+                break;
+            };
+            let mut bits = word.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                let slot = index * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some(place) = self.slots.get_mut(slot) else {
+                    continue;
+                };
+                let Some(job) = place.as_mut().and_then(Worker::poll) else {
+                    continue;
+                };
+                if let Some(worker) = place.take() {
+                    core.put_worker(worker);
+                }
+                self.busy -= 1;
+                self.free.push(slot);
+                done(job);
+            }
+        }
+    }
+
+    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done.
+    pub(crate) async fn finish<S: Service>(mut self, core: Rc<Core<S>>) {
+        std::future::poll_fn(|context| {
+            self.register(context);
+            self.poll_woken(&core, |job| core.put_job(job));
+            if self.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
