@@ -1,1 +1,26 @@
-//! The simulator: virtual time, simulated streams, fabric and disk, checkers
+//! The simulator: a world of nodes in virtual time, in which everything follows from one seed.
+//!
+//! A [`World`] has one clock (nanoseconds), one thread, [`Node`]s with the runtime seam on them, and [`Faults`]. The
+//! same compiled protocol code that runs on sockets runs here on simulated byte streams or on [`fabric::SimFabric`],
+//! over files of [`store::SimStore`], next to a [`model`] that says what a file system must do.
+//!
+//! Layers, bottom up: the executor (time and tasks), the network (channels that delay and hold), byte streams, nodes;
+//! then fabric and store. What this crate refuses: real time, real input and output, and knowledge of a protocol
+//! below [`scenario`].
+//!
+//! First type to read: [`World`].
+
+mod executor;
+pub mod limits;
+mod network;
+mod node;
+mod random;
+mod stream;
+mod trace;
+mod world;
+
+pub use network::LinkProfile;
+pub use node::{Node, PoolProfile};
+pub use random::Random;
+pub use trace::TraceDigest;
+pub use world::{Crash, Faults, NodeId, Stopped, World};

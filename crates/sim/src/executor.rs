@@ -1,0 +1,345 @@
+//! Virtual time on one thread: a FIFO of ready tasks, and events in the order (nanosecond, sequence number).
+//!
+//! Events lie in an ordered map and not in a heap, because most timers (deadlines) are cancelled before they fire.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::limits::{STEPS_MAX, TIME_MAX_NS};
+use crate::world::NodeId;
+use gannet_runtime::LocalFuture;
+
+type TaskId = u64;
+type EventKey = (u64, u64);
+
+/// What a task waits for, as far as the simulator brings it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Sleep(u64),
+    Readable(u64),
+    Writable(u64),
+    Accept(SocketAddr),
+    Completions(u64),
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::Sleep(deadline) => write!(f, "time {deadline}"),
+            Wait::Readable(stream) => write!(f, "bytes from stream {stream}"),
+            Wait::Writable(stream) => write!(f, "room in stream {stream}"),
+            Wait::Accept(address) => write!(f, "a connection to {address}"),
+            Wait::Completions(endpoint) => write!(f, "completions of endpoint {endpoint}"),
+        }
+    }
+}
+
+/// Why a world stopped before its main task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Halt {
+    Deadlock,
+    Endless(&'static str),
+    Panic { task: String, message: String },
+}
+
+struct Task {
+    name: &'static str,
+    node: NodeId,
+    future: Option<LocalFuture<()>>,
+    waker: Arc<TaskWaker>,
+    waits: Vec<Wait>,
+    polled_at: u64,
+}
+
+struct TaskWaker {
+    id: TaskId,
+    queued: AtomicBool,
+    ready: Arc<ReadyQueue>,
+}
+
+#[derive(Default)]
+struct ReadyQueue(Mutex<VecDeque<TaskId>>);
+
+impl ReadyQueue {
+    fn push(&self, id: TaskId) {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push_back(id);
+    }
+
+    fn pop(&self) -> Option<TaskId> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.pop_front()
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
+            self.ready.push(self.id);
+        }
+    }
+}
+
+enum Event {
+    Wake(Waker),
+    Run {
+        /// Dies with this node.
+        owner: Option<NodeId>,
+        action: Box<dyn FnOnce()>,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Executor {
+    now: Cell<u64>,
+    sequence: Cell<u64>,
+    steps: Cell<u64>,
+    events: RefCell<BTreeMap<EventKey, Event>>,
+    tasks: RefCell<BTreeMap<TaskId, Task>>,
+    ready: Arc<ReadyQueue>,
+    waits: RefCell<Vec<Wait>>,
+}
+
+impl Executor {
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn next_sequence(&self) -> u64 {
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence + 1);
+        sequence
+    }
+
+    pub(crate) fn spawn(&self, node: NodeId, name: &'static str, future: LocalFuture<()>) {
+        let id = self.next_sequence();
+        let waker = Arc::new(TaskWaker {
+            id,
+            queued: AtomicBool::new(true),
+            ready: Arc::clone(&self.ready),
+        });
+        let task = Task {
+            name,
+            node,
+            future: Some(future),
+            waker,
+            waits: Vec::new(),
+            polled_at: self.now(),
+        };
+        self.tasks.borrow_mut().insert(id, task);
+        self.ready.push(id);
+    }
+
+    /// Runs `action` at `at`, or never if `owner` crashes before.
+    pub(crate) fn schedule(&self, at: u64, owner: Option<NodeId>, action: impl FnOnce() + 'static) {
+        let key = (at.max(self.now()), self.next_sequence());
+        let action = Box::new(action);
+        self.events
+            .borrow_mut()
+            .insert(key, Event::Run { owner, action });
+    }
+
+    /// Drops the tasks and events of a node.
+    pub(crate) fn kill(&self, node: NodeId) {
+        let tasks: Vec<Task> = {
+            let mut tasks = self.tasks.borrow_mut();
+            let ids = tasks.iter().filter(|(_, task)| task.node == node);
+            let ids: Vec<TaskId> = ids.map(|(id, _)| *id).collect();
+            ids.iter().filter_map(|id| tasks.remove(id)).collect()
+        };
+        let is_owned =
+            |event: &Event| matches!(event, Event::Run { owner, .. } if *owner == Some(node));
+        let events: Vec<Event> = {
+            let mut events = self.events.borrow_mut();
+            let keys = events.iter().filter(|(_, event)| is_owned(event));
+            let keys: Vec<EventKey> = keys.map(|(key, _)| *key).collect();
+            keys.iter().filter_map(|key| events.remove(key)).collect()
+        };
+        // What they hold may reach back into the executor while it is dropped.
+        drop((tasks, events));
+    }
+
+    /// Drops everything, so that reference cycles through tasks end.
+    pub(crate) fn clear(&self) {
+        loop {
+            let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+            let events = std::mem::take(&mut *self.events.borrow_mut());
+            if tasks.is_empty() && events.is_empty() {
+                return;
+            }
+            drop((tasks, events));
+        }
+    }
+
+    /// Notes what the running task waits for, for the report of a deadlock.
+    pub(crate) fn note_wait(&self, wait: Wait) {
+        self.waits.borrow_mut().push(wait);
+    }
+
+    pub(crate) fn sleep_until(self: &Rc<Self>, deadline: u64) -> Sleep {
+        Sleep {
+            executor: Rc::clone(self),
+            deadline,
+            key: None,
+        }
+    }
+
+    /// Runs until `done`; `observe` is told the id of each task before it is polled.
+    pub(crate) fn run(
+        &self,
+        mut done: impl FnMut() -> bool,
+        mut observe: impl FnMut(u64, &'static str),
+    ) -> Result<(), Halt> {
+        loop {
+            while let Some(id) = self.ready.pop() {
+                self.count_step()?;
+                self.poll_task(id, &mut observe)?;
+                if done() {
+                    return Ok(());
+                }
+            }
+            let Some((key, event)) = self.events.borrow_mut().pop_first() else {
+                return Err(Halt::Deadlock);
+            };
+            self.now.set(key.0);
+            if key.0 > TIME_MAX_NS {
+                return Err(Halt::Endless("virtual time"));
+            }
+            self.count_step()?;
+            match event {
+                Event::Wake(waker) => waker.wake(),
+                Event::Run { action, .. } => guarded("an event", action)?,
+            }
+        }
+    }
+
+    fn count_step(&self) -> Result<(), Halt> {
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() > STEPS_MAX {
+            return Err(Halt::Endless("steps"));
+        }
+        Ok(())
+    }
+
+    fn poll_task(
+        &self,
+        id: TaskId,
+        observe: &mut impl FnMut(u64, &'static str),
+    ) -> Result<(), Halt> {
+        let taken = self.tasks.borrow_mut().get_mut(&id).and_then(|task| {
+            task.waker.queued.store(false, Ordering::Relaxed);
+            let future = task.future.take()?;
+            Some((future, Waker::from(Arc::clone(&task.waker)), task.name))
+        });
+        // A task that crashed with its node may still be in the queue.
+        let Some((mut future, waker, name)) = taken else {
+            return Ok(());
+        };
+        observe(id, name);
+        self.waits.borrow_mut().clear();
+        let mut context = Context::from_waker(&waker);
+        let polled = guarded(name, || future.as_mut().poll(&mut context))?;
+        let finished = if polled.is_ready() {
+            self.tasks.borrow_mut().remove(&id)
+        } else {
+            let mut tasks = self.tasks.borrow_mut();
+            if let Some(task) = tasks.get_mut(&id) {
+                task.future = Some(future);
+                task.polled_at = self.now();
+                task.waits.clone_from(&self.waits.borrow());
+                return Ok(());
+            }
+            // It killed its own node.
+            None
+        };
+        drop(finished);
+        Ok(())
+    }
+
+    /// Every task and what it waits for.
+    pub(crate) fn report(&self, node_name: impl Fn(NodeId) -> String) -> String {
+        let mut report = String::new();
+        for (id, task) in &*self.tasks.borrow() {
+            let waits: Vec<String> = task.waits.iter().map(Wait::to_string).collect();
+            let waits = if waits.is_empty() {
+                String::from("another task")
+            } else {
+                waits.join(", ")
+            };
+            report.push_str(&format!(
+                "  {}/{} #{id}: since {} ns waits for {waits}\n",
+                node_name(task.node),
+                task.name,
+                task.polled_at,
+            ));
+        }
+        report
+    }
+}
+
+/// Runs `body`; a panic in it halts the world with its message instead of the process.
+fn guarded<T>(what: &str, body: impl FnOnce() -> T) -> Result<T, Halt> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| Halt::Panic {
+        task: what.to_string(),
+        message: panic_message(&*payload),
+    })
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| String::from("a panic without text"))
+}
+
+/// A timer; cancelled when dropped.
+pub(crate) struct Sleep {
+    executor: Rc<Executor>,
+    deadline: u64,
+    key: Option<EventKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.executor.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        self.executor.note_wait(Wait::Sleep(self.deadline));
+        let executor = Rc::clone(&self.executor);
+        let mut events = executor.events.borrow_mut();
+        let key = match self.key {
+            Some(key) => key,
+            None => (self.deadline, executor.next_sequence()),
+        };
+        events.insert(key, Event::Wake(context.waker().clone()));
+        self.key = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            // The waker it holds is dropped after the borrow ends.
+            let event = self.executor.events.borrow_mut().remove(&key);
+            drop(event);
+        }
+    }
+}

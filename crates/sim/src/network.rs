@@ -1,0 +1,364 @@
+//! What lies between nodes: channels that delay, hold and deliver; listeners; connection set-up.
+
+use crate::executor::Wait;
+use crate::limits::BACKLOG_MAX;
+use crate::random::Random;
+use crate::stream::{self, SimStream};
+use crate::world::{Core, NodeId};
+use gannet_runtime::{Listener, LocalFuture, Stream};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+/// How long a sender waits before it tries again what a partition held up.
+const RETRANSMIT_NS: u64 = 200_000_000;
+
+/// How links behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkProfile {
+    /// Least time from departure to arrival, in nanoseconds.
+    pub latency_ns: u64,
+    /// Most that is added to it, in nanoseconds.
+    pub jitter_ns: u64,
+    /// Nanoseconds that 1024 bytes take to leave.
+    pub kibibyte_ns: u64,
+    /// Bytes that a stream takes before its reader has read them.
+    pub window: usize,
+    /// Of a thousand reads and writes, how many are cut at an arbitrary place.
+    pub reslice_per_mille: u64,
+}
+
+impl Default for LinkProfile {
+    /// A rack: 10 us, 1 GB/s.
+    fn default() -> LinkProfile {
+        LinkProfile {
+            latency_ns: 10_000,
+            jitter_ns: 2_000,
+            kibibyte_ns: 1_000,
+            window: 256 << 10,
+            reslice_per_mille: 300,
+        }
+    }
+}
+
+/// A connection that a fault can break.
+pub(crate) trait Breakable {
+    fn nodes(&self) -> (NodeId, NodeId);
+    fn is_alive(&self) -> bool;
+    fn break_now(&self);
+}
+
+pub(crate) struct Network {
+    pub(crate) profile: Cell<LinkProfile>,
+    pub(crate) random: Random,
+    cut: RefCell<BTreeSet<(NodeId, NodeId)>>,
+    channels: RefCell<Vec<Weak<Channel>>>,
+    connections: RefCell<Vec<Weak<dyn Breakable>>>,
+    listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
+    next_id: Cell<u64>,
+}
+
+impl Network {
+    pub(crate) fn new(random: &Random) -> Network {
+        Network {
+            profile: Cell::default(),
+            random: random.fork("network"),
+            cut: RefCell::default(),
+            channels: RefCell::default(),
+            connections: RefCell::default(),
+            listeners: RefCell::default(),
+            next_id: Cell::new(1),
+        }
+    }
+
+    /// A number for a new stream or endpoint.
+    pub(crate) fn take_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        id
+    }
+
+    pub(crate) fn partition(&self, one: NodeId, other: NodeId) {
+        self.cut
+            .borrow_mut()
+            .insert((one.min(other), one.max(other)));
+    }
+
+    pub(crate) fn heal(&self, one: NodeId, other: NodeId) {
+        self.cut
+            .borrow_mut()
+            .remove(&(one.min(other), one.max(other)));
+    }
+
+    fn is_cut(&self, core: &Core, from: NodeId, to: NodeId) -> bool {
+        let pair = (from.min(to), from.max(to));
+        self.cut.borrow().contains(&pair) || !core.is_up(to)
+    }
+
+    /// Makes what was held up come through where it can, after a retransmission time.
+    pub(crate) fn drain_held(&self, core: &Rc<Core>) {
+        let mut channels = self.channels.borrow_mut();
+        channels.retain(|channel| channel.strong_count() > 0);
+        for channel in channels.iter().filter_map(Weak::upgrade) {
+            if !channel.held.borrow().is_empty() {
+                let at = core.executor.now() + self.random.between(1, RETRANSMIT_NS);
+                core.executor.schedule(at, None, move || channel.drain());
+            }
+        }
+    }
+
+    pub(crate) fn register(&self, connection: Weak<dyn Breakable>) {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.strong_count() > 0);
+        connections.push(connection);
+    }
+
+    pub(crate) fn reset_one(&self, core: &Core, node: NodeId) -> bool {
+        let connections = self.connections.borrow();
+        let alive: Vec<_> = connections
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|connection| connection.is_alive())
+            .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
+            .collect();
+        drop(connections);
+        let Some(chosen) = alive.get(self.random.index(alive.len())) else {
+            return false;
+        };
+        core.trace(format_args!(
+            "fault: a connection of node {} is reset",
+            node.0
+        ));
+        chosen.break_now();
+        true
+    }
+
+    pub(crate) fn forget_listeners(&self, core: &Core, node: NodeId) {
+        let ip = core.with_node(node, |node| node.ip);
+        let forgotten: Vec<_> = {
+            let mut listeners = self.listeners.borrow_mut();
+            let addresses = listeners.keys().filter(|address| address.ip() == ip);
+            let addresses: Vec<_> = addresses.copied().collect();
+            addresses
+                .iter()
+                .map(|address| listeners.remove(address))
+                .collect()
+        };
+        drop(forgotten);
+    }
+}
+
+/// One direction between two nodes: what is sent arrives later, in order, or is held while the way is cut.
+pub(crate) struct Channel {
+    core: Weak<Core>,
+    from: NodeId,
+    to: NodeId,
+    free_at: Cell<u64>,
+    last_arrival: Cell<u64>,
+    held: RefCell<VecDeque<Box<dyn FnOnce()>>>,
+    closed: Cell<bool>,
+}
+
+impl Channel {
+    pub(crate) fn new(core: &Rc<Core>, from: NodeId, to: NodeId) -> Rc<Channel> {
+        let channel = Rc::new(Channel {
+            core: Rc::downgrade(core),
+            from,
+            to,
+            free_at: Cell::new(0),
+            last_arrival: Cell::new(0),
+            held: RefCell::default(),
+            closed: Cell::new(false),
+        });
+        core.network
+            .channels
+            .borrow_mut()
+            .push(Rc::downgrade(&channel));
+        channel
+    }
+
+    /// Sends `len` bytes' worth of something whose arrival runs `deliver`; gives the time at which it has left.
+    pub(crate) fn send(self: &Rc<Self>, len: usize, deliver: impl FnOnce() + 'static) -> u64 {
+        let Some(core) = self.core.upgrade() else {
+            return 0;
+        };
+        let profile = core.network.profile.get();
+        let transmission = len as u64 * profile.kibibyte_ns / 1024;
+        let left_at = self.free_at.get().max(core.executor.now()) + transmission;
+        self.free_at.set(left_at);
+        let delay = profile.latency_ns + core.network.random.below(profile.jitter_ns + 1);
+        let arrives_at = (left_at + delay).max(self.last_arrival.get() + 1);
+        self.last_arrival.set(arrives_at);
+        let channel = Rc::clone(self);
+        let deliver = Box::new(deliver);
+        core.executor
+            .schedule(arrives_at, None, move || channel.arrive(deliver));
+        left_at
+    }
+
+    /// Nothing that is on the way will arrive any more.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        let held = std::mem::take(&mut *self.held.borrow_mut());
+        drop(held);
+    }
+
+    fn arrive(&self, deliver: Box<dyn FnOnce()>) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        if self.closed.get() {
+            return;
+        }
+        let waits =
+            core.network.is_cut(&core, self.from, self.to) || !self.held.borrow().is_empty();
+        if waits {
+            self.held.borrow_mut().push_back(deliver);
+        } else {
+            deliver();
+        }
+    }
+
+    fn drain(&self) {
+        let Some(core) = self.core.upgrade() else {
+            return;
+        };
+        while !core.network.is_cut(&core, self.from, self.to) {
+            let Some(deliver) = self.held.borrow_mut().pop_front() else {
+                return;
+            };
+            deliver();
+        }
+    }
+}
+
+/// The queue of one listening address.
+struct Waiting {
+    streams: RefCell<VecDeque<Stream>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A simulated listening socket.
+pub(crate) struct SimListener {
+    core: Rc<Core>,
+    address: SocketAddr,
+    waiting: Rc<Waiting>,
+}
+
+impl SimListener {
+    pub(crate) fn bind(
+        core: &Rc<Core>,
+        node: NodeId,
+        mut address: SocketAddr,
+    ) -> io::Result<SimListener> {
+        let ip = core.with_node(node, |node| node.ip);
+        if address.ip().is_unspecified() {
+            address.set_ip(ip);
+        }
+        if address.ip() != ip {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        if address.port() == 0 {
+            address.set_port(core.with_node(node, |node| node.take_port()));
+        }
+        let waiting = Rc::new(Waiting {
+            streams: RefCell::default(),
+            waker: RefCell::default(),
+        });
+        let mut listeners = core.network.listeners.borrow_mut();
+        if listeners.contains_key(&address) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        listeners.insert(address, Rc::clone(&waiting));
+        core.trace(format_args!("listen {address}"));
+        Ok(SimListener {
+            core: Rc::clone(core),
+            address,
+            waiting,
+        })
+    }
+}
+
+impl Listener for SimListener {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn accept(&mut self) -> LocalFuture<io::Result<Stream>> {
+        let (waiting, core) = (Rc::clone(&self.waiting), Rc::clone(&self.core));
+        let address = self.address;
+        Box::pin(std::future::poll_fn(move |context| {
+            if let Some(stream) = waiting.streams.borrow_mut().pop_front() {
+                return std::task::Poll::Ready(Ok(stream));
+            }
+            core.executor.note_wait(Wait::Accept(address));
+            *waiting.waker.borrow_mut() = Some(context.waker().clone());
+            std::task::Poll::Pending
+        }))
+    }
+}
+
+impl Drop for SimListener {
+    fn drop(&mut self) {
+        let mut listeners = self.core.network.listeners.borrow_mut();
+        let is_own = |waiting: &Rc<Waiting>| Rc::ptr_eq(waiting, &self.waiting);
+        let own = if listeners.get(&self.address).is_some_and(is_own) {
+            listeners.remove(&self.address)
+        } else {
+            None
+        };
+        drop(listeners);
+        drop(own);
+    }
+}
+
+/// Opens a stream from `node` to `address`; while the way is cut it keeps trying, so callers bound the wait.
+pub(crate) async fn connect(
+    core: Rc<Core>,
+    node: NodeId,
+    address: SocketAddr,
+) -> io::Result<Stream> {
+    let target = reach(&core, node, address).await?;
+    let waiting = core.network.listeners.borrow().get(&address).cloned();
+    let waiting = waiting.ok_or(io::ErrorKind::ConnectionRefused)?;
+    if waiting.streams.borrow().len() >= BACKLOG_MAX {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    let (ip, port) = core.with_node(node, |node| (node.ip, node.take_port()));
+    let local = SocketAddr::new(ip, port);
+    let (near, far) = SimStream::pair(&core, (node, local), (target, address));
+    core.trace(format_args!(
+        "connect {local} {address} stream {}",
+        near.id()
+    ));
+    waiting.streams.borrow_mut().push_back(Rc::new(far));
+    stream::wake(&waiting.waker);
+    Ok(Rc::new(near))
+}
+
+/// Waits until `node` has heard from the node of `address`, and gives that node.
+pub(crate) async fn reach(
+    core: &Rc<Core>,
+    node: NodeId,
+    address: SocketAddr,
+) -> io::Result<NodeId> {
+    let target = core
+        .node_at(address.ip())
+        .ok_or(io::ErrorKind::HostUnreachable)?;
+    let mut pause = RETRANSMIT_NS;
+    loop {
+        let profile = core.network.profile.get();
+        let round_trip = 2 * profile.latency_ns + core.network.random.below(profile.jitter_ns + 1);
+        let now = core.executor.now();
+        core.executor.sleep_until(now + round_trip).await;
+        if !core.network.is_cut(core, node, target) {
+            return Ok(target);
+        }
+        let now = core.executor.now();
+        core.executor.sleep_until(now + pause).await;
+        pause = (2 * pause).min(32 * RETRANSMIT_NS);
+    }
+}

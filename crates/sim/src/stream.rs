@@ -1,0 +1,368 @@
+//! Simulated byte streams: reliable and ordered, with bounded buffers, cut wherever it hurts.
+
+use crate::executor::Wait;
+use crate::limits::SEGMENT_MAX;
+use crate::network::{Breakable, Channel};
+use crate::world::{Core, NodeId};
+use gannet_runtime::stream::Follow;
+use gannet_runtime::{ByteStream, FileSource};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Of a thousand reads and writes, how many say `WouldBlock` although there was something to do.
+const SPURIOUS_PER_MILLE: u64 = 10;
+
+/// One end of a simulated connection.
+pub(crate) struct SimStream {
+    core: Rc<Core>,
+    id: u64,
+    local: (NodeId, SocketAddr),
+    peer: (NodeId, SocketAddr),
+    connection: Rc<Connection>,
+    outgoing: Rc<Half>,
+    incoming: Rc<Half>,
+}
+
+struct Connection {
+    nodes: (NodeId, NodeId),
+    halves: [Rc<Half>; 2],
+}
+
+/// One direction of a connection.
+struct Half {
+    channel: Rc<Channel>,
+    state: RefCell<HalfState>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+}
+
+#[derive(Default)]
+struct HalfState {
+    /// Written and not yet read, on the way or arrived.
+    outstanding: usize,
+    arrived: VecDeque<u8>,
+    /// The writer has ended its side.
+    shut: bool,
+    /// The end has arrived behind the bytes.
+    finished: bool,
+    /// Nobody will read what arrives.
+    reader_gone: bool,
+    read_error: Option<io::ErrorKind>,
+    write_error: Option<io::ErrorKind>,
+}
+
+pub(crate) fn wake(waker: &RefCell<Option<Waker>>) {
+    let waker = waker.borrow_mut().take();
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl Half {
+    fn new(core: &Rc<Core>, from: NodeId, to: NodeId) -> Rc<Half> {
+        Rc::new(Half {
+            channel: Channel::new(core, from, to),
+            state: RefCell::default(),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+        })
+    }
+
+    fn fail_reader(&self, kind: io::ErrorKind) {
+        self.state.borrow_mut().read_error.get_or_insert(kind);
+        wake(&self.reader);
+    }
+
+    fn fail_writer(&self, kind: io::ErrorKind) {
+        self.state.borrow_mut().write_error.get_or_insert(kind);
+        wake(&self.writer);
+    }
+}
+
+impl Connection {
+    /// A reset arrives at the reader of `halves[direction]`; the other direction is over for it as well.
+    fn reset_arrives(&self, direction: usize) {
+        let (towards, back) = (&self.halves[direction], &self.halves[1 - direction]);
+        towards.fail_reader(io::ErrorKind::ConnectionReset);
+        back.fail_writer(io::ErrorKind::ConnectionReset);
+        towards.channel.close();
+        back.channel.close();
+    }
+}
+
+impl Breakable for Connection {
+    fn nodes(&self) -> (NodeId, NodeId) {
+        self.nodes
+    }
+
+    fn is_alive(&self) -> bool {
+        let broken = |half: &Rc<Half>| half.state.borrow().read_error.is_some();
+        let over = |half: &Rc<Half>| half.state.borrow().finished;
+        !self.halves.iter().any(broken) && !self.halves.iter().all(over)
+    }
+
+    fn break_now(&self) {
+        self.reset_arrives(0);
+        self.reset_arrives(1);
+    }
+}
+
+impl SimStream {
+    /// Two connected ends: of `near` and of `far`.
+    pub(crate) fn pair(
+        core: &Rc<Core>,
+        near: (NodeId, SocketAddr),
+        far: (NodeId, SocketAddr),
+    ) -> (SimStream, SimStream) {
+        let id = core.network.take_id();
+        let there = Half::new(core, near.0, far.0);
+        let back = Half::new(core, far.0, near.0);
+        let connection = Rc::new(Connection {
+            nodes: (near.0, far.0),
+            halves: [Rc::clone(&there), Rc::clone(&back)],
+        });
+        let weak = Rc::downgrade(&connection);
+        core.network.register(weak);
+        let end = |local, peer, outgoing: &Rc<Half>, incoming: &Rc<Half>| SimStream {
+            core: Rc::clone(core),
+            id,
+            local,
+            peer,
+            connection: Rc::clone(&connection),
+            outgoing: Rc::clone(outgoing),
+            incoming: Rc::clone(incoming),
+        };
+        let near_end = end(near, far, &there, &back);
+        (near_end, end(far, near, &back, &there))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The index of the direction that this end writes.
+    fn direction(&self) -> usize {
+        usize::from(!Rc::ptr_eq(&self.connection.halves[0], &self.outgoing))
+    }
+
+    /// How much of `available` a single call moves: all, or an arbitrary part.
+    fn slice(&self, available: usize) -> io::Result<usize> {
+        let network = &self.core.network;
+        if available == 0 || network.random.chance(SPURIOUS_PER_MILLE) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if !network
+            .random
+            .chance(network.profile.get().reslice_per_mille)
+        {
+            return Ok(available);
+        }
+        // Mostly packets' worth, now and then a few bytes.
+        let most = if network.random.chance(50) { 8 } else { 6000 };
+        let most = available.min(most);
+        Ok(usize::try_from(network.random.between(1, most as u64)).unwrap_or(most))
+    }
+
+    /// Room in the send buffer, or why there will be none.
+    fn room(&self) -> io::Result<usize> {
+        let state = self.outgoing.state.borrow();
+        if let Some(kind) = state.write_error {
+            return Err(kind.into());
+        }
+        if state.shut {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let window = self.core.network.profile.get().window;
+        Ok(window.saturating_sub(state.outstanding).min(SEGMENT_MAX))
+    }
+
+    /// Puts bytes on the way.
+    fn transmit(&self, bytes: Vec<u8>) {
+        let half = Rc::clone(&self.outgoing);
+        half.state.borrow_mut().outstanding += bytes.len();
+        self.core.trace(format_args!(
+            "stream {} {} writes {}",
+            self.id,
+            self.local.1,
+            bytes.len()
+        ));
+        let connection = Rc::clone(&self.connection);
+        let direction = self.direction();
+        let channel = Rc::clone(&half.channel);
+        channel.send(bytes.len(), move || {
+            if half.state.borrow().reader_gone {
+                // The receiving kernel knows no such connection.
+                let back = Rc::clone(&connection.halves[1 - direction].channel);
+                back.send(0, move || connection.reset_arrives(1 - direction));
+                return;
+            }
+            half.state.borrow_mut().arrived.extend(bytes);
+            wake(&half.reader);
+        });
+    }
+
+    /// Makes the peer read a reset behind what is on the way.
+    fn send_reset(&self) {
+        let (connection, direction) = (Rc::clone(&self.connection), self.direction());
+        self.outgoing
+            .channel
+            .send(0, move || connection.reset_arrives(direction));
+    }
+}
+
+impl ByteStream for SimStream {
+    fn peer_address(&self) -> SocketAddr {
+        self.peer.1
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local.1
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let state = self.incoming.state.borrow();
+        if !state.arrived.is_empty() || state.finished || state.read_error.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        self.core.executor.note_wait(Wait::Readable(self.id));
+        *self.incoming.reader.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read_vectored(&mut [IoSliceMut::new(buffer)])
+    }
+
+    fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut state = self.incoming.state.borrow_mut();
+        if state.arrived.is_empty() {
+            return match state.read_error {
+                Some(kind) => Err(kind.into()),
+                None if state.finished => Ok(0),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = self.slice(wanted.min(state.arrived.len()))?;
+        let mut left = count;
+        for buffer in buffers {
+            let part = left.min(buffer.len());
+            pop_into(&mut state.arrived, &mut buffer[..part]);
+            left -= part;
+        }
+        state.outstanding -= count;
+        drop(state);
+        wake(&self.incoming.writer);
+        Ok(count)
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !matches!(self.room(), Ok(0)) {
+            return Poll::Ready(Ok(()));
+        }
+        self.core.executor.note_wait(Wait::Writable(self.id));
+        *self.outgoing.writer.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn try_write(&self, buffers: &[IoSlice<'_>], _follow: Follow) -> io::Result<usize> {
+        let room = self.room()?;
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = self.slice(wanted.min(room))?;
+        let mut bytes = Vec::with_capacity(count);
+        for buffer in buffers {
+            let part = buffer.len().min(count - bytes.len());
+            bytes.extend_from_slice(&buffer[..part]);
+        }
+        self.transmit(bytes);
+        Ok(count)
+    }
+
+    fn try_send_file(&self, file: &dyn FileSource, offset: u64, len: usize) -> io::Result<usize> {
+        let room = self.room()?;
+        if len == 0 {
+            return Ok(0);
+        }
+        let mut bytes = vec![0; self.slice(len.min(room))?];
+        // As sendfile(2): what is not in the cache is waited for.
+        let count = match file.try_read_at(offset, &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                file.read_at(offset, &mut bytes)?
+            }
+            other => other?,
+        };
+        bytes.truncate(count);
+        if count > 0 {
+            self.transmit(bytes);
+        }
+        Ok(count)
+    }
+
+    fn shutdown_write(&self) {
+        let mut state = self.outgoing.state.borrow_mut();
+        if state.write_error.is_some() || std::mem::replace(&mut state.shut, true) {
+            return;
+        }
+        drop(state);
+        self.core.trace(format_args!(
+            "stream {} {} ends its side",
+            self.id, self.local.1
+        ));
+        let half = Rc::clone(&self.outgoing);
+        self.outgoing.channel.send(0, move || {
+            half.state.borrow_mut().finished = true;
+            wake(&half.reader);
+        });
+    }
+
+    fn abort(&self) {
+        self.core
+            .trace(format_args!("stream {} {} aborts", self.id, self.local.1));
+        if self.outgoing.state.borrow().write_error.is_none() {
+            self.send_reset();
+        }
+        self.outgoing.fail_writer(io::ErrorKind::ConnectionAborted);
+        self.incoming.state.borrow_mut().reader_gone = true;
+        self.incoming.fail_reader(io::ErrorKind::ConnectionAborted);
+    }
+}
+
+impl Drop for SimStream {
+    /// What a kernel does when the last descriptor is closed: a reset if something was left unread, else an end.
+    fn drop(&mut self) {
+        let unread = {
+            let mut state = self.incoming.state.borrow_mut();
+            state.reader_gone = true;
+            !std::mem::take(&mut state.arrived).is_empty()
+        };
+        if !self.core.is_up(self.local.0) {
+            // The power is off: nothing leaves. The peer finds out when it sends and the node is up again.
+            return;
+        }
+        if unread && self.outgoing.state.borrow().write_error.is_none() {
+            self.send_reset();
+        } else {
+            self.shutdown_write();
+        }
+    }
+}
+
+/// Moves the first bytes of a queue into a buffer that is not longer than the queue.
+fn pop_into(queue: &mut VecDeque<u8>, buffer: &mut [u8]) {
+    let (front, back) = queue.as_slices();
+    let from_front = front.len().min(buffer.len());
+    let (first, second) = buffer.split_at_mut(from_front);
+    first.copy_from_slice(&front[..from_front]);
+    second.copy_from_slice(&back[..second.len()]);
+    queue.drain(..from_front + second.len());
+}
