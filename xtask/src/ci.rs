@@ -90,8 +90,7 @@ pub(crate) fn simulate(root: &Path, seed: Option<u64>, count: Option<u32>) -> Re
 /// # Errors
 /// A target crashed; its input was saved.
 pub(crate) fn fuzz(root: &Path, seconds: u32, target: Option<&str>) -> Result<()> {
-    let mut step =
-        Step::cargo("run --profile fuzz --locked -p gannet-fuzz --").with(seconds.to_string());
+    let mut step = Step::cargo("run --locked -p gannet-fuzz --").with(seconds.to_string());
     if let Some(target) = target {
         step = step.with("--target").with(target);
     }

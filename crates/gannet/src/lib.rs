@@ -32,6 +32,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     logs::start(&arguments.logs, default_level);
     match arguments.command {
         Command::Generate(options) => generate::run(&options.what),
-        _ => Err(Failure::new("cannot run this command", "it has not landed yet")),
+        _ => Err(Failure::new(
+            "cannot run this command",
+            "it has not landed yet",
+        )),
     }
 }

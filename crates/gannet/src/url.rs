@@ -63,8 +63,10 @@ pub enum UrlError {
     /// Not a number from 1 to 65535.
     #[error("`{0}` is not a port")]
     Port(String),
-    /// A percent sign that two hexadecimal digits do not follow, or one for a NUL or slash.
-    #[error("`%` must be followed by two hexadecimal digits (a literal `%` is `%25`)")]
+    /// A percent sign that two hexadecimal digits do not follow, or a NUL or slash in a name.
+    #[error(
+        "`%` must be followed by two hexadecimal digits other than 00 and 2F (a literal `%` is `%25`)"
+    )]
     Escape,
     /// `..` could leave the tree that is meant.
     #[error("`..` is not allowed in a path")]
@@ -244,6 +246,9 @@ fn unescape(text: &str) -> Result<Vec<u8>, UrlError> {
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         rest = after;
+        if *first == 0 {
+            return Err(UrlError::Escape);
+        }
         if *first != b'%' {
             bytes.push(*first);
             continue;
@@ -356,6 +361,7 @@ mod tests {
             ("nfs://h/a/%2e%2e/b", UrlError::Parent),
             ("nfs://h/%2F", UrlError::Escape),
             ("nfs://h/%00", UrlError::Escape),
+            ("nfs://h/\0", UrlError::Escape),
             ("nfs://h/%+1", UrlError::Escape),
             ("nfs://h/x?uid=0", UrlError::Query("uid=0".into())),
         ];

@@ -25,7 +25,11 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
 fn check_width(source: &Source, findings: &mut Vec<Finding>) {
     for (index, line) in source.text.lines().enumerate() {
         let is_free = line.contains("//") || line.contains('$');
-        let max = if is_free { FREE_WIDTH_MAX } else { CODE_WIDTH_MAX };
+        let max = if is_free {
+            FREE_WIDTH_MAX
+        } else {
+            CODE_WIDTH_MAX
+        };
         let width = line.chars().count();
         // A link or a literal cannot be broken.
         if width > max && !line.contains("://") && !line.contains('"') {

@@ -1,0 +1,279 @@
+//! Seeds: messages of recorded connections between Linux peers (`vectors/`), and a few written by hand.
+
+use crate::corpus;
+use crate::driver::{fingerprint, write};
+use anyhow::{Context, Result};
+use gannet_wire::mpa::{CRC_LEN, LENGTH_LEN};
+use gannet_wire::rpc::{CallHeader, RecordMark, ReplyHeader};
+use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, Header};
+use gannet_wire::xdr::Decoder;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Longest seed: longer ones are payload, from which a decoder learns nothing.
+const SEED_MAX: usize = 4096;
+/// Seeds of one kind (a procedure's calls, an operation's segments).
+const SEEDS_PER_KIND: usize = 3;
+/// MPA length, DDP and RDMAP control, then the untagged header.
+const UNTAGGED_AT: usize = 20;
+const MOUNT_PROGRAM: u32 = 100_005;
+const NFS_PROGRAM: u32 = 100_003;
+const CHUNK_LIMITS: ChunkLimits = ChunkLimits {
+    segments_max: 64,
+    write_chunks_max: 8,
+};
+
+/// Seeds by target and kind.
+#[derive(Default)]
+struct Seeds {
+    found: BTreeMap<(&'static str, String), Vec<Vec<u8>>>,
+    /// Procedures of calls, by connection and xid, to know what replies answer.
+    procedures: BTreeMap<(String, u32), (u32, u32)>,
+}
+
+/// Writes the corpora of all targets.
+///
+/// # Errors
+/// A recording is malformed, or a file cannot be written.
+pub fn write_all() -> Result<()> {
+    let mut seeds = Seeds::default();
+    for path in recordings()? {
+        let text = std::fs::read_to_string(&path)?;
+        seeds
+            .add_recording(&path, &text)
+            .with_context(|| path.display().to_string())?;
+    }
+    for (target, kind, bytes) in by_hand() {
+        seeds.add(target, kind, bytes);
+    }
+    for ((target, kind), inputs) in &seeds.found {
+        for input in inputs {
+            let name = format!("{kind}-{:08x}", fingerprint(input) >> 32);
+            write(&corpus(target).join(name), input)?;
+        }
+    }
+    Ok(())
+}
+
+fn recordings() -> Result<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        paths.push(entry?.path());
+    }
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "frames")
+    });
+    paths.sort();
+    Ok(paths)
+}
+
+impl Seeds {
+    fn add(&mut self, target: &'static str, kind: impl Into<String>, bytes: Vec<u8>) {
+        let known = self.found.entry((target, kind.into())).or_default();
+        if known.len() < SEEDS_PER_KIND && bytes.len() <= SEED_MAX && !known.contains(&bytes) {
+            known.push(bytes);
+        }
+    }
+
+    /// Lines are `CONNECTION DIRECTION KIND DETAILS | HEX`; messages may span several.
+    fn add_recording(&mut self, path: &Path, text: &str) -> Result<()> {
+        let mut messages: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (about, hex) = line.split_once(" | ").context("a line without ` | `")?;
+            let bytes = bytes_of(hex)?;
+            let mut words = about.split(' ');
+            let (connection, direction) = (
+                words.next().unwrap_or_default(),
+                words.next().unwrap_or_default(),
+            );
+            let kind = words.next().unwrap_or_default().to_owned();
+            if kind.starts_with("mpa-") {
+                self.add(
+                    "private_data",
+                    kind.clone(),
+                    bytes.get(20..).unwrap_or_default().to_vec(),
+                );
+                self.add("mpa_startup", kind, bytes);
+                continue;
+            }
+            self.add_segment(&kind, &bytes);
+            if kind.starts_with("send") {
+                let stream = format!("{} {connection}", path.display());
+                let message = messages.entry(format!("{stream} {direction}")).or_default();
+                message.extend_from_slice(payload_of(&bytes, about));
+                if about.contains("last=1") {
+                    let message = std::mem::take(message);
+                    self.add_message(&stream, direction == "i>r", &message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_segment(&mut self, kind: &str, fpdu: &[u8]) {
+        let ulpdu = fpdu
+            .get(LENGTH_LEN..fpdu.len().saturating_sub(CRC_LEN))
+            .unwrap_or_default();
+        self.add("ddp", kind, ulpdu.to_vec());
+        let payload = ulpdu
+            .get(UNTAGGED_AT - LENGTH_LEN..)
+            .unwrap_or_default()
+            .to_vec();
+        match kind {
+            "terminate" => self.add("rdmap_terminate", kind, payload),
+            "read-request" => self.add("rdmap_read_request", kind, payload),
+            _ => {}
+        }
+        let at_marker = [&[0; 8][..], fpdu].concat();
+        self.add("mpa_markers", kind, at_marker);
+        self.add("mpa_fpdu", kind, fpdu.to_vec());
+    }
+
+    /// An RPC-over-RDMA message, and the RPC message in it.
+    fn add_message(&mut self, stream: &str, is_call: bool, message: &[u8]) {
+        let mut lists = ChunkLists::new();
+        let mut decoder = Decoder::new(message);
+        let Ok(header) = Header::parse(&mut decoder, &mut lists, CHUNK_LIMITS) else {
+            self.add("rpcrdma", "refused", message.to_vec());
+            return;
+        };
+        let shape = format!(
+            "{}-r{}-w{}-p{}",
+            if is_call { "call" } else { "reply" },
+            lists.reads().len(),
+            lists.write_segments().len(),
+            lists.reply().map_or(0, <[_]>::len),
+        );
+        self.add("rpcrdma", shape, message.to_vec());
+        let rpc = decoder.remaining();
+        if is_call {
+            self.add_call(stream, rpc);
+        } else {
+            self.add_reply(stream, header.xid, rpc);
+        }
+        if !rpc.is_empty() && rpc.len() < 512 {
+            let mark = RecordMark::single(u32::try_from(rpc.len()).unwrap_or(0)).to_bytes();
+            let slice: &[u8] = &[7];
+            self.add("record", "one", [slice, &mark, rpc].concat());
+            self.add("record", "two", [slice, &mark, rpc, &mark, rpc].concat());
+        }
+    }
+
+    fn add_call(&mut self, stream: &str, rpc: &[u8]) {
+        let Ok(header) = CallHeader::parse(&mut Decoder::new(rpc)) else {
+            return;
+        };
+        let (program, procedure) = (header.program, header.procedure);
+        self.procedures
+            .insert((stream.to_owned(), header.xid), (program, procedure));
+        let kind = format!("procedure{procedure:02}");
+        self.add("rpc_call", format!("program{program}"), rpc.to_vec());
+        match program {
+            NFS_PROGRAM => self.add("nfs3_call", kind, rpc.to_vec()),
+            MOUNT_PROGRAM => self.add("mount3_call", kind, rpc.to_vec()),
+            _ => {}
+        }
+    }
+
+    fn add_reply(&mut self, stream: &str, xid: u32, rpc: &[u8]) {
+        let Some((program, procedure)) = self.procedures.get(&(stream.to_owned(), xid)).copied()
+        else {
+            return;
+        };
+        if ReplyHeader::parse(&mut Decoder::new(rpc)).is_err() {
+            return;
+        }
+        let kind = format!("procedure{procedure:02}");
+        self.add("rpc_reply", format!("program{program}"), rpc.to_vec());
+        if program == NFS_PROGRAM {
+            self.add("nfs3_reply", kind, [&procedure.to_be_bytes(), rpc].concat());
+        }
+    }
+}
+
+/// The payload of an untagged segment: `payload=N` bytes behind its headers.
+fn payload_of<'a>(fpdu: &'a [u8], about: &str) -> &'a [u8] {
+    let count = about
+        .split(' ')
+        .find_map(|word| word.strip_prefix("payload=")?.parse().ok())
+        .unwrap_or(0);
+    let rest = fpdu.get(UNTAGGED_AT..).unwrap_or_default();
+    rest.get(..count).unwrap_or(rest)
+}
+
+/// The bytes of hexadecimal text; `NN*K` repeats a byte K times.
+fn bytes_of(text: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for word in text.split_whitespace() {
+        if let Some((byte, count)) = word.split_once('*') {
+            let byte = u8::from_str_radix(byte, 16)?;
+            bytes.extend(std::iter::repeat_n(byte, count.parse()?));
+            continue;
+        }
+        for at in (0..word.len()).step_by(2) {
+            let digits = word.get(at..at + 2).context("an odd number of digits")?;
+            bytes.push(u8::from_str_radix(digits, 16)?);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Words of XDR.
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let call = [
+        0x1122_3344,
+        0,
+        2,
+        MOUNT_PROGRAM,
+        3,
+        1,
+        0,
+        0,
+        0,
+        0,
+        4,
+        0x2f73_7276,
+    ];
+    let accepted = [0x1122_3344, 1, 0, 0, 0, 0];
+    let mnt = [
+        &[1][..],
+        &accepted,
+        &[0, 8, 0x0102_0304, 0x0506_0708, 2, 1, 0],
+    ]
+    .concat();
+    let dump = [&[2][..], &accepted, &[1, 1, 0x6100_0000, 1, 0x2f00_0000, 0]].concat();
+    let exports = [
+        &[5][..],
+        &accepted,
+        &[1, 4, 0x2f73_7276, 1, 2, 0x3a3a_0000, 0, 0],
+    ]
+    .concat();
+    let steps =
+        |steps: [u8; 4]| [&steps[..], &words(&[5, 0x6865_6c6c, 0x6f00_0000, 1, 2, 3])].concat();
+    let fragments = [&[3][..], &words(&[4, 7, 0, 0x8000_0004, 9])].concat();
+    let config = "[listen]\nnfs_tcp = \"0.0.0.0:2049\"\n[server]\ncores = 2\ncrc = \"off\"\n\
+        [[export]]\npath = \"/srv\"\nname = \"/a\"\nsquash = \"all\"\nanonuid = 7\nclients = [\"10.0.0.0/8\"]\n";
+    vec![
+        ("mount3_call", "mnt", words(&call)),
+        ("mount3_reply", "mnt", words(&mnt)),
+        ("mount3_reply", "dump", words(&dump)),
+        ("mount3_reply", "exports", words(&exports)),
+        ("xdr", "opaque", steps([4, 0, 1, 2])),
+        ("xdr", "array", steps([0, 6, 5, 7])),
+        ("record", "fragments", fragments),
+        ("rdmap_read_request", "zero", vec![0; 28]),
+        ("config", "full", config.into()),
+        (
+            "url",
+            "tcp",
+            b"nfs://server:2049/a/b%20c/?mountport=635".to_vec(),
+        ),
+        ("url", "rdma", b"nfs+rdma://[fe80::1]/%ff".to_vec()),
+    ]
+}
