@@ -284,21 +284,13 @@ pub struct Attributes {
 impl Attributes {
     /// Bytes on the wire.
     pub const LEN: usize = 84;
-}
 
-/// The two words of a hyper integer.
-#[inline]
-const fn halves(value: u64) -> [u32; 2] {
-    [(value >> 32) as u32, (value & 0xffff_ffff) as u32]
-}
-
-/// One append for all 21 words: GETATTR, LOOKUP and directory listings spend most of their encoding here.
-impl Encode for Attributes {
+    /// Its words on the wire.
     #[inline]
-    fn encode(&self, encoder: &mut Encoder<'_>) {
+    pub fn words(&self) -> [u32; Attributes::LEN / 4] {
         let (size, used) = (halves(self.size), halves(self.used));
         let (fsid, fileid) = (halves(self.fsid), halves(self.fileid));
-        let words = [
+        [
             self.kind as u32,
             self.mode,
             self.link_count,
@@ -320,9 +312,22 @@ impl Encode for Attributes {
             self.modify_time.nanoseconds,
             self.change_time.seconds,
             self.change_time.nanoseconds,
-        ];
+        ]
+    }
+}
+
+/// The two words of a hyper integer.
+#[inline]
+const fn halves(value: u64) -> [u32; 2] {
+    [(value >> 32) as u32, (value & 0xffff_ffff) as u32]
+}
+
+/// One append for all words: GETATTR, LOOKUP and directory listings spend most of their encoding here.
+impl Encode for Attributes {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
         let mut bytes = [0; Attributes::LEN];
-        for (place, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        for (place, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(self.words()) {
             *place = word.to_be_bytes();
         }
         encoder.fixed(&bytes);

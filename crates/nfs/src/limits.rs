@@ -1,0 +1,57 @@
+//! Bounds of the NFS layer, in one place.
+
+use gannet_rpc::limits::{PAYLOAD_MAX, RECORD_SLACK};
+use std::time::Duration;
+
+/// Exports of one server: as many as one byte of a file handle can tell apart.
+pub const EXPORTS_MAX: usize = 256;
+/// Networks in one export's client list.
+pub const CLIENT_NETWORKS_MAX: usize = 256;
+/// Longest path of an export, in bytes: what MOUNT can carry.
+pub const EXPORT_PATH_MAX: usize = 1024;
+/// Components of a path to mount.
+pub const MOUNT_COMPONENTS_MAX: usize = 128;
+
+/// Most bytes of one READ or WRITE.
+pub const TRANSFER_MAX: u32 = 1 << 20;
+/// Largest result of a READDIR or READDIRPLUS; clients that ask for more get this much.
+pub const DIRECTORY_PAGE_MAX: u32 = 60 << 10;
+/// What FSINFO recommends for READDIR: Linux rounds it to a power of two.
+pub const DIRECTORY_PAGE_PREFERRED: u32 = 64 << 10;
+
+/// READs up to this many bytes are copied from the page cache into a slot and leave with the reply's head; larger
+/// ones are left to the transport as a file range. sendfile(2) won from 32 KiB on, and lost below.
+pub const SMALL_READ_MAX: usize = 16 << 10;
+/// Slots for small READs and WRITEs under way on one core.
+pub const SMALL_SLOTS_MAX: usize = 256;
+
+/// Symbolic links followed in one path walk, as on Linux.
+pub const SYMLINKS_MAX: u32 = 40;
+/// Components of a path that a client walks, those of symbolic links included.
+pub const WALK_COMPONENTS_MAX: usize = 4096;
+/// READs or WRITEs a client has in flight per file, unless told otherwise.
+pub const PIPELINE_DEPTH: usize = 16;
+/// Most READs or WRITEs in flight per file, whatever is asked.
+pub const PIPELINE_DEPTH_MAX: usize = 64;
+/// Bytes written unstably that a client keeps until a COMMIT.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
+/// How often a file is written again because the server lost unstable data (it restarted).
+pub const RESENDS_MAX: u32 = 8;
+/// How often a listing starts over because its cookies went stale.
+pub const LISTING_RESTARTS_MAX: u32 = 4;
+/// Names in one listing that a client collects.
+pub const LISTING_ENTRIES_MAX: usize = 10_000_000;
+/// Directory bytes a client asks for at a time.
+pub const LISTING_PAGE: u32 = 32 << 10;
+/// First pause after the server said it is busy (JUKEBOX); doubles up to [`JUKEBOX_PAUSE_MAX`].
+pub const JUKEBOX_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause between two attempts at a busy server.
+pub const JUKEBOX_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Attempts at a busy server.
+pub const JUKEBOX_ATTEMPTS_MAX: u32 = 12;
+
+const _: () = assert!(TRANSFER_MAX as usize <= PAYLOAD_MAX);
+const _: () = assert!(TRANSFER_MAX == gannet_vfs::limits::TRANSFER_MAX);
+/// A page and everything around it fit beside a payload.
+const _: () = assert!(DIRECTORY_PAGE_MAX as usize + 1024 <= RECORD_SLACK);
+const _: () = assert!(SMALL_READ_MAX <= TRANSFER_MAX as usize);

@@ -1,0 +1,264 @@
+//! The server: calls in, operations of a store, replies out.
+//!
+//! A [`Server`] belongs to one core and executes the calls of that core's connections; servers of several cores
+//! share what their stores share. One file per group of procedures; each procedure decodes its arguments, finds the
+//! export they belong to and whom the caller counts as there, asks the store, and writes the reply.
+
+mod attributes;
+mod create;
+mod directory;
+mod export;
+mod filesystem;
+mod lookup;
+mod mount;
+mod names;
+mod network;
+mod read;
+mod write;
+
+pub use export::{Export, ExportError, Squash};
+pub use network::{Network, NetworkError};
+
+use crate::convert::status_to_wire;
+use crate::limits::{EXPORTS_MAX, SMALL_READ_MAX, SMALL_SLOTS_MAX};
+use export::Served;
+use gannet_fabric::{Arena, Buffer};
+use gannet_rpc::{Call, Program, Reply, Service};
+use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
+use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};
+use gannet_wire::rpc::AcceptStatus;
+use gannet_wire::xdr::XdrError;
+use gannet_wire::{mount3, xdr};
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        number: nfs3::PROGRAM,
+        low: nfs3::VERSION,
+        high: nfs3::VERSION,
+        procedures: 22,
+    },
+    // Older versions have the same procedures less one; old tools unmount with them.
+    Program {
+        number: mount3::PROGRAM,
+        low: mount3::VERSION_1,
+        high: mount3::VERSION,
+        procedures: 6,
+    },
+];
+
+/// What a procedure comes to: an error means that its arguments were not what they should be (GARBAGE_ARGS).
+type Answered = Result<(), XdrError>;
+
+/// NFSv3 and MOUNT for one core.
+///
+/// Each export has a store of its own (of one type `V`), and a file handle says in its first byte which export it
+/// belongs to; the store sees its own bytes behind it and rejects foreign ones.
+pub struct Server<V> {
+    exports: Vec<Served<V>>,
+    /// Memory of small READs and WRITEs.
+    small: Arena,
+}
+
+impl<V: Vfs> Server<V> {
+    /// A server of these exports, each with its store. Pass the same exports on every core and after every restart:
+    /// handles in the hands of clients depend on their paths.
+    ///
+    /// # Errors
+    /// No exports, too many, or two with the same path.
+    pub fn new(exports: impl IntoIterator<Item = (Export, V)>) -> Result<Server<V>, ExportError> {
+        let exports = export::assign_identities(exports)?;
+        debug_assert!(exports.len() <= EXPORTS_MAX);
+        Ok(Server {
+            exports,
+            small: Arena::new(SMALL_READ_MAX, SMALL_SLOTS_MAX),
+        })
+    }
+
+    /// The object a handle names, and whom the caller counts as there.
+    fn target(&self, call: &Call, handle: nfs3::FileHandle<'_>) -> Result<Target<'_, V>, Status> {
+        let (identity, inner) = handle.0.split_first().ok_or(Status::Badhandle)?;
+        let mut exports = self.exports.iter();
+        let served = exports
+            .find(|served| served.identity == *identity)
+            .ok_or(Status::Stale)?;
+        if !served.export.admits(call.peer.ip()) {
+            return Err(Status::Acces);
+        }
+        Ok(Target {
+            served,
+            handle: FileHandle::new(inner).ok_or(Status::Badhandle)?,
+            credentials: served.export.credentials(&call.credential),
+        })
+    }
+
+    /// As [`Server::target`], for procedures that change something.
+    fn target_to_change(
+        &self,
+        call: &Call,
+        handle: nfs3::FileHandle<'_>,
+    ) -> Result<Target<'_, V>, Status> {
+        let target = self.target(call, handle)?;
+        if target.served.export.read_only {
+            return Err(Status::Rofs);
+        }
+        Ok(target)
+    }
+
+    /// Memory for a small transfer; `None` when it is not small, or all slots are in use.
+    fn small_buffer(&self, len: usize) -> Option<Buffer> {
+        if len > SMALL_READ_MAX {
+            return None;
+        }
+        self.small.take()
+    }
+
+    async fn nfs(&self, procedure: Procedure, call: &Call, reply: &mut Reply) -> Answered {
+        // The procedures that make up most traffic run in place; the others' futures are larger, and what they do
+        // costs many times the allocation.
+        match procedure {
+            Procedure::Null => Ok(()),
+            Procedure::Getattr => attributes::getattr(self, call, reply).await,
+            Procedure::Lookup => lookup::lookup(self, call, reply).await,
+            Procedure::Access => attributes::access(self, call, reply).await,
+            Procedure::Read => read::read(self, call, reply).await,
+            Procedure::Write => write::write(self, call, reply).await,
+            other => Box::pin(self.nfs_rare(other, call, reply)).await,
+        }
+    }
+
+    async fn nfs_rare(&self, procedure: Procedure, call: &Call, reply: &mut Reply) -> Answered {
+        match procedure {
+            Procedure::Setattr => attributes::setattr(self, call, reply).await,
+            Procedure::Readlink => lookup::readlink(self, call, reply).await,
+            Procedure::Create => create::create(self, call, reply).await,
+            Procedure::Mkdir => create::mkdir(self, call, reply).await,
+            Procedure::Symlink => create::symlink(self, call, reply).await,
+            Procedure::Mknod => create::mknod(self, call, reply).await,
+            Procedure::Remove => names::remove(self, call, reply).await,
+            Procedure::Rmdir => names::rmdir(self, call, reply).await,
+            Procedure::Rename => names::rename(self, call, reply).await,
+            Procedure::Link => names::link(self, call, reply).await,
+            Procedure::Readdir => directory::readdir(self, call, reply).await,
+            Procedure::Readdirplus => directory::readdirplus(self, call, reply).await,
+            Procedure::Fsstat => filesystem::fsstat(self, call, reply).await,
+            Procedure::Fsinfo => filesystem::fsinfo(self, call, reply).await,
+            Procedure::Pathconf => filesystem::pathconf(self, call, reply).await,
+            Procedure::Commit => write::commit(self, call, reply).await,
+            Procedure::Null
+            | Procedure::Getattr
+            | Procedure::Lookup
+            | Procedure::Access
+            | Procedure::Read
+            | Procedure::Write => Ok(()),
+        }
+    }
+}
+
+impl<V: Vfs> Service for Server<V> {
+    fn programs(&self) -> &[Program] {
+        &PROGRAMS
+    }
+
+    fn is_cached(&self, program: u32, procedure: u32) -> bool {
+        program == nfs3::PROGRAM
+            && Procedure::from_number(procedure).is_some_and(Procedure::is_replay_sensitive)
+    }
+
+    fn locate_payload(&self, program: u32, procedure: u32, prefix: &[u8]) -> Option<usize> {
+        if program != nfs3::PROGRAM {
+            return None;
+        }
+        let mut decoder = xdr::Decoder::new(prefix);
+        match Procedure::from_number(procedure)? {
+            Procedure::Write => {
+                nfs3::WriteHead::decode(&mut decoder).ok()?;
+            }
+            Procedure::Symlink => {
+                nfs3::MkdirArgs::decode(&mut decoder).ok()?;
+                decoder.u32().ok()?;
+            }
+            _ => return None,
+        }
+        Some(decoder.position())
+    }
+
+    async fn call(&self, call: &Call, reply: &mut Reply) {
+        let answered = match call.program {
+            nfs3::PROGRAM => match Procedure::from_number(call.procedure) {
+                Some(procedure) => self.nfs(procedure, call, reply).await,
+                None => return reply.fail(AcceptStatus::ProcUnavail),
+            },
+            mount3::PROGRAM => match mount3::Procedure::from_number(call.procedure) {
+                Some(procedure) => Box::pin(mount::answer(self, procedure, call, reply)).await,
+                None => return reply.fail(AcceptStatus::ProcUnavail),
+            },
+            _ => return reply.fail(AcceptStatus::ProgUnavail),
+        };
+        if let Err(error) = answered {
+            tracing::debug!(
+                peer = %call.peer, program = call.program, procedure = call.procedure, %error,
+                "arguments refused"
+            );
+            reply.fail(AcceptStatus::GarbageArgs);
+        }
+    }
+}
+
+/// An object of a store, and the caller as the store shall see it.
+struct Target<'s, V> {
+    served: &'s Served<V>,
+    handle: FileHandle,
+    credentials: Credentials,
+}
+
+impl<'s, V: Vfs> Target<'s, V> {
+    fn store(&self) -> &'s V {
+        &self.served.store
+    }
+
+    /// The handle of another object that a call names besides this one.
+    ///
+    /// # Errors
+    /// It belongs to another export (XDEV), or to none.
+    fn other(&self, handle: nfs3::FileHandle<'_>) -> Result<FileHandle, Status> {
+        let (identity, inner) = handle.0.split_first().ok_or(Status::Badhandle)?;
+        if *identity != self.served.identity {
+            return Err(Status::Xdev);
+        }
+        FileHandle::new(inner).ok_or(Status::Badhandle)
+    }
+
+    /// The object's attributes, for replies that carry them if they can.
+    async fn post_op(&self) -> nfs3::PostOpAttributes {
+        let attributes = self.store().attributes(&self.handle).await;
+        attributes
+            .ok()
+            .as_ref()
+            .map(crate::convert::attributes_to_wire)
+    }
+}
+
+/// The arguments of a call that has them in one piece.
+fn arguments<'a, T: Decode<'a>>(call: &'a Call) -> Result<T, XdrError> {
+    nfs3::from_bytes(call.arguments())
+}
+
+/// Writes a result.
+fn put(reply: &mut Reply, result: &impl Encode) -> Answered {
+    result.encode(&mut reply.results());
+    Ok(())
+}
+
+fn failed<E>(status: Status, body: E) -> Failed<E> {
+    let status = status_to_wire(status);
+    Failed { status, body }
+}
+
+/// The result of an operation that tells consistency data and nothing else.
+fn changed(result: Result<(), Status>, wcc: &Wcc) -> Result<nfs3::WccData, Failed<nfs3::WccData>> {
+    let wcc = crate::convert::wcc_to_wire(wcc);
+    match result {
+        Ok(()) => Ok(wcc),
+        Err(status) => Err(failed(status, wcc)),
+    }
+}

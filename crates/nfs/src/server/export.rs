@@ -1,0 +1,324 @@
+//! What is served to whom: paths, client lists, squashing, and which handle belongs where.
+
+use super::Network;
+use crate::limits::{CLIENT_NETWORKS_MAX, EXPORT_PATH_MAX, EXPORTS_MAX};
+use gannet_rpc::Credential;
+use gannet_vfs::{Credentials, FileHandle};
+use gannet_wire::nfs3;
+use std::net::IpAddr;
+use thiserror::Error;
+
+/// The user and group that callers become who are not believed; convention, not protocol.
+const NOBODY: u32 = 65534;
+
+/// Whose identity is replaced by the anonymous one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Squash {
+    /// Root's: user 0, group 0, and group 0 among the supplementary groups.
+    #[default]
+    Root,
+    /// Everybody's.
+    All,
+    /// Nobody's; for clients whose root is trusted like this machine's.
+    None,
+}
+
+/// A directory offered under a path, and the rules that go with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// Its normalised path: "/", or "/name/..." without a slash at the end.
+    path: String,
+    /// Nothing can be changed through it.
+    pub read_only: bool,
+    /// Who becomes anonymous. Callers with AUTH_NONE always do.
+    pub squash: Squash,
+    /// The anonymous user.
+    pub anonymous_uid: u32,
+    /// The anonymous group.
+    pub anonymous_gid: u32,
+    clients: Vec<Network>,
+}
+
+/// Why a set of exports cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExportError {
+    /// A path that does not begin with a slash, has `.` or `..` in it, a NUL, or is too long.
+    #[error("export path {0:?} is not an absolute path")]
+    Path(String),
+    /// Two exports under one path.
+    #[error("export path {0:?} is used twice")]
+    Twice(String),
+    /// Nothing to serve.
+    #[error("there is nothing to export")]
+    Empty,
+    /// More than [`EXPORTS_MAX`].
+    #[error("more than {EXPORTS_MAX} exports")]
+    TooMany,
+    /// More than [`CLIENT_NETWORKS_MAX`] networks in one list.
+    #[error("more than {CLIENT_NETWORKS_MAX} client networks for {0:?}")]
+    TooManyClients(String),
+}
+
+impl Export {
+    /// An export for everybody, writable, with root squashed.
+    ///
+    /// # Errors
+    /// The path is not absolute.
+    pub fn new(path: &str) -> Result<Export, ExportError> {
+        let components = components(path.as_bytes());
+        let bad = |part: &&[u8]| matches!(*part, b"." | b"..") || part.contains(&0);
+        if !path.starts_with('/') || path.len() > EXPORT_PATH_MAX || components.iter().any(bad) {
+            return Err(ExportError::Path(path.to_owned()));
+        }
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        Ok(Export {
+            path: format!("/{}", parts.join("/")),
+            read_only: false,
+            squash: Squash::Root,
+            anonymous_uid: NOBODY,
+            anonymous_gid: NOBODY,
+            clients: Vec::new(),
+        })
+    }
+
+    /// Admits the clients of these networks alone; an empty list admits everybody.
+    ///
+    /// # Errors
+    /// Too many networks.
+    pub fn with_clients(mut self, clients: Vec<Network>) -> Result<Export, ExportError> {
+        if clients.len() > CLIENT_NETWORKS_MAX {
+            return Err(ExportError::TooManyClients(self.path));
+        }
+        self.clients = clients;
+        Ok(self)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The networks whose clients may use it; empty for everybody.
+    pub fn clients(&self) -> &[Network] {
+        &self.clients
+    }
+
+    /// True when a client at `address` may use it.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.clients.is_empty() || self.clients.iter().any(|network| network.contains(address))
+    }
+
+    /// Whom a caller counts as here.
+    pub fn credentials(&self, caller: &Credential) -> Credentials {
+        let anonymous = || Credentials::new(self.anonymous_uid, self.anonymous_gid, &[]);
+        let Credential::Sys { uid, gid, groups } = caller else {
+            return anonymous();
+        };
+        match self.squash {
+            Squash::All => anonymous(),
+            Squash::None => Credentials::new(*uid, *gid, groups.as_slice()),
+            Squash::Root => {
+                let user = |id| if id == 0 { self.anonymous_uid } else { id };
+                let group = |id| if id == 0 { self.anonymous_gid } else { id };
+                let mut kept = [0; gannet_vfs::limits::GROUPS_MAX];
+                let mut count = 0;
+                for (place, id) in kept.iter_mut().zip(groups.as_slice()) {
+                    *place = group(*id);
+                    count += 1;
+                }
+                let kept = kept.get(..count).unwrap_or_default();
+                Credentials::new(user(*uid), group(*gid), kept)
+            }
+        }
+    }
+}
+
+/// The components of a path; repeated slashes and one at the end mean nothing.
+pub(super) fn components(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+/// An export with its store and the byte that marks its handles.
+pub(super) struct Served<V> {
+    pub(super) identity: u8,
+    pub(super) export: Export,
+    pub(super) store: V,
+}
+
+impl<V> Served<V> {
+    /// The handle that clients get for a store's handle; `None` when the store's leaves no room for the mark.
+    pub(super) fn outer(&self, inner: &FileHandle) -> Option<OuterHandle> {
+        let inner = inner.as_bytes();
+        let mut bytes = [0; nfs3::HANDLE_MAX];
+        let (mark, room) = bytes.split_first_mut()?;
+        *mark = self.identity;
+        room.get_mut(..inner.len())?.copy_from_slice(inner);
+        Some(OuterHandle {
+            bytes,
+            len: inner.len() + 1,
+        })
+    }
+}
+
+/// A handle as clients see it: the export's mark, then the store's bytes.
+pub(super) struct OuterHandle {
+    bytes: [u8; nfs3::HANDLE_MAX],
+    len: usize,
+}
+
+impl OuterHandle {
+    pub(super) fn as_wire(&self) -> nfs3::FileHandle<'_> {
+        nfs3::FileHandle(self.bytes.get(..self.len).unwrap_or_default())
+    }
+}
+
+/// Gives every export a mark that depends on its path, so that adding or removing others leaves it alone (unless
+/// two paths want the same mark: then the one that sorts later takes the next free one).
+pub(super) fn assign_identities<V>(
+    exports: impl IntoIterator<Item = (Export, V)>,
+) -> Result<Vec<Served<V>>, ExportError> {
+    let mut exports: Vec<(Export, V)> = exports.into_iter().take(EXPORTS_MAX + 1).collect();
+    if exports.is_empty() {
+        return Err(ExportError::Empty);
+    }
+    if exports.len() > EXPORTS_MAX {
+        return Err(ExportError::TooMany);
+    }
+    exports.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    let mut served: Vec<Served<V>> = Vec::with_capacity(exports.len());
+    for (export, store) in exports {
+        if served
+            .last()
+            .is_some_and(|last| last.export.path == export.path)
+        {
+            return Err(ExportError::Twice(export.path));
+        }
+        let mut identity = mark_of(&export.path);
+        while served.iter().any(|other| other.identity == identity) {
+            identity = identity.wrapping_add(1);
+        }
+        served.push(Served {
+            identity,
+            export,
+            store,
+        });
+    }
+    Ok(served)
+}
+
+/// FNV-1a over the path, folded to a byte.
+fn mark_of(path: &str) -> u8 {
+    let hash = path.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    hash.to_le_bytes()
+        .into_iter()
+        .fold(0, |mark, byte| mark ^ byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_wire::rpc::Groups;
+
+    #[test]
+    fn paths_are_normalised_or_refused() {
+        let path = |path| Export::new(path).map(|export| export.path);
+        assert_eq!(path("/"), Ok("/".to_owned()));
+        assert_eq!(path("//data//set/"), Ok("/data/set".to_owned()));
+        for bad in ["", "data", "/a/../b", "/.", "/a\0b"] {
+            assert_eq!(path(bad), Err(ExportError::Path(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn identities_follow_the_path_and_never_collide() {
+        let identities = |paths: &[String]| -> Vec<(String, u8)> {
+            let exports = paths.iter().map(|path| (Export::new(path).unwrap(), ()));
+            let served = assign_identities(exports).unwrap();
+            served
+                .into_iter()
+                .map(|it| (it.export.path, it.identity))
+                .collect()
+        };
+        let mut paths: Vec<String> = (0..EXPORTS_MAX).map(|n| format!("/e{n:03}")).collect();
+        let all = identities(&paths);
+        let distinct: std::collections::BTreeSet<u8> = all.iter().map(|(_, id)| *id).collect();
+        assert_eq!(distinct.len(), EXPORTS_MAX);
+        paths.reverse();
+        assert_eq!(
+            identities(&paths),
+            all,
+            "the order they come in does not matter"
+        );
+        let alone = identities(&["/data".to_owned()]);
+        let with_other = identities(&["/".to_owned(), "/data".to_owned()]);
+        assert!(with_other.contains(&alone[0]));
+    }
+
+    #[test]
+    fn sets_that_make_no_sense_are_refused() {
+        let export = |path| (Export::new(path).unwrap(), ());
+        let refused = |exports: Vec<(Export, ())>| assign_identities(exports).err();
+        assert_eq!(refused(vec![]), Some(ExportError::Empty));
+        let twice = refused(vec![export("/a"), export("/b"), export("//a/")]);
+        assert_eq!(twice, Some(ExportError::Twice("/a".to_owned())));
+        let many = (0..=EXPORTS_MAX)
+            .map(|n| export(&format!("/{n}")))
+            .collect();
+        assert_eq!(refused(many), Some(ExportError::TooMany));
+    }
+
+    #[test]
+    fn root_is_nobody_and_others_stay_who_they_are() {
+        let groups = Groups::new(&[0, 27]);
+        let root = Credential::Sys {
+            uid: 0,
+            gid: 0,
+            groups,
+        };
+        let user = Credential::Sys {
+            uid: 1000,
+            gid: 100,
+            groups,
+        };
+        let mut export = Export::new("/").unwrap();
+        assert_eq!(
+            export.credentials(&root),
+            Credentials::new(65534, 65534, &[65534, 27])
+        );
+        assert_eq!(
+            export.credentials(&user),
+            Credentials::new(1000, 100, &[65534, 27])
+        );
+        assert_eq!(
+            export.credentials(&Credential::None),
+            Credentials::new(65534, 65534, &[])
+        );
+        export.squash = Squash::None;
+        assert_eq!(export.credentials(&root), Credentials::new(0, 0, &[0, 27]));
+        assert_eq!(
+            export.credentials(&Credential::None),
+            Credentials::new(65534, 65534, &[])
+        );
+        export.squash = Squash::All;
+        (export.anonymous_uid, export.anonymous_gid) = (7, 8);
+        assert_eq!(export.credentials(&user), Credentials::new(7, 8, &[]));
+    }
+
+    #[test]
+    fn client_lists_admit_their_networks_alone() {
+        let clients = vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()];
+        let export = Export::new("/").unwrap().with_clients(clients).unwrap();
+        assert!(export.admits("10.9.8.7".parse().unwrap()));
+        assert!(export.admits("::1".parse().unwrap()));
+        assert!(!export.admits("11.0.0.1".parse().unwrap()));
+        assert!(
+            Export::new("/")
+                .unwrap()
+                .admits("11.0.0.1".parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! MOUNT: from a path to the handle of its directory.
+
+use super::export::{OuterHandle, Served, components};
+use super::{Answered, Server, arguments, failed, put};
+use crate::limits::MOUNT_COMPONENTS_MAX;
+use gannet_rpc::{Call, Reply};
+use gannet_vfs::{Status, Vfs};
+use gannet_wire::mount3::{
+    DirPath, DumpResult, Flavors, HostName, MntOk, MntResult, Procedure, VERSION,
+};
+use gannet_wire::nfs3::{Encode, List};
+use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
+
+/// RFC 1813 appendix I. Nothing is remembered about who mounted what, so UMNT and UMNTALL have nothing to forget and
+/// DUMP has nothing to tell.
+pub(super) async fn answer<V: Vfs>(
+    server: &Server<V>,
+    procedure: Procedure,
+    call: &Call,
+    reply: &mut Reply,
+) -> Answered {
+    match procedure {
+        Procedure::Null | Procedure::Umntall => arguments(call),
+        Procedure::Mnt => mnt(server, call, reply).await,
+        Procedure::Dump => {
+            arguments::<()>(call)?;
+            let nobody: DumpResult<'_> = List::new(&[]);
+            put(reply, &nobody)
+        }
+        Procedure::Umnt => arguments::<DirPath<'_>>(call).map(|_| ()),
+        Procedure::Export => {
+            arguments::<()>(call)?;
+            list_exports(server, reply);
+            Ok(())
+        }
+    }
+}
+
+async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
+    if call.version != VERSION {
+        // Their handles have 32 bytes exactly, and are for NFSv2.
+        reply.fail(AcceptStatus::ProcUnavail);
+        return Ok(());
+    }
+    let path: DirPath<'_> = arguments(call)?;
+    let mounted = mount(server, call, path.0).await;
+    match &mounted {
+        Ok(_) => tracing::info!(peer = %call.peer, ?path, "mounted"),
+        Err(status) => tracing::warn!(peer = %call.peer, ?path, %status, "mount refused"),
+    }
+    let result: MntResult<'_> = match &mounted {
+        Ok(root) => Ok(MntOk {
+            root: root.as_wire(),
+            flavors: Flavors::new(&[AuthFlavor::SYS.0]),
+        }),
+        Err(status) => Err(failed(*status, ())),
+    };
+    put(reply, &result)
+}
+
+/// The export with the longest path that leads to the wanted one, and the rest of the way inside it.
+async fn mount<V: Vfs>(
+    server: &Server<V>,
+    call: &Call,
+    path: &[u8],
+) -> Result<OuterHandle, Status> {
+    if !path.starts_with(b"/") {
+        return Err(Status::Noent);
+    }
+    let wanted = components(path);
+    if wanted.len() > MOUNT_COMPONENTS_MAX {
+        return Err(Status::Nametoolong);
+    }
+    if wanted.iter().any(|part| matches!(*part, b"." | b"..")) {
+        return Err(Status::Inval);
+    }
+    let leads =
+        |served: &&Served<V>| wanted.starts_with(&components(served.export.path().as_bytes()));
+    let depth = |served: &&Served<V>| components(served.export.path().as_bytes()).len();
+    let served = server
+        .exports
+        .iter()
+        .filter(leads)
+        .max_by_key(depth)
+        .ok_or(Status::Noent)?;
+    if !served.export.admits(call.peer.ip()) {
+        return Err(Status::Acces);
+    }
+    let rest = wanted.get(depth(&served)..).unwrap_or_default();
+    let handle = if rest.is_empty() {
+        served.store.root()
+    } else {
+        let credentials = served.export.credentials(&call.credential);
+        served.store.resolve(&credentials, rest).await?
+    };
+    served.outer(&handle).ok_or(Status::Serverfault)
+}
+
+/// Written piece by piece: the names of client networks exist as text only here.
+fn list_exports<V: Vfs>(server: &Server<V>, reply: &mut Reply) {
+    let mut results = reply.results();
+    for served in &server.exports {
+        results.bool(true);
+        DirPath(served.export.path().as_bytes()).encode(&mut results);
+        for network in served.export.clients() {
+            results.bool(true);
+            HostName(network.to_string().as_bytes()).encode(&mut results);
+        }
+        results.bool(false);
+    }
+    results.bool(false);
+}

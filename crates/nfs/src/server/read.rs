@@ -1,0 +1,58 @@
+//! READ.
+
+use super::{Answered, Server, arguments, failed, put};
+use crate::convert::attributes_to_wire;
+use crate::limits::TRANSFER_MAX;
+use gannet_rpc::{Call, Payload, Reply};
+use gannet_vfs::{ReadReply, Vfs};
+use gannet_wire::nfs3::{Encode, PostOpAttributes, ReadArgs, ReadResult};
+
+/// RFC 1813 section 3.3.6.
+///
+/// Attributes are in every successful reply: the Linux client places the data of a later READ by the length of
+/// what stood before it in the first.
+pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
+    let args: ReadArgs<'_> = arguments(call)?;
+    let count = args.count.min(TRANSFER_MAX);
+    let opened = match server.target(call, args.file) {
+        Ok(target) => {
+            target
+                .store()
+                .read(&target.credentials, &target.handle, args.offset, count)
+                .await
+        }
+        Err(status) => Err(status),
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(status) => {
+            let result: ReadResult<'_> = Err(failed(status, None));
+            return put(reply, &result);
+        }
+    };
+    let attributes: PostOpAttributes = Some(attributes_to_wire(&opened.attributes));
+    let mut results = reply.results();
+    results.u32(0);
+    attributes.encode(&mut results);
+    results.u32(opened.count);
+    results.bool(opened.eof);
+    reply.put_payload(data(server, opened, args.offset));
+    Ok(())
+}
+
+/// Takes what is small and in the page cache now; leaves the rest to the transport, which can wait for the disk and
+/// send from the page cache.
+fn data<V: Vfs>(server: &Server<V>, opened: ReadReply, offset: u64) -> Payload {
+    let len = opened.count as usize;
+    if let Some(mut buffer) = server.small_buffer(len)
+        && let Some(room) = buffer.get_mut(..len)
+        && matches!(opened.file.try_read_at(offset, room), Ok(read) if read == len)
+    {
+        return Payload::Buffer { buffer, len };
+    }
+    Payload::File {
+        file: opened.file,
+        offset,
+        len,
+    }
+}
