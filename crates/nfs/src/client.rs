@@ -1,1 +1,168 @@
-//! The client (being written).
+//! The client: every procedure as a typed `async` method, and whole files and directories above them.
+//!
+//! [`Client`] speaks to one server over one [`gannet_rpc::Client`] (TCP or RDMA alike) in handles, names and
+//! [`Status`]. [`Files`] is an export mounted through it, spoken to in paths; its [`Reader`] and [`Writer`] move
+//! whole files with many calls in flight. Nothing is cached between calls.
+//!
+//! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
+//! the RPC layer, as its settings say. Replies are not believed: a READ that returns more than was asked for, a name
+//! with a slash in it, a listing that does not move on are errors, not data.
+
+mod error;
+mod files;
+mod listing;
+mod mount;
+mod pipeline;
+mod procedures;
+mod reader;
+mod walk;
+mod writer;
+
+pub use error::Error;
+pub use files::{Existing, Files, Node};
+pub use listing::{Item, Page, Position};
+pub use mount::ExportedPath;
+pub use procedures::{Found, ReadDone, WriteOutcome};
+pub use reader::{Block, Reader};
+pub use walk::Follow;
+pub use writer::{Writer, Written, Zeros};
+
+use crate::convert::status_from_wire;
+use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN, PIPELINE_DEPTH};
+use gannet_rpc::{Request, Response};
+use gannet_runtime::Handle;
+use gannet_vfs::Status;
+use gannet_wire::nfs3::{self, Decode, Encode, Failed, Nfsstat, Procedure};
+use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
+use gannet_wire::xdr::Decoder;
+use std::time::Duration;
+
+/// Room for a few words that a server may add to its longest reply.
+const REPLY_SLACK: usize = 32;
+
+/// How a file is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes per READ or WRITE; `None` for what the server prefers. Never more than it takes.
+    pub block: Option<u32>,
+    /// READs or WRITEs in flight; at least 1, at most [`crate::limits::PIPELINE_DEPTH_MAX`].
+    pub depth: usize,
+}
+
+impl Default for Transfer {
+    fn default() -> Transfer {
+        Transfer {
+            block: None,
+            depth: PIPELINE_DEPTH,
+        }
+    }
+}
+
+/// NFSv3 and MOUNT, procedure by procedure. Clones share the connection.
+#[derive(Clone)]
+pub struct Client {
+    rpc: gannet_rpc::Client,
+    runtime: Handle,
+}
+
+impl Client {
+    /// A client over `rpc`, whose settings say who calls and how patient it is.
+    pub fn new(runtime: Handle, rpc: gannet_rpc::Client) -> Client {
+        Client { rpc, runtime }
+    }
+
+    /// The connection below, to close it.
+    pub fn rpc(&self) -> &gannet_rpc::Client {
+        &self.rpc
+    }
+
+    /// Makes an NFS call whose arguments and results travel in one piece; gives the results. `room` bounds their
+    /// variable part, as in [`nfs3::reply_max`].
+    async fn exchange(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Encode,
+        room: u32,
+    ) -> Result<Vec<u8>, Error> {
+        let mut patience = Patience::default();
+        loop {
+            let mut request = request(procedure, room);
+            arguments.encode(&mut request.arguments());
+            let response = self.rpc.call(request).await?;
+            if !is_busy(&response) || !patience.pause(&self.runtime).await {
+                return Ok(response.results);
+            }
+        }
+    }
+}
+
+/// An empty call of `procedure`, with room for its longest reply.
+fn request(procedure: Procedure, room: u32) -> Request {
+    let reply_max = nfs3::reply_max(procedure, room);
+    let results_max = reply_max.saturating_sub(ACCEPTED_HEADER_LEN) + REPLY_SLACK;
+    Request::new(
+        nfs3::PROGRAM,
+        nfs3::VERSION,
+        procedure.number(),
+        results_max,
+    )
+}
+
+/// True when the server asks to be asked again later.
+fn is_busy(response: &Response) -> bool {
+    Decoder::new(&response.results).u32() == Ok(Nfsstat::JUKEBOX.code())
+}
+
+/// How often a busy server was asked, and how long to wait before the next time.
+struct Patience {
+    attempts: u32,
+    pause: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            attempts: 1,
+            pause: JUKEBOX_PAUSE_MIN,
+        }
+    }
+}
+
+impl Patience {
+    /// Waits before another attempt; false when there have been enough.
+    async fn pause(&mut self, runtime: &Handle) -> bool {
+        if self.attempts == JUKEBOX_ATTEMPTS_MAX {
+            return false;
+        }
+        tracing::debug!(attempt = self.attempts, pause = ?self.pause, "server busy");
+        gannet_runtime::sleep(runtime, self.pause).await;
+        self.attempts += 1;
+        self.pause = (self.pause * 2).min(JUKEBOX_PAUSE_MAX);
+        true
+    }
+}
+
+/// Decodes results that end with their message.
+fn results<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
+    nfs3::from_bytes(bytes).map_err(|_| Error::Malformed("results"))
+}
+
+/// The good side of a result.
+fn good<T, E>(result: Result<T, Failed<E>>) -> Result<T, Error> {
+    result.map_err(|failed| refused(failed.status))
+}
+
+fn refused(status: Nfsstat) -> Error {
+    if status.name().is_none() {
+        tracing::debug!(code = status.code(), "status that NFSv3 does not have");
+    }
+    Error::Status(status_from_wire(status))
+}
+
+/// True for the error by which a server says that a handle has become useless.
+fn is_stale<T>(result: &Result<T, Error>) -> bool {
+    matches!(
+        result,
+        Err(Error::Status(Status::Stale | Status::Badhandle))
+    )
+}

@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn sets_that_make_no_sense_are_refused() {
-        let export = |path| (Export::new(path).unwrap(), ());
+        let export = |path: &str| (Export::new(path).unwrap(), ());
         let refused = |exports: Vec<(Export, ())>| assign_identities(exports).err();
         assert_eq!(refused(vec![]), Some(ExportError::Empty));
         let twice = refused(vec![export("/a"), export("/b"), export("//a/")]);

@@ -1,0 +1,320 @@
+//! A mounted export, spoken to in paths.
+
+use super::walk::split_last;
+use super::{Client, Error, Follow, Found, Item, Reader, Transfer, Writer, Zeros, is_stale};
+use crate::limits::{PIPELINE_DEPTH_MAX, TRANSFER_MAX};
+use gannet_vfs::{
+    Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, SetAttributes, Status,
+};
+use std::ops::Range;
+
+/// Smallest block used, whatever a server says about itself.
+const BLOCK_MIN: u32 = 4096;
+
+/// An object with its attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Node {
+    /// The object.
+    pub handle: FileHandle,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// What [`Files::create`] does about a file that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Empties it.
+    Truncate,
+    /// Takes it as it is.
+    Keep,
+    /// Fails with `Exist`.
+    Refuse,
+}
+
+/// A mounted export. Clones share the connection. Paths are taken from its root, with or without a slash in front.
+#[derive(Clone)]
+pub struct Files {
+    client: Client,
+    root: FileHandle,
+    path: Vec<u8>,
+    read_block: u32,
+    read_max: u32,
+    write_block: u32,
+    write_max: u32,
+}
+
+impl Files {
+    /// Mounts `path`, and asks for the server's transfer sizes.
+    ///
+    /// # Errors
+    /// No such export, not for us, or no answer.
+    pub async fn mount(client: Client, path: &[u8]) -> Result<Files, Error> {
+        let root = client.mount(path).await?;
+        let info = client.fsinfo(&root).await?;
+        let sane = |value: u32| value.clamp(BLOCK_MIN, TRANSFER_MAX);
+        Ok(Files {
+            client,
+            root,
+            path: path.to_vec(),
+            read_block: sane(info.read_preferred.min(info.read_max)),
+            read_max: sane(info.read_max),
+            write_block: sane(info.write_preferred.min(info.write_max)),
+            write_max: sane(info.write_max),
+        })
+    }
+
+    /// Tells the server that the export is no longer used. The connection stays.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn unmount(&self) -> Result<(), Error> {
+        self.client.unmount(&self.path).await
+    }
+
+    /// The procedures below.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The mounted directory.
+    pub fn root(&self) -> FileHandle {
+        self.root
+    }
+
+    pub(super) async fn root_node(&self) -> Result<Node, Error> {
+        let attributes = self.client.getattr(&self.root).await?;
+        let handle = self.root;
+        Ok(Node { handle, attributes })
+    }
+
+    /// An object with its attributes, fetched if they did not come along.
+    pub(super) async fn node(&self, found: Found) -> Result<Node, Error> {
+        let handle = found.handle;
+        let attributes = match found.attributes {
+            Some(attributes) => attributes,
+            None => self.client.getattr(&handle).await?,
+        };
+        Ok(Node { handle, attributes })
+    }
+
+    /// The object at `path`, symbolic links followed to their end.
+    ///
+    /// # Errors
+    /// See [`Error`]; so for all that follow.
+    pub async fn stat(&self, path: &[u8]) -> Result<Node, Error> {
+        self.walk(path, Follow::Yes).await
+    }
+
+    /// Everything in the directory at `path`, each with handle and attributes; names that vanish meanwhile are left
+    /// out.
+    pub async fn list(&self, path: &[u8]) -> Result<Vec<(Item, Node)>, Error> {
+        let directory = self.walk(path, Follow::Yes).await?;
+        self.list_directory(&directory.handle).await
+    }
+
+    /// Everything in a directory, as [`Files::list`].
+    pub async fn list_directory(&self, directory: &FileHandle) -> Result<Vec<(Item, Node)>, Error> {
+        let items = self.client.list(directory).await?;
+        let mut listed = Vec::with_capacity(items.len());
+        for item in items {
+            if let (Some(handle), Some(attributes)) = (item.handle, item.attributes) {
+                listed.push((item, Node { handle, attributes }));
+                continue;
+            }
+            match self.client.lookup(directory, &item.name).await {
+                Ok(found) => listed.push((item, self.node(found).await?)),
+                Err(Error::Status(Status::Noent | Status::Stale)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Makes or takes the regular file at `path`; a symbolic link at its end is followed.
+    pub async fn create(&self, path: &[u8], mode: u32, existing: Existing) -> Result<Node, Error> {
+        if existing != Existing::Refuse {
+            match self.walk(path, Follow::Yes).await {
+                Ok(node) => return self.take(node, existing).await,
+                Err(Error::Status(Status::Noent)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (directory, name) = self.walk_to_parent(path).await?;
+        let node = self
+            .create_in(&directory.handle, name, mode, existing)
+            .await?;
+        Ok(node)
+    }
+
+    /// Makes or takes the regular file `name` in a directory.
+    pub async fn create_in(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: u32,
+        existing: Existing,
+    ) -> Result<Node, Error> {
+        let attributes = SetAttributes {
+            mode: Some(mode),
+            size: (existing == Existing::Truncate).then_some(0),
+            ..SetAttributes::default()
+        };
+        let how = match existing {
+            Existing::Refuse => CreateMode::Guarded(attributes),
+            Existing::Truncate | Existing::Keep => CreateMode::Unchecked(attributes),
+        };
+        let found = self.client.create(directory, name, &how).await?;
+        self.node(found).await
+    }
+
+    async fn take(&self, node: Node, existing: Existing) -> Result<Node, Error> {
+        match node.attributes.kind {
+            FileKind::Directory => return Err(Error::Status(Status::Isdir)),
+            FileKind::Regular => {}
+            _ => return Err(Error::Status(Status::Inval)),
+        }
+        if existing == Existing::Keep || node.attributes.size == 0 {
+            return Ok(node);
+        }
+        let handle = node.handle;
+        let empty = SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        };
+        let attributes = self.client.setattr(&handle, &empty, None).await?;
+        self.node(Found { handle, attributes }).await
+    }
+
+    /// Changes attributes of the object at `path`.
+    pub async fn set_attributes(&self, path: &[u8], change: &SetAttributes) -> Result<(), Error> {
+        let node = self.walk(path, Follow::Yes).await?;
+        self.client
+            .setattr(&node.handle, change, None)
+            .await
+            .map(|_| ())
+    }
+
+    /// Makes a directory.
+    pub async fn make_directory(&self, path: &[u8], mode: u32) -> Result<Node, Error> {
+        let (directory, name) = self.walk_to_parent(path).await?;
+        self.make_directory_in(&directory.handle, name, mode).await
+    }
+
+    /// Makes a directory in a directory.
+    pub async fn make_directory_in(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Node, Error> {
+        let attributes = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let found = self.client.mkdir(directory, name, &attributes).await?;
+        self.node(found).await
+    }
+
+    /// Makes a directory and those above it, as far as they are missing; takes it if it is there.
+    pub async fn make_directories(&self, path: &[u8], mode: u32) -> Result<Node, Error> {
+        let mut ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        loop {
+            let end = ends.next().map_or(path.len(), |(slash, _)| slash);
+            let so_far = path.get(..end).unwrap_or_default();
+            let node = match self.walk(so_far, Follow::Yes).await {
+                Ok(node) => node,
+                Err(Error::Status(Status::Noent)) => {
+                    match self.make_directory(so_far, mode).await {
+                        // Somebody else was faster.
+                        Err(Error::Status(Status::Exist)) => self.walk(so_far, Follow::Yes).await?,
+                        made => made?,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            if node.attributes.kind != FileKind::Directory {
+                return Err(Error::Status(Status::Notdir));
+            }
+            if end == path.len() {
+                return Ok(node);
+            }
+        }
+    }
+
+    /// Makes a symbolic link with the text `target`.
+    pub async fn make_symlink(&self, path: &[u8], target: &[u8]) -> Result<Node, Error> {
+        let (directory, name) = self.walk_to_parent(path).await?;
+        let attributes = SetAttributes {
+            mode: Some(0o777),
+            ..SetAttributes::default()
+        };
+        let found = self
+            .client
+            .symlink(&directory.handle, name, target, &attributes)
+            .await?;
+        self.node(found).await
+    }
+
+    /// Removes what is at `path`: a file, a link (not what it points at), or an empty directory.
+    pub async fn remove(&self, path: &[u8]) -> Result<(), Error> {
+        split_last(path)?;
+        let removed = self.remove_once(path).await;
+        if is_stale(&removed) {
+            return self.remove_once(path).await;
+        }
+        removed
+    }
+
+    async fn remove_once(&self, path: &[u8]) -> Result<(), Error> {
+        let (directory, name) = self.walk_to_parent(path).await?;
+        let found = self.client.lookup(&directory.handle, name).await?;
+        let node = self.node(found).await?;
+        if node.attributes.kind == FileKind::Directory {
+            self.client.rmdir(&directory.handle, name).await
+        } else {
+            self.client.remove(&directory.handle, name).await
+        }
+    }
+
+    /// Moves what is at `from` to `to`, in place of what is there. If `to` is a directory, into it.
+    pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let (source, name) = self.walk_to_parent(from).await?;
+        let into = match self.walk(to, Follow::Yes).await {
+            Ok(node) if node.attributes.kind == FileKind::Directory => Some(node),
+            Ok(_) | Err(Error::Status(Status::Noent)) => None,
+            Err(error) => return Err(error),
+        };
+        let (target, new_name) = match into {
+            Some(directory) => (directory, name),
+            None => self.walk_to_parent(to).await?,
+        };
+        let (source, target) = (&source.handle, &target.handle);
+        self.client.rename((source, name), (target, new_name)).await
+    }
+
+    /// Space of the file system that `path` is in.
+    pub async fn usage(&self, path: &[u8]) -> Result<FileSystemUsage, Error> {
+        let node = self.walk(path, Follow::Yes).await?;
+        self.client.fsstat(&node.handle).await
+    }
+
+    /// Reads `range` of a file, in order, with several READs in flight. Give `0..u64::MAX` for all of it.
+    pub fn read_file(&self, file: &FileHandle, range: Range<u64>, transfer: Transfer) -> Reader {
+        let block = transfer
+            .block
+            .unwrap_or(self.read_block)
+            .clamp(1, self.read_max);
+        let depth = transfer.depth.clamp(1, PIPELINE_DEPTH_MAX);
+        Reader::new(self.client.clone(), *file, range, block, depth)
+    }
+
+    /// Writes a file with several WRITEs in flight; see [`Writer`].
+    pub fn write_file(&self, file: &FileHandle, zeros: Zeros, transfer: Transfer) -> Writer {
+        let block = transfer
+            .block
+            .unwrap_or(self.write_block)
+            .clamp(1, self.write_max);
+        let depth = transfer.depth.clamp(1, PIPELINE_DEPTH_MAX);
+        Writer::new(self.client.clone(), *file, zeros, block, depth)
+    }
+}

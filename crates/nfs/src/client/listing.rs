@@ -1,0 +1,164 @@
+//! READDIR, READDIRPLUS, and whole listings made of their pages.
+
+use super::{Client, Error, good, results};
+use crate::convert::attributes_from_wire;
+use crate::limits::{LISTING_ENTRIES_MAX, LISTING_PAGE, LISTING_RESTARTS_MAX};
+use gannet_vfs::{Attributes, FileHandle, Status, Verifier};
+use gannet_wire::nfs3::{
+    EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
+    ReaddirplusResult,
+};
+
+/// One name in a directory; never `.` or `..`, never with a slash or a NUL in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The name: bytes, in no particular encoding.
+    pub name: Vec<u8>,
+    /// The object's number.
+    pub fileid: u64,
+    /// Its handle, if the server sent it along.
+    pub handle: Option<FileHandle>,
+    /// Its attributes, if the server sent them along.
+    pub attributes: Option<Attributes>,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    cookie: u64,
+    verifier: Verifier,
+}
+
+/// Part of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Names in the order of the server.
+    pub items: Vec<Item>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<Position>,
+}
+
+impl Client {
+    /// READDIRPLUS from `position` on (the default is the start), about `bytes` of it.
+    ///
+    /// # Errors
+    /// See [`Error`]. `BadCookie`: the position has become meaningless; start over.
+    pub async fn readdirplus(
+        &self,
+        directory: &FileHandle,
+        position: Position,
+        bytes: u32,
+    ) -> Result<Page, Error> {
+        let arguments = ReaddirplusArgs {
+            directory: WireHandle(directory.as_bytes()),
+            cookie: position.cookie,
+            verifier: position.verifier,
+            directory_count: bytes,
+            max_count: bytes,
+        };
+        let reply = self
+            .exchange(Procedure::Readdirplus, &arguments, bytes)
+            .await?;
+        let listing = good(results::<ReaddirplusResult<'_>>(&reply)?)?;
+        page(listing.entries.iter(), listing.verifier, listing.eof)
+    }
+
+    /// READDIR from `position` on, about `bytes` of it.
+    ///
+    /// # Errors
+    /// As [`Client::readdirplus`].
+    pub async fn readdir(
+        &self,
+        directory: &FileHandle,
+        position: Position,
+        bytes: u32,
+    ) -> Result<Page, Error> {
+        let arguments = ReaddirArgs {
+            directory: WireHandle(directory.as_bytes()),
+            cookie: position.cookie,
+            verifier: position.verifier,
+            count: bytes,
+        };
+        let reply = self.exchange(Procedure::Readdir, &arguments, bytes).await?;
+        let listing = good(results::<ReaddirResult<'_>>(&reply)?)?;
+        let entries = listing.entries.iter().map(|entry| EntryPlus {
+            fileid: entry.fileid,
+            name: entry.name,
+            cookie: entry.cookie,
+            attributes: None,
+            handle: None,
+        });
+        page(entries, listing.verifier, listing.eof)
+    }
+
+    /// Everything in a directory. Names whose attributes the server kept to itself come without.
+    ///
+    /// A server without READDIRPLUS is asked by READDIR. When its cookies go stale on the way the listing starts
+    /// over, a few times.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
+        let (mut items, mut position, mut restarts) = (Vec::new(), Position::default(), 0);
+        let mut plus = true;
+        loop {
+            let page = if plus {
+                self.readdirplus(directory, position, LISTING_PAGE).await
+            } else {
+                self.readdir(directory, position, LISTING_PAGE).await
+            };
+            match page {
+                Ok(page) => {
+                    items.extend(page.items);
+                    if items.len() > LISTING_ENTRIES_MAX {
+                        return Err(Error::DirectoryTooLarge);
+                    }
+                    match page.next {
+                        Some(next) => position = next,
+                        None => return Ok(items),
+                    }
+                }
+                Err(Error::Status(Status::Notsupp)) if plus => plus = false,
+                Err(Error::Status(Status::BadCookie)) if restarts < LISTING_RESTARTS_MAX => {
+                    restarts += 1;
+                    items.clear();
+                    position = Position::default();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn page<'a>(
+    entries: impl Iterator<Item = EntryPlus<'a>>,
+    verifier: Verifier,
+    eof: bool,
+) -> Result<Page, Error> {
+    let (mut items, mut last) = (Vec::new(), None);
+    for entry in entries {
+        last = Some(entry.cookie);
+        let name = entry.name.0;
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        // What is listed may become a local path: a name must stay where it is put.
+        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+            return Err(Error::Malformed(
+                "a name with a slash or a NUL in a directory",
+            ));
+        }
+        items.push(Item {
+            name: name.to_vec(),
+            fileid: entry.fileid,
+            handle: entry.handle.and_then(|handle| FileHandle::new(handle.0)),
+            attributes: entry.attributes.as_ref().map(attributes_from_wire),
+        });
+    }
+    let next = match (eof, last) {
+        (true, _) => None,
+        (false, Some(cookie)) => Some(Position { cookie, verifier }),
+        (false, None) => return Err(Error::Malformed("an empty page that is not the last")),
+    };
+    Ok(Page { items, next })
+}

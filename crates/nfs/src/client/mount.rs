@@ -1,0 +1,79 @@
+//! MOUNT: from an export's path to its root.
+
+use super::{Client, Error, results};
+use gannet_rpc::Request;
+use gannet_vfs::FileHandle;
+use gannet_wire::mount3::{
+    DirPath, ExportResult, MNT_REPLY_MAX, MntResult, PATH_MAX, PROGRAM, Procedure, VERSION,
+};
+use gannet_wire::nfs3::Encode;
+
+/// Most bytes of an EXPORT listing.
+const EXPORTS_BYTES_MAX: usize = 64 << 10;
+
+/// Something that a server exports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportedPath {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// Hosts, networks or groups that may mount it; empty for everybody.
+    pub clients: Vec<Vec<u8>>,
+}
+
+impl Client {
+    /// Mounts `path`, an export or a directory in one, by MOUNT on the connection of NFS itself.
+    ///
+    /// # Errors
+    /// No such directory, not for us, or no answer.
+    pub async fn mount(&self, path: &[u8]) -> Result<FileHandle, Error> {
+        let bytes = self
+            .mount_call(Procedure::Mnt, &path_of(path)?, MNT_REPLY_MAX)
+            .await?;
+        let mounted = super::good(results::<MntResult<'_>>(&bytes)?)?;
+        FileHandle::new(mounted.root.0).ok_or(Error::Malformed("empty handle"))
+    }
+
+    /// Tells the server that `path` is no longer used.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn unmount(&self, path: &[u8]) -> Result<(), Error> {
+        let bytes = self.mount_call(Procedure::Umnt, &path_of(path)?, 0).await?;
+        results(&bytes)
+    }
+
+    /// What the server exports.
+    ///
+    /// # Errors
+    /// No answer, or a list of more than 64 KiB.
+    pub async fn exports(&self) -> Result<Vec<ExportedPath>, Error> {
+        let bytes = self
+            .mount_call(Procedure::Export, &(), EXPORTS_BYTES_MAX)
+            .await?;
+        let exports = results::<ExportResult<'_>>(&bytes)?
+            .iter()
+            .map(|export| ExportedPath {
+                path: export.path.0.to_vec(),
+                clients: export.groups.iter().map(|group| group.0.to_vec()).collect(),
+            });
+        Ok(exports.collect())
+    }
+
+    async fn mount_call(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Encode,
+        results_max: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let mut request = Request::new(PROGRAM, VERSION, procedure.number(), results_max);
+        arguments.encode(&mut request.arguments());
+        Ok(self.rpc.call(request).await?.results)
+    }
+}
+
+fn path_of(path: &[u8]) -> Result<DirPath<'_>, Error> {
+    if path.len() > PATH_MAX {
+        return Err(Error::Path("too long to mount"));
+    }
+    Ok(DirPath(path))
+}

@@ -1,0 +1,424 @@
+//! The procedures of NFSv3, one method each, in the order of their numbers.
+
+use super::{Client, Error, Patience, good, is_busy, request, results};
+use crate::convert::{
+    attributes_from_wire, set_attributes_to_wire, stability_from_wire, stability_to_wire,
+    time_to_wire,
+};
+use gannet_fabric::Buffer;
+use gannet_rpc::Sink;
+use gannet_vfs::{
+    AccessMask, Attributes, CreateMode, FileHandle, FileSystemUsage, NodeKind, SetAttributes,
+    Stability, Time, Verifier,
+};
+use gannet_wire::nfs3::{self, Decode, DirectoryName, Encode, Name, Procedure};
+use gannet_wire::xdr::Decoder;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// The object.
+    pub handle: FileHandle,
+    /// Its attributes, if the server sent them along.
+    pub attributes: Option<Attributes>,
+}
+
+/// What a READ brought.
+#[derive(Debug)]
+pub struct ReadDone {
+    /// The caller's memory; the data is at its start.
+    pub buffer: Buffer,
+    /// Bytes read: as many as asked for, or fewer.
+    pub count: u32,
+    /// The last of them is the last of the file.
+    pub eof: bool,
+    /// The file's attributes, if the server sent them along.
+    pub attributes: Option<Attributes>,
+}
+
+/// What a WRITE did.
+#[derive(Debug)]
+pub struct WriteOutcome {
+    /// The caller's memory.
+    pub buffer: Buffer,
+    /// Bytes written: as many as asked for, or fewer, not 0 unless 0 were.
+    pub count: u32,
+    /// How durable they are.
+    pub committed: Stability,
+    /// Of the server's present life.
+    pub verifier: Verifier,
+}
+
+fn wire(handle: &FileHandle) -> nfs3::FileHandle<'_> {
+    nfs3::FileHandle(handle.as_bytes())
+}
+
+fn at<'a>(directory: &'a FileHandle, name: &'a [u8]) -> DirectoryName<'a> {
+    DirectoryName {
+        directory: wire(directory),
+        name: Name(name),
+    }
+}
+
+fn owned(handle: nfs3::FileHandle<'_>) -> Result<FileHandle, Error> {
+    FileHandle::new(handle.0).ok_or(Error::Malformed("empty handle"))
+}
+
+/// Where READ's data begins, for the transport: behind its length word.
+fn locate_read_data(prefix: &[u8]) -> Option<usize> {
+    let mut decoder = Decoder::new(prefix);
+    let head = nfs3::ReadHeadResult::decode(&mut decoder).ok()?;
+    head.is_ok().then(|| decoder.position())
+}
+
+impl Client {
+    /// NULL: does nothing, and proves that the server answers.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn null(&self) -> Result<(), Error> {
+        self.rpc.call(request(Procedure::Null, 0)).await?;
+        Ok(())
+    }
+
+    /// GETATTR.
+    ///
+    /// # Errors
+    /// See [`Error`]; so for all that follow.
+    pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
+        let bytes = self.exchange(Procedure::Getattr, &wire(object), 0).await?;
+        let attributes = good(results::<nfs3::GetattrResult>(&bytes)?)?;
+        Ok(attributes_from_wire(&attributes))
+    }
+
+    /// SETATTR; with a `guard`, only if that is the object's change time. Gives the attributes afterwards, if the
+    /// server sent them along.
+    pub async fn setattr(
+        &self,
+        object: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<Option<Attributes>, Error> {
+        let arguments = nfs3::SetattrArgs {
+            object: wire(object),
+            change: set_attributes_to_wire(change),
+            guard: guard.map(time_to_wire),
+        };
+        let bytes = self.exchange(Procedure::Setattr, &arguments, 0).await?;
+        let wcc = good(results::<nfs3::SetattrResult>(&bytes)?)?;
+        Ok(wcc.after.as_ref().map(attributes_from_wire))
+    }
+
+    /// LOOKUP.
+    pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Found, Error> {
+        let bytes = self
+            .exchange(Procedure::Lookup, &at(directory, name), 0)
+            .await?;
+        let found = good(results::<nfs3::LookupResult<'_>>(&bytes)?)?;
+        Ok(Found {
+            handle: owned(found.object)?,
+            attributes: found.attributes.as_ref().map(attributes_from_wire),
+        })
+    }
+
+    /// ACCESS: the subset of `wanted` that we have.
+    pub async fn access(
+        &self,
+        object: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<AccessMask, Error> {
+        let arguments = nfs3::AccessArgs {
+            object: wire(object),
+            access: wanted.0,
+        };
+        let bytes = self.exchange(Procedure::Access, &arguments, 0).await?;
+        let granted = good(results::<nfs3::AccessResult>(&bytes)?)?;
+        Ok(AccessMask(granted.access & wanted.0))
+    }
+
+    /// READLINK.
+    pub async fn readlink(&self, link: &FileHandle) -> Result<Vec<u8>, Error> {
+        let room = nfs3::PATH_MAX as u32;
+        let bytes = self
+            .exchange(Procedure::Readlink, &wire(link), room)
+            .await?;
+        let read = good(results::<nfs3::ReadlinkResult<'_>>(&bytes)?)?;
+        Ok(read.target.0.to_vec())
+    }
+
+    /// READ: at most `count` bytes, no more than the buffer has, into its start. A failed call keeps the buffer.
+    pub async fn read(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> Result<ReadDone, Error> {
+        let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+        let mut patience = Patience::default();
+        loop {
+            let mut request = request(Procedure::Read, 0);
+            let file = wire(file);
+            nfs3::ReadArgs {
+                file,
+                offset,
+                count,
+            }
+            .encode(&mut request.arguments());
+            request.sink = Some(Sink {
+                buffer,
+                locate: locate_read_data,
+            });
+            let response = self.rpc.call(request).await?;
+            let busy = is_busy(&response);
+            let (returned, placed) = response
+                .sink
+                .ok_or(Error::Malformed("READ without its buffer"))?;
+            if busy && patience.pause(&self.runtime).await {
+                buffer = returned;
+                continue;
+            }
+            let head = good(results::<nfs3::ReadHeadResult>(&response.results)?)?;
+            if head.count != head.length || placed != head.count as usize {
+                return Err(Error::Malformed("READ with another count than data"));
+            }
+            if head.count > count {
+                return Err(Error::Malformed("READ returned more than was asked for"));
+            }
+            return Ok(ReadDone {
+                buffer: returned,
+                count: head.count,
+                eof: head.eof,
+                attributes: head.attributes.as_ref().map(attributes_from_wire),
+            });
+        }
+    }
+
+    /// WRITE of the first `len` bytes of `buffer` at `offset`. A failed call keeps the buffer.
+    pub async fn write(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        mut buffer: Buffer,
+        len: u32,
+        stability: Stability,
+    ) -> Result<WriteOutcome, Error> {
+        let count = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+        let mut patience = Patience::default();
+        loop {
+            let mut request = request(Procedure::Write, 0);
+            let mut arguments = request.arguments();
+            wire(file).encode(&mut arguments);
+            arguments.u64(offset);
+            arguments.u32(count);
+            stability_to_wire(stability).encode(&mut arguments);
+            request.put_payload(buffer, count as usize);
+            let response = self.rpc.call(request).await?;
+            let busy = is_busy(&response);
+            let returned = response
+                .payload
+                .ok_or(Error::Malformed("WRITE without its buffer"))?;
+            if busy && patience.pause(&self.runtime).await {
+                buffer = returned;
+                continue;
+            }
+            let done = good(results::<nfs3::WriteResult>(&response.results)?)?;
+            if done.count > count || (done.count == 0 && count > 0) {
+                return Err(Error::Malformed("WRITE of an impossible count"));
+            }
+            let committed = stability_from_wire(done.committed);
+            if committed < stability {
+                return Err(Error::Malformed("WRITE less durable than asked for"));
+            }
+            return Ok(WriteOutcome {
+                buffer: returned,
+                count: done.count,
+                committed,
+                verifier: done.verifier,
+            });
+        }
+    }
+
+    /// CREATE.
+    pub async fn create(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Result<Found, Error> {
+        let how = match mode {
+            CreateMode::Unchecked(set) => nfs3::CreateHow::Unchecked(set_attributes_to_wire(set)),
+            CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)),
+            CreateMode::Exclusive(verifier) => nfs3::CreateHow::Exclusive(*verifier),
+        };
+        let place = at(directory, name);
+        let arguments = nfs3::CreateArgs { place, how };
+        self.make(Procedure::Create, &arguments, directory, name)
+            .await
+    }
+
+    /// MKDIR.
+    pub async fn mkdir(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Result<Found, Error> {
+        let arguments = nfs3::MkdirArgs {
+            place: at(directory, name),
+            attributes: set_attributes_to_wire(attributes),
+        };
+        self.make(Procedure::Mkdir, &arguments, directory, name)
+            .await
+    }
+
+    /// SYMLINK.
+    pub async fn symlink(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Result<Found, Error> {
+        let arguments = nfs3::SymlinkArgs {
+            place: at(directory, name),
+            attributes: set_attributes_to_wire(attributes),
+            target: nfs3::Path(target),
+        };
+        self.make(Procedure::Symlink, &arguments, directory, name)
+            .await
+    }
+
+    /// MKNOD.
+    pub async fn mknod(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Result<Found, Error> {
+        let set = set_attributes_to_wire(attributes);
+        let device = |major, minor| nfs3::Device { major, minor };
+        let what = match kind {
+            NodeKind::BlockDevice(major, minor) => {
+                nfs3::MknodData::BlockDevice(set, device(major, minor))
+            }
+            NodeKind::CharacterDevice(major, minor) => {
+                nfs3::MknodData::CharacterDevice(set, device(major, minor))
+            }
+            NodeKind::Socket => nfs3::MknodData::Socket(set),
+            NodeKind::Fifo => nfs3::MknodData::Fifo(set),
+        };
+        let place = at(directory, name);
+        let arguments = nfs3::MknodArgs { place, what };
+        self.make(Procedure::Mknod, &arguments, directory, name)
+            .await
+    }
+
+    /// What the four above have in common. Servers may leave the new handle out; then it is looked up.
+    async fn make(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Encode,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<Found, Error> {
+        let bytes = self.exchange(procedure, arguments, 0).await?;
+        let made = good(results::<nfs3::CreateResult<'_>>(&bytes)?)?;
+        match made.object {
+            Some(handle) => Ok(Found {
+                handle: owned(handle)?,
+                attributes: made.attributes.as_ref().map(attributes_from_wire),
+            }),
+            None => self.lookup(directory, name).await,
+        }
+    }
+
+    /// REMOVE.
+    pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
+        let bytes = self
+            .exchange(Procedure::Remove, &at(directory, name), 0)
+            .await?;
+        good(results::<nfs3::RemoveResult>(&bytes)?).map(|_| ())
+    }
+
+    /// RMDIR.
+    pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
+        let bytes = self
+            .exchange(Procedure::Rmdir, &at(directory, name), 0)
+            .await?;
+        good(results::<nfs3::RmdirResult>(&bytes)?).map(|_| ())
+    }
+
+    /// RENAME.
+    pub async fn rename(
+        &self,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> Result<(), Error> {
+        let arguments = nfs3::RenameArgs {
+            from: at(from.0, from.1),
+            to: at(to.0, to.1),
+        };
+        let bytes = self.exchange(Procedure::Rename, &arguments, 0).await?;
+        good(results::<nfs3::RenameResult>(&bytes)?).map(|_| ())
+    }
+
+    /// LINK.
+    pub async fn link(
+        &self,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        let arguments = nfs3::LinkArgs {
+            file: wire(file),
+            place: at(directory, name),
+        };
+        let bytes = self.exchange(Procedure::Link, &arguments, 0).await?;
+        good(results::<nfs3::LinkResult>(&bytes)?).map(|_| ())
+    }
+
+    /// FSSTAT.
+    pub async fn fsstat(&self, object: &FileHandle) -> Result<FileSystemUsage, Error> {
+        let bytes = self.exchange(Procedure::Fsstat, &wire(object), 0).await?;
+        let usage = good(results::<nfs3::FsstatResult>(&bytes)?)?;
+        Ok(FileSystemUsage {
+            bytes_total: usage.bytes_total,
+            bytes_free: usage.bytes_free,
+            bytes_available: usage.bytes_available,
+            files_total: usage.files_total,
+            files_free: usage.files_free,
+            files_available: usage.files_available,
+        })
+    }
+
+    /// FSINFO.
+    pub async fn fsinfo(&self, object: &FileHandle) -> Result<nfs3::FsinfoOk, Error> {
+        let bytes = self.exchange(Procedure::Fsinfo, &wire(object), 0).await?;
+        good(results::<nfs3::FsinfoResult>(&bytes)?)
+    }
+
+    /// PATHCONF.
+    pub async fn pathconf(&self, object: &FileHandle) -> Result<nfs3::PathconfOk, Error> {
+        let bytes = self.exchange(Procedure::Pathconf, &wire(object), 0).await?;
+        good(results::<nfs3::PathconfResult>(&bytes)?)
+    }
+
+    /// COMMIT; `count` 0 means to the end. Gives the verifier that the WRITEs must have had.
+    pub async fn commit(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<Verifier, Error> {
+        let file = wire(file);
+        let arguments = nfs3::CommitArgs {
+            file,
+            offset,
+            count,
+        };
+        let bytes = self.exchange(Procedure::Commit, &arguments, 0).await?;
+        Ok(good(results::<nfs3::CommitResult>(&bytes)?)?.verifier)
+    }
+}

@@ -1,0 +1,171 @@
+//! A file from its start to its end, with several READs in flight.
+
+use super::pipeline::InOrder;
+use super::{Client, Error};
+use gannet_fabric::Buffer;
+use gannet_vfs::FileHandle;
+use std::ops::Range;
+
+/// Part of a file.
+#[derive(Debug)]
+pub struct Block {
+    /// Where it belongs, in bytes from the start of the file.
+    pub offset: u64,
+    /// Its bytes are the first `len` of this; hand it back with [`Reader::recycle`].
+    pub buffer: Buffer,
+    /// How many there are; never 0.
+    pub len: usize,
+}
+
+impl Block {
+    /// Its bytes.
+    pub fn data(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or(&self.buffer)
+    }
+
+    /// True when all of them are zero: a hole, as good as.
+    pub fn is_zero(&self) -> bool {
+        is_zero(self.data())
+    }
+}
+
+/// True when `data` is nothing but zeros: compares it with itself, one byte on.
+pub(super) fn is_zero(data: &[u8]) -> bool {
+    match data.split_first() {
+        None => true,
+        Some((first, rest)) => *first == 0 && data.get(..rest.len()) == Some(rest),
+    }
+}
+
+/// Reads a file block by block, in order, while the READs of the following blocks are under way.
+///
+/// Call [`Reader::next`] until it gives `None`. Dropping it abandons the READs in flight.
+pub struct Reader {
+    client: Client,
+    file: FileHandle,
+    /// What has not been asked for yet.
+    ahead: Range<u64>,
+    block: u32,
+    depth: usize,
+    in_flight: InOrder<Result<(Block, bool), Error>>,
+    free: Vec<Buffer>,
+    is_over: bool,
+}
+
+impl Reader {
+    pub(super) fn new(
+        client: Client,
+        file: FileHandle,
+        range: Range<u64>,
+        block: u32,
+        depth: usize,
+    ) -> Reader {
+        Reader {
+            client,
+            file,
+            ahead: range,
+            block,
+            depth,
+            in_flight: InOrder::new(),
+            free: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    /// The next block; `None` at the end of the range or of the file.
+    ///
+    /// # Errors
+    /// A READ failed; the reader is over then.
+    pub async fn next(&mut self) -> Result<Option<Block>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
+        while self.in_flight.len() < self.depth && !self.ahead.is_empty() {
+            let offset = self.ahead.start;
+            let count = u64::from(self.block).min(self.ahead.end - offset);
+            self.ahead.start = offset.saturating_add(count);
+            let count = u32::try_from(count).unwrap_or(self.block);
+            let buffer = self
+                .free
+                .pop()
+                .unwrap_or_else(|| Buffer::zeroed(self.block as usize));
+            let (client, file) = (self.client.clone(), self.file);
+            let read = read_block(client, file, offset, count, buffer);
+            self.in_flight.start(Box::pin(read)).await;
+        }
+        match self.in_flight.next().await {
+            None => {
+                self.is_over = true;
+                Ok(None)
+            }
+            Some(Err(error)) => {
+                self.is_over = true;
+                Err(error)
+            }
+            Some(Ok((block, eof))) => {
+                // What lies behind the end was asked for in vain; those READs are left to end by themselves.
+                self.is_over = eof;
+                Ok((block.len > 0).then_some(block))
+            }
+        }
+    }
+
+    /// Gives a block's memory back for another one.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        if buffer.len() == self.block as usize && self.free.len() < self.depth {
+            self.free.push(buffer);
+        }
+    }
+}
+
+/// Reads until the block is full or the file ends; servers may return less at a time.
+async fn read_block(
+    client: Client,
+    file: FileHandle,
+    offset: u64,
+    count: u32,
+    buffer: Buffer,
+) -> Result<(Block, bool), Error> {
+    let first = client.read(&file, offset, count, buffer).await?;
+    let (mut buffer, mut eof) = (first.buffer, first.eof);
+    let mut filled = first.count;
+    while filled < count && !eof {
+        let rest = count - filled;
+        let at = offset + u64::from(filled);
+        let more = client
+            .read(&file, at, rest, Buffer::zeroed(rest as usize))
+            .await?;
+        if more.count == 0 && !more.eof {
+            return Err(Error::Malformed("READ of nothing before the end"));
+        }
+        let start = filled as usize;
+        let room = buffer.get_mut(start..start + more.count as usize);
+        if let (Some(room), Some(data)) = (room, more.buffer.get(..more.count as usize)) {
+            room.copy_from_slice(data);
+        }
+        (filled, eof) = (filled + more.count, more.eof);
+    }
+    let len = filled as usize;
+    let block = Block {
+        offset,
+        buffer,
+        len,
+    };
+    Ok((block, eof))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_zero;
+
+    #[test]
+    fn zeros_are_recognised_and_nothing_else() {
+        assert!(is_zero(&[]) && is_zero(&[0]) && is_zero(&[0; 4096]));
+        assert!(!is_zero(&[1]) && !is_zero(&[7; 4096]));
+        for at in [0, 1, 2047, 4095] {
+            let mut data = [0; 4096];
+            data[at] = 1;
+            assert!(!is_zero(&data));
+        }
+    }
+}

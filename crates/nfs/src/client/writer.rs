@@ -1,0 +1,231 @@
+//! A file from its start to its end, with several WRITEs in flight, durable when it is done.
+
+use super::pipeline::InOrder;
+use super::reader::is_zero;
+use super::{Client, Error};
+use crate::limits::{RESENDS_MAX, UNCOMMITTED_BYTES_MAX};
+use gannet_fabric::Buffer;
+use gannet_vfs::{FileHandle, SetAttributes, Stability, Verifier};
+
+/// What a writer does with blocks of nothing but zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zeros {
+    /// Writes them like others.
+    Write,
+    /// Leaves them out, so that they become holes. Only for a file that was empty before.
+    Skip,
+}
+
+/// What a writer has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Where the file's last byte came to lie, holes included.
+    pub end: u64,
+    /// Bytes sent to the server, those counted once that had to be sent again.
+    pub sent: u64,
+}
+
+/// Writes a file with several unstable WRITEs in flight, and makes it durable with COMMIT.
+///
+/// Take memory from [`Writer::buffer`], fill it, hand it to [`Writer::write`]; end with [`Writer::finish`]. What was
+/// written unstably is kept until a COMMIT has answered with the same verifier, and written again if the server
+/// restarted in between; when more than [`UNCOMMITTED_BYTES_MAX`] is kept there is a COMMIT on the way.
+pub struct Writer {
+    client: Client,
+    file: FileHandle,
+    zeros: Zeros,
+    block: u32,
+    depth: usize,
+    in_flight: InOrder<Result<Kept, Error>>,
+    kept: Vec<Kept>,
+    kept_bytes: u64,
+    free: Vec<Buffer>,
+    written: Written,
+    /// Where the last block that was not left out ended.
+    data_end: u64,
+    resends: u32,
+}
+
+/// A block that the server has, perhaps only in memory.
+struct Kept {
+    offset: u64,
+    buffer: Buffer,
+    len: u32,
+    /// The server's life in which it was written; `None` if it was written in two of them.
+    verifier: Option<Verifier>,
+    committed: Stability,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: Client,
+        file: FileHandle,
+        zeros: Zeros,
+        block: u32,
+        depth: usize,
+    ) -> Writer {
+        Writer {
+            client,
+            file,
+            zeros,
+            block,
+            depth,
+            in_flight: InOrder::new(),
+            kept: Vec::new(),
+            kept_bytes: 0,
+            free: Vec::new(),
+            written: Written { end: 0, sent: 0 },
+            data_end: 0,
+            resends: 0,
+        }
+    }
+
+    /// Memory of one block, with whatever bytes its last use left.
+    pub fn buffer(&mut self) -> Buffer {
+        self.free
+            .pop()
+            .unwrap_or_else(|| Buffer::zeroed(self.block as usize))
+    }
+
+    /// Writes the first `len` bytes of `buffer` at `offset`; waits when enough WRITEs are in flight. Blocks may come
+    /// in any order, but not twice. At most the block size that [`Writer::buffer`] gives counts.
+    ///
+    /// # Errors
+    /// This or an earlier WRITE failed; the writer is of no use then.
+    pub async fn write(&mut self, offset: u64, buffer: Buffer, len: usize) -> Result<(), Error> {
+        let len = u32::try_from(len.min(buffer.len()))
+            .unwrap_or(u32::MAX)
+            .min(self.block);
+        let end = offset.saturating_add(u64::from(len));
+        self.written.end = self.written.end.max(end);
+        let data = buffer.get(..len as usize).unwrap_or_default();
+        if len == 0 || (self.zeros == Zeros::Skip && is_zero(data)) {
+            self.recycle(buffer);
+            return Ok(());
+        }
+        self.data_end = self.data_end.max(end);
+        self.written.sent += u64::from(len);
+        self.send(offset, buffer, len).await?;
+        if self.kept_bytes >= UNCOMMITTED_BYTES_MAX {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what is in flight, makes everything durable, and sets the length if the file ends in a hole.
+    ///
+    /// # Errors
+    /// A WRITE or the COMMIT failed, or the server keeps restarting; what is in the file is unknown then.
+    pub async fn finish(mut self) -> Result<Written, Error> {
+        self.commit().await?;
+        if self.written.end > self.data_end {
+            let longer = SetAttributes {
+                size: Some(self.written.end),
+                ..SetAttributes::default()
+            };
+            self.client.setattr(&self.file, &longer, None).await?;
+        }
+        Ok(self.written)
+    }
+
+    async fn send(&mut self, offset: u64, buffer: Buffer, len: u32) -> Result<(), Error> {
+        while self.in_flight.len() >= self.depth {
+            self.reap().await?;
+        }
+        let written = write_block(self.client.clone(), self.file, offset, buffer, len);
+        self.in_flight.start(Box::pin(written)).await;
+        Ok(())
+    }
+
+    /// Waits for the oldest WRITE; false when there is none.
+    async fn reap(&mut self) -> Result<bool, Error> {
+        let Some(written) = self.in_flight.next().await else {
+            return Ok(false);
+        };
+        let written = written?;
+        if written.committed == Stability::Unstable {
+            self.kept_bytes += u64::from(written.len);
+            self.kept.push(written);
+        } else {
+            self.recycle(written.buffer);
+        }
+        Ok(true)
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        loop {
+            while self.reap().await? {}
+            if self.kept.is_empty() {
+                return Ok(());
+            }
+            let verifier = self.client.commit(&self.file, 0, 0).await?;
+            self.kept_bytes = 0;
+            let mut lost = Vec::new();
+            for kept in std::mem::take(&mut self.kept) {
+                if kept.verifier == Some(verifier) {
+                    self.recycle(kept.buffer);
+                } else {
+                    lost.push(kept);
+                }
+            }
+            if lost.is_empty() {
+                return Ok(());
+            }
+            self.resends += 1;
+            if self.resends > RESENDS_MAX {
+                return Err(Error::DataLost);
+            }
+            tracing::info!(
+                blocks = lost.len(),
+                "server lost unstable data: writing it again"
+            );
+            for kept in lost {
+                self.send(kept.offset, kept.buffer, kept.len).await?;
+            }
+        }
+    }
+
+    fn recycle(&mut self, buffer: Buffer) {
+        let kept_max = UNCOMMITTED_BYTES_MAX / u64::from(self.block);
+        let wanted = self.free.len() < self.depth || (self.free.len() as u64) < kept_max;
+        if buffer.len() == self.block as usize && wanted {
+            self.free.push(buffer);
+        }
+    }
+}
+
+/// Writes until the whole block is there; servers may take less at a time.
+async fn write_block(
+    client: Client,
+    file: FileHandle,
+    offset: u64,
+    buffer: Buffer,
+    len: u32,
+) -> Result<Kept, Error> {
+    let first = client
+        .write(&file, offset, buffer, len, Stability::Unstable)
+        .await?;
+    let mut done = first.count;
+    let mut kept = Kept {
+        offset,
+        buffer: first.buffer,
+        len,
+        verifier: Some(first.verifier),
+        committed: first.committed,
+    };
+    while done < len {
+        let rest = kept
+            .buffer
+            .get(done as usize..len as usize)
+            .unwrap_or_default();
+        let rest = Buffer::from_vec(rest.to_vec());
+        let at = offset.saturating_add(u64::from(done));
+        let more = client
+            .write(&file, at, rest, len - done, Stability::Unstable)
+            .await?;
+        kept.verifier = kept.verifier.filter(|verifier| *verifier == more.verifier);
+        kept.committed = kept.committed.min(more.committed);
+        done += more.count;
+    }
+    Ok(kept)
+}
