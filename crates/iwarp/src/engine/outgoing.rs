@@ -208,8 +208,11 @@ impl Engine {
             tx.keep_begun();
         }
         let sent = tx.sent;
-        let has_left = |leaving: &mut Leaving| leaving.end.is_some_and(|end| end <= sent);
-        while let Some(leaving) = tx.leaving.pop_front_if(has_left) {
+        let has_left = |leaving: &Leaving| leaving.end.is_some_and(|end| end <= sent);
+        while tx.leaving.front().is_some_and(has_left) {
+            let Some(leaving) = tx.leaving.pop_front() else {
+                break;
+            };
             tx.leaving_base += 1;
             let Some((id, done, Signal::Always)) = leaving.work else {
                 continue;

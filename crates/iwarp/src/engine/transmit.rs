@@ -227,7 +227,7 @@ impl Transmitter {
         }
         let batch = self.batch();
         let start = batch.control.len();
-        batch.push_control(&frame_head(header, payload.len()).bytes());
+        batch.push_control(frame_head(header, payload.len()).bytes());
         batch.push_control(payload);
         batch.push_control(pad_of(header, payload.len()));
         let crc = match batch.control.get(start..) {
@@ -266,7 +266,7 @@ impl Transmitter {
     fn push_frame(&mut self, header: &Header, piece: Piece, len: usize, crc: [u8; CRC_LEN]) {
         let head = frame_head(header, len);
         let batch = self.batch();
-        batch.push_control(&head.bytes());
+        batch.push_control(head.bytes());
         batch.push(piece);
         batch.push_control(pad_of(header, len));
         batch.push_control(&crc);

@@ -1,0 +1,508 @@
+//! Two engines and a stream that cuts bytes as it likes.
+
+use super::*;
+use gannet_fabric::Access;
+use gannet_fabric::conformance::MemoryFile;
+use gannet_wire::mpa::strip_markers;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// Two connected engines.
+struct Pair {
+    ends: [End; 2],
+    /// What each end sent and the other has not used up.
+    on_the_way: [Vec<u8>; 2],
+    /// Bytes each end has sent, markers counted.
+    sent: [u64; 2],
+    markers: bool,
+}
+
+impl Pair {
+    fn new(agreement: Agreement, ulpdu_max: usize) -> Pair {
+        let ends =
+            [Role::Initiator, Role::Responder].map(|role| End::new(role, agreement, ulpdu_max));
+        Pair {
+            ends,
+            on_the_way: Default::default(),
+            sent: [0; 2],
+            markers: agreement.markers,
+        }
+    }
+
+    /// Moves up to `count` bytes away from `end`; the other receives them.
+    fn step(&mut self, end: usize, count: usize) -> bool {
+        let bytes = self.ends[end].take_bytes(count);
+        let moved = !bytes.is_empty();
+        if self.markers {
+            strip_markers(self.sent[end], &bytes, &mut self.on_the_way[end]);
+        } else {
+            self.on_the_way[end].extend_from_slice(&bytes);
+        }
+        self.sent[end] += bytes.len() as u64;
+        let used = self.ends[1 - end].engine.receive(&self.on_the_way[end]);
+        self.on_the_way[end].drain(..used);
+        moved
+    }
+
+    /// Until nothing moves any more.
+    fn run(&mut self, cuts: &mut VecDeque<usize>) {
+        let mut idle = 0;
+        let mut end = 0;
+        while idle < 2 {
+            let count = cuts.pop_front().unwrap_or(usize::MAX);
+            cuts.push_back(count);
+            idle = if self.step(end, count) { 0 } else { idle + 1 };
+            end = 1 - end;
+        }
+        assert!(self.on_the_way.iter().all(Vec::is_empty));
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Send {
+        end: usize,
+        len: usize,
+        solicited: bool,
+    },
+    Write {
+        end: usize,
+        len: usize,
+        from_file: bool,
+    },
+    Read {
+        end: usize,
+        len: usize,
+        from_file: bool,
+    },
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let len = prop_oneof![
+        Just(0usize),
+        1usize..300,
+        300usize..5_000,
+        60_000usize..200_000
+    ];
+    (0..2usize, len, any::<bool>(), 0..3u8).prop_map(|(end, len, flag, kind)| match kind {
+        0 => Deed::Send {
+            end,
+            len,
+            solicited: flag,
+        },
+        1 => Deed::Write {
+            end,
+            len,
+            from_file: flag,
+        },
+        _ => Deed::Read {
+            end,
+            len,
+            from_file: flag,
+        },
+    })
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251 + seed * 17) as u8).collect()
+}
+
+/// What one deed must have led to.
+enum Expected {
+    Message {
+        end: usize,
+        bytes: Vec<u8>,
+        solicited: bool,
+    },
+    Memory {
+        region: Region,
+        bytes: Vec<u8>,
+    },
+}
+
+fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
+    match *deed {
+        Deed::Send {
+            end,
+            len,
+            solicited,
+        } => {
+            let bytes = pattern(id as usize, len);
+            let buffer = Buffer::zeroed(len + 3);
+            pair.ends[1 - end]
+                .engine
+                .post_receive(WorkId(id), buffer)
+                .unwrap();
+            let options = SendOptions {
+                signal: Signal::Always,
+                solicited,
+                ..SendOptions::default()
+            };
+            pair.ends[end]
+                .engine
+                .post_send(WorkId(id), source(&bytes), options)
+                .unwrap();
+            Expected::Message {
+                end: 1 - end,
+                bytes,
+                solicited,
+            }
+        }
+        Deed::Write {
+            end,
+            len,
+            from_file,
+        } => {
+            let bytes = pattern(id as usize, len);
+            let region = pair.ends[1 - end].register(vec![0; len], Access::RemoteWrite);
+            let from = if from_file {
+                let file = MemoryFile::cold(bytes.clone());
+                Source::File {
+                    file,
+                    offset: 0,
+                    len: len as u32,
+                }
+            } else {
+                let region = pair.ends[end].register(bytes.clone(), Access::Local);
+                Source::Span(Span::whole(&region).unwrap())
+            };
+            let target = address_of(&region, 0);
+            pair.ends[end]
+                .engine
+                .post_write(WorkId(id), from, target, Signal::Always)
+                .unwrap();
+            Expected::Memory { region, bytes }
+        }
+        Deed::Read {
+            end,
+            len,
+            from_file,
+        } => {
+            let bytes = pattern(id as usize, len);
+            let origin = if from_file {
+                let backing = Backing::File {
+                    file: MemoryFile::resident(bytes.clone()),
+                    offset: 0,
+                    len: len as u64,
+                };
+                let scope = Scope::Domain;
+                pair.ends[1 - end]
+                    .table
+                    .register(backing, Access::RemoteRead, scope)
+                    .unwrap()
+            } else {
+                pair.ends[1 - end].register(bytes.clone(), Access::RemoteRead)
+            };
+            let region = pair.ends[end].register(vec![0; len], Access::Local);
+            let span = Span::whole(&region).unwrap();
+            let source = address_of(&origin, 0);
+            pair.ends[end]
+                .engine
+                .post_read(WorkId(id), span, source)
+                .unwrap();
+            // The origin must live until it was read; its owner is the test's domain.
+            KEPT.with(|kept| kept.borrow_mut().push(origin));
+            Expected::Memory { region, bytes }
+        }
+    }
+}
+
+thread_local! {
+    static KEPT: std::cell::RefCell<Vec<Region>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn check(agreement: Agreement, ulpdu_max: usize, deeds: &[Deed], cuts: &[usize]) {
+    let mut pair = Pair::new(agreement, ulpdu_max);
+    // The responder may speak once it was spoken to.
+    pair.ends[0].engine.nudge();
+    let mut cuts: VecDeque<usize> = cuts.iter().copied().collect();
+    let expected: Vec<_> = (0..)
+        .zip(deeds)
+        .map(|(id, deed)| post(&mut pair, id, deed))
+        .collect();
+    pair.run(&mut cuts);
+    let mut messages = [VecDeque::new(), VecDeque::new()];
+    for (end, messages) in messages.iter_mut().enumerate() {
+        assert_eq!(pair.ends[end].engine.reason(), None);
+        for completion in pair.ends[end].take_completions() {
+            if let Ok(Done::Received {
+                len,
+                solicited,
+                invalidated: None,
+            }) = completion.outcome
+            {
+                let buffer = completion.buffer.unwrap();
+                messages.push_back((buffer[..len as usize].to_vec(), solicited));
+            } else {
+                assert!(completion.outcome.is_ok(), "{completion:?}");
+            }
+        }
+    }
+    for expected in expected {
+        match expected {
+            Expected::Message {
+                end,
+                bytes,
+                solicited,
+            } => {
+                assert_eq!(messages[end].pop_front(), Some((bytes, solicited)));
+            }
+            Expected::Memory { region, bytes } => assert!(bytes_of(&region) == bytes),
+        }
+    }
+    assert!(messages.iter().all(VecDeque::is_empty));
+    KEPT.with(|kept| kept.borrow_mut().clear());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn everything_arrives_however_the_stream_is_cut(
+        deeds in prop::collection::vec(deed(), 1..12),
+        cuts in prop::collection::vec(
+            prop_oneof![1usize..40, 40usize..5_000, 5_000usize..400_000], 1..20),
+        crc in any::<bool>(),
+        markers in any::<bool>(),
+        ulpdu_max in prop_oneof![Just(128usize), Just(1442), Just(64_768), 128usize..64_768],
+        depth in 1u16..5,
+    ) {
+        // A receiver that stripped markers from its stream cannot check CRCs over them: the wire crate's vectors do.
+        let crc = crc && !markers;
+        // Bytewise cuts of long messages only take time.
+        let cuts: Vec<usize> = if ulpdu_max > 1000 {
+            cuts.iter().map(|cut| cut * 16).collect()
+        } else {
+            cuts
+        };
+        let agreement = Agreement { crc, markers, ird: depth, ord: depth, ..AGREED };
+        check(agreement, ulpdu_max, &deeds, &cuts);
+    }
+}
+
+#[test]
+fn every_single_byte_boundary() {
+    let deeds = [
+        Deed::Send {
+            end: 0,
+            len: 5,
+            solicited: true,
+        },
+        Deed::Write {
+            end: 1,
+            len: 300,
+            from_file: false,
+        },
+        Deed::Read {
+            end: 0,
+            len: 301,
+            from_file: false,
+        },
+        Deed::Send {
+            end: 1,
+            len: 0,
+            solicited: false,
+        },
+    ];
+    for crc in [false, true] {
+        check(Agreement { crc, ..AGREED }, 128, &deeds, &[1]);
+    }
+}
+
+#[test]
+fn peer_to_peer_openings() {
+    for ready in [ReadyToReceive::Write, ReadyToReceive::Read] {
+        // The responder speaks first, and the opening alone allows it to.
+        let mut pair = Pair::new(
+            Agreement {
+                ready,
+                ird: 0,
+                ord: 0,
+                ..AGREED
+            },
+            64_768,
+        );
+        pair.ends[0]
+            .engine
+            .post_receive(WorkId(1), Buffer::zeroed(10))
+            .unwrap();
+        let message = SendOptions::default();
+        pair.ends[1]
+            .engine
+            .post_send(WorkId(2), source(b"first"), message)
+            .unwrap();
+        pair.run(&mut VecDeque::new());
+        assert_eq!(pair.ends[0].take_completions().len(), 1);
+        assert!(pair.ends.iter().all(|end| end.engine.reason().is_none()));
+    }
+}
+
+#[test]
+fn an_opening_send_takes_no_receive() {
+    let agreement = Agreement {
+        ready: ReadyToReceive::Send,
+        ..AGREED
+    };
+    // We never open by a Send ourselves; a plain empty one is the same on the wire.
+    let mut pair = Pair::new(agreement, 64_768);
+    pair.ends[1]
+        .engine
+        .post_receive(WorkId(1), Buffer::zeroed(10))
+        .unwrap();
+    for text in [&b""[..], b"real"] {
+        pair.ends[0]
+            .engine
+            .post_send(WorkId(2), source(text), SendOptions::default())
+            .unwrap();
+    }
+    pair.run(&mut VecDeque::new());
+    let completions = pair.ends[1].take_completions();
+    let outcomes: Vec<_> = completions
+        .iter()
+        .map(|completion| completion.outcome)
+        .collect();
+    let received = Done::Received {
+        len: 4,
+        invalidated: None,
+        solicited: false,
+    };
+    assert_eq!(outcomes, [Ok(received)]);
+}
+
+#[test]
+fn a_responder_waits_until_it_was_spoken_to() {
+    let mut pair = Pair::new(AGREED, 64_768);
+    pair.ends[0]
+        .engine
+        .post_receive(WorkId(1), Buffer::zeroed(10))
+        .unwrap();
+    pair.ends[1]
+        .engine
+        .post_send(WorkId(2), source(b"early"), SendOptions::default())
+        .unwrap();
+    pair.run(&mut VecDeque::new());
+    assert!(pair.ends[0].take_completions().is_empty());
+    pair.ends[0].engine.nudge();
+    pair.run(&mut VecDeque::new());
+    assert_eq!(pair.ends[0].take_completions().len(), 1);
+}
+
+#[test]
+fn reads_and_sends_take_turns() {
+    let mut pair = Pair::new(AGREED, 64_768);
+    let origin = pair.ends[1].register(vec![1; 200_000], Access::RemoteRead);
+    let sink = pair.ends[0].register(vec![0; 200_000], Access::Local);
+    for id in 0..3 {
+        let span = Span::whole(&sink).unwrap();
+        pair.ends[0]
+            .engine
+            .post_read(WorkId(id), span, address_of(&origin, 0))
+            .unwrap();
+        pair.ends[0]
+            .engine
+            .post_receive(WorkId(10 + id), Buffer::zeroed(10))
+            .unwrap();
+        let turn = SendOptions::default();
+        pair.ends[1]
+            .engine
+            .post_send(WorkId(id), source(b"turn"), turn)
+            .unwrap();
+    }
+    pair.step(0, usize::MAX);
+    let mut order = Vec::new();
+    while pair.step(1, 10_000) {
+        let done = pair.ends[0].take_completions();
+        order.extend(done.iter().map(|completion| completion.id.0 >= 10));
+    }
+    assert_eq!(order, [false, true, false, true, false, true]);
+}
+
+/// A region that the peer reads is revoked while the answer is cut off at every interesting place.
+#[test]
+fn a_revoked_region_leaks_nothing_and_the_reader_is_told() {
+    for crc in [false, true] {
+        for taken in [
+            0, 1, 15, 16, 17, 5_000, 64_770, 64_776, 64_780, 70_000, 300_000,
+        ] {
+            let mut pair = Pair::new(Agreement { crc, ..AGREED }, 64_768);
+            let origin = pair.ends[1].register(vec![0xaa; 400_000], Access::RemoteRead);
+            let sink = pair.ends[0].register(vec![0; 400_000], Access::Local);
+            let span = Span::whole(&sink).unwrap();
+            pair.ends[0]
+                .engine
+                .post_read(WorkId(9), span, address_of(&origin, 0))
+                .unwrap();
+            pair.step(0, usize::MAX);
+            pair.step(1, taken);
+            let mut memory = origin.deregister().unwrap();
+            memory.fill(0xbb);
+            pair.run(&mut VecDeque::new());
+            let outcomes: Vec<_> = pair.ends[0].take_completions();
+            let refused = Err(WorkError::Remote(AccessError::InvalidKey));
+            assert_eq!(outcomes.len(), 1);
+            assert_eq!(
+                outcomes[0].outcome, refused,
+                "after {taken} bytes, crc {crc}"
+            );
+            assert!(bytes_of(&sink).iter().all(|byte| *byte != 0xbb));
+        }
+    }
+}
+
+#[test]
+fn work_of_our_own_whose_memory_is_taken_away_ends_the_connection() {
+    let mut pair = Pair::new(AGREED, 64_768);
+    let target = pair.ends[1].register(vec![0; 400_000], Access::RemoteWrite);
+    let memory = pair.ends[0].register(vec![1; 400_000], Access::Local);
+    let from = Source::Span(Span::whole(&memory).unwrap());
+    let address = address_of(&target, 0);
+    pair.ends[0]
+        .engine
+        .post_write(WorkId(4), from, address, Signal::OnError)
+        .unwrap();
+    pair.step(0, 100_000);
+    drop(memory.deregister());
+    pair.run(&mut VecDeque::new());
+    let completions = pair.ends[0].take_completions();
+    let local = Err(WorkError::Local(AccessError::InvalidKey));
+    assert_eq!(
+        (completions[0].id, completions[0].outcome),
+        (WorkId(4), local)
+    );
+    assert!(matches!(
+        pair.ends[1].engine.reason(),
+        Some(Disconnected::PeerTerminated(_))
+    ));
+}
+
+#[test]
+fn queues_are_bounded() {
+    let mut end = End::new(Role::Initiator, AGREED, 64_768);
+    let target = RemoteAddress {
+        key: gannet_fabric::RemoteKey(0x1234),
+        offset: 0,
+    };
+    for id in 0..1000 {
+        let posted = end
+            .engine
+            .post_write(WorkId(id), source(&[0; 1000]), target, Signal::OnError);
+        assert_eq!(posted, Ok(()));
+        end.engine
+            .post_receive(WorkId(id), Buffer::zeroed(0))
+            .unwrap();
+    }
+    end.engine.prepare();
+    // What is framed makes no room: a peer that takes nothing gets nothing more.
+    let mut more = 0;
+    while end
+        .engine
+        .post_write(WorkId(0), source(b"x"), target, Signal::OnError)
+        .is_ok()
+    {
+        more += 1;
+        end.engine.prepare();
+    }
+    assert!(more <= 1000, "{more} more");
+    let full = end.engine.post_receive(WorkId(1), Buffer::zeroed(0));
+    assert_eq!(full, Err(PostError::QueueFull));
+}
