@@ -11,6 +11,7 @@
 pub mod limits;
 pub mod local;
 mod status;
+mod sys;
 mod types;
 
 pub use status::Status;

@@ -1,4 +1,6 @@
-//! Bounds of the file vocabulary, in one place.
+//! Bounds of the file vocabulary and of the local store, in one place.
+
+use std::time::Duration;
 
 /// Longest file handle in bytes (RFC 1813 NFS3_FHSIZE).
 pub const HANDLE_MAX: usize = 64;
@@ -10,3 +12,41 @@ pub const SYMLINK_MAX: usize = 4095;
 pub const GROUPS_MAX: usize = 16;
 /// Largest READ or WRITE in bytes.
 pub const TRANSFER_MAX: u32 = 1 << 20;
+
+/// Most descriptors that the local store keeps open by default, if the process may have twice as many.
+pub const DESCRIPTORS_MAX: usize = 1 << 17;
+/// Fewest descriptors that make sense.
+pub(crate) const DESCRIPTORS_MIN: usize = 64;
+/// Names that the local store remembers.
+pub(crate) const NAMES_MAX: usize = 1 << 17;
+/// Inodes whose place in the tree is remembered where the kernel has no handles (some 100 bytes each).
+pub(crate) const PLACES_MAX: usize = 1 << 21;
+/// Directory entries that one search of the tree looks at.
+pub(crate) const SEARCH_ENTRIES_MAX: usize = 1 << 23;
+/// Directories that wait to be searched.
+pub(crate) const SEARCH_QUEUE_MAX: usize = 1 << 18;
+/// Handles remembered as gone.
+pub(crate) const ABSENT_MAX: usize = 1 << 15;
+/// Deepest place in the tree that a handle is followed to.
+pub(crate) const DEPTH_MAX: usize = 1 << 10;
+/// Entries of one directory kept in memory at a time; longer ones are read in windows of this many.
+pub(crate) const LISTING_ENTRIES_MAX: usize = 1 << 16;
+/// Bytes of all directory listings in memory.
+pub(crate) const LISTINGS_BYTES_MAX: usize = 256 << 20;
+/// Entries whose attributes are taken in one visit to the blocking pool.
+pub(crate) const LISTING_FILL: usize = 1024;
+/// How old the attributes in a listing may be.
+pub(crate) const LISTING_ATTRIBUTES_AGE: Duration = Duration::from_secs(1);
+/// How long a listing of a directory that has changed since still serves the pages that follow its first.
+pub(crate) const LISTING_CONTINUED_AGE: Duration = Duration::from_secs(5);
+/// A time stamp younger than this may still be given to a later change (the kernel's clock for them ticks every 1 to
+/// 10 ms); caches validated by it would be wrong.
+pub(crate) const STAMP_GRANULARITY: Duration = Duration::from_millis(25);
+/// Queues of one core in which changes wait for the blocking pool; below the pool's number of threads.
+pub(crate) const LANES: usize = 6;
+/// How long a descriptor open for writing is kept without use: local programs cannot execute the file meanwhile.
+pub(crate) const WRITE_DESCRIPTOR_IDLE: Duration = Duration::from_secs(5);
+/// Symbolic links shorter than this lie in the inode, which an open descriptor keeps in memory.
+pub(crate) const SYMLINK_INLINE_MAX: u64 = 60;
+/// Callers whose rights are remembered for each object.
+pub(crate) const DECISIONS_MAX: usize = 4;

@@ -1,0 +1,192 @@
+//! A bounded map shared by all cores: least recently used entries leave by the clock algorithm.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Parts with a lock each, so that two cores seldom meet. A power of two.
+const SHARDS: usize = 32;
+
+/// Takes a lock whether or not somebody panicked while holding it: everything kept under these locks is valid at
+/// every step.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A map of at most `entries_max` entries.
+pub(crate) struct ClockMap<K, V, S> {
+    hasher: S,
+    shards: Vec<Mutex<Shard<K, V, S>>>,
+    shard_entries_max: usize,
+}
+
+struct Shard<K, V, S> {
+    map: HashMap<K, Slot<V>, S>,
+    /// Candidates for eviction, oldest first; those whose ticket is not the slot's are leftovers.
+    ring: VecDeque<(K, u64)>,
+    tickets: u64,
+}
+
+struct Slot<V> {
+    value: V,
+    used: bool,
+    ticket: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> ClockMap<K, V, S> {
+    /// An empty map.
+    pub(crate) fn new(entries_max: usize, hasher: S) -> ClockMap<K, V, S> {
+        let shards = (0..SHARDS).map(|_| {
+            Mutex::new(Shard {
+                map: HashMap::with_hasher(hasher.clone()),
+                ring: VecDeque::new(),
+                tickets: 0,
+            })
+        });
+        ClockMap {
+            shards: shards.collect(),
+            hasher,
+            shard_entries_max: entries_max.div_ceil(SHARDS).max(1),
+        }
+    }
+
+    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> MutexGuard<'_, Shard<K, V, S>> {
+        // The map itself uses the low and the highest bits.
+        let index = (self.hasher.hash_one(key) >> 40) as usize % SHARDS;
+        lock(&self.shards[index])
+    }
+
+    /// The value of `key`, which now counts as used.
+    pub(crate) fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let mut shard = self.shard(key);
+        let slot = shard.map.get_mut(key)?;
+        slot.used = true;
+        Some(slot.value.clone())
+    }
+
+    /// Sets a value; gives the one it replaces and those that had to leave, for the caller to drop.
+    pub(crate) fn insert(&self, key: K, value: V) -> Vec<V> {
+        let mut shard = self.shard(&key);
+        let mut out = Vec::new();
+        if let Some(slot) = shard.map.get_mut(&key) {
+            slot.used = true;
+            out.push(std::mem::replace(&mut slot.value, value));
+            return out;
+        }
+        shard.insert_new(key, value);
+        while shard.map.len() > self.shard_entries_max {
+            out.extend(shard.evict());
+        }
+        out
+    }
+
+    /// The value that is there, or `value` after putting it there; with those that had to leave.
+    pub(crate) fn get_or_insert(&self, key: K, value: V) -> (V, Vec<V>) {
+        let mut shard = self.shard(&key);
+        if let Some(slot) = shard.map.get_mut(&key) {
+            slot.used = true;
+            return (slot.value.clone(), vec![value]);
+        }
+        shard.insert_new(key, value.clone());
+        let mut out = Vec::new();
+        while shard.map.len() > self.shard_entries_max {
+            out.extend(shard.evict());
+        }
+        (value, out)
+    }
+
+    /// Removes a key.
+    pub(crate) fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(self.shard(key).map.remove(key)?.value)
+    }
+
+    /// Makes the least recently used entry of some shard leave; `turn` picks the shard.
+    pub(crate) fn evict_one(&self, turn: usize) -> Option<V> {
+        (0..SHARDS).find_map(|step| lock(&self.shards[(turn + step) % SHARDS]).evict())
+    }
+
+    /// The values of one part of the map; `turn` picks it. For sweeps.
+    pub(crate) fn part(&self, turn: usize) -> Vec<V> {
+        let shard = lock(&self.shards[turn % SHARDS]);
+        shard.map.values().map(|slot| slot.value.clone()).collect()
+    }
+
+    /// Entries.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).map.len()).sum()
+    }
+}
+
+impl<K: Hash + Eq + Clone, V, S: BuildHasher> Shard<K, V, S> {
+    fn insert_new(&mut self, key: K, value: V) {
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.ring.push_back((key.clone(), ticket));
+        let slot = Slot {
+            value,
+            used: true,
+            ticket,
+        };
+        self.map.insert(key, slot);
+        // Removals leave their place in the ring behind.
+        if self.ring.len() > 2 * self.map.len() + 16 {
+            let map = &self.map;
+            self.ring
+                .retain(|(key, ticket)| map.get(key).is_some_and(|slot| slot.ticket == *ticket));
+        }
+    }
+
+    fn evict(&mut self) -> Option<V> {
+        while let Some((key, ticket)) = self.ring.pop_front() {
+            match self.map.get_mut(&key) {
+                Some(slot) if slot.ticket == ticket && slot.used => {
+                    slot.used = false;
+                    self.ring.push_back((key, ticket));
+                }
+                Some(slot) if slot.ticket == ticket => {
+                    return self.map.remove(&key).map(|slot| slot.value);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hash::RandomState;
+
+    #[test]
+    fn stays_within_its_bound_and_keeps_what_is_used() {
+        let map = ClockMap::new(32 * SHARDS, RandomState::new());
+        map.insert(0, 0);
+        for key in 1..20_000 {
+            map.insert(key, key);
+            assert_eq!(map.get(&0), Some(0), "used between any two insertions");
+        }
+        assert!(map.len() <= 32 * SHARDS);
+    }
+
+    #[test]
+    fn removals_leave_nothing_behind() {
+        let map = ClockMap::new(1000, RandomState::new());
+        for round in 0..10_000 {
+            map.insert(1, round);
+            assert_eq!(map.remove(&1), Some(round));
+        }
+        let left: usize = map.shards.iter().map(|shard| lock(shard).ring.len()).sum();
+        assert!(left <= 16 + 2, "{left} leftovers");
+    }
+}

@@ -1,0 +1,254 @@
+//! Directory listings in memory.
+//!
+//! A listing is the kernel's own sequence of entries, from the start or from some position, with the kernel's cookies:
+//! these outlive the listing, removals and the server. It stays good while the directory's change time does. Pages
+//! after the first are served from it a little longer, so that a client that removes what it lists does not make the
+//! server read the directory again for each page: entries that stay are neither lost nor repeated, entries that come
+//! and go meanwhile may or may not be seen, as with readdir(3).
+//!
+//! Handles and attributes are taken when first wanted, many at a time, and attributes again when they are older than
+//! a second or the object was changed through this server.
+
+use super::access::is_settled;
+use super::clock_map::lock;
+use super::object::Object;
+use super::tree::LocalTree;
+use crate::limits::{
+    LISTING_ATTRIBUTES_AGE, LISTING_CONTINUED_AGE, LISTING_FILL, LISTINGS_BYTES_MAX,
+};
+use crate::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Instant;
+
+/// The entries of a directory, or of a window of a large one.
+pub(crate) struct Listing {
+    /// The cookie it begins after; 0 at the start of the directory.
+    pub(crate) start: u64,
+    /// It reaches the end of the directory.
+    pub(crate) complete: bool,
+    pub(crate) names: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+    /// The change time of the directory before it was read, if that can validate the listing.
+    pub(crate) valid_at: Option<Time>,
+    pub(crate) read_at: Instant,
+    /// One slot for each entry; all empty until objects are wanted.
+    pub(crate) slots: RwLock<Vec<Slot>>,
+    /// Where the last page ended: where the next one will begin.
+    last_end: AtomicUsize,
+}
+
+/// One entry.
+pub(crate) struct Entry {
+    pub(crate) fileid: u64,
+    /// The kernel's position after it.
+    pub(crate) cookie: u64,
+    pub(crate) name_at: u32,
+    pub(crate) name_len: u16,
+}
+
+/// What is known of an entry's object.
+#[derive(Clone, Copy)]
+pub(crate) enum Slot {
+    /// Nothing yet.
+    Unknown,
+    /// The name is gone.
+    Gone,
+    /// It has no handle of ours: `..`, a mount point, what cannot be looked at.
+    Foreign,
+    /// Its handle and attributes.
+    Known(KnownObject),
+}
+
+/// Handle and attributes, and when they were right.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownObject {
+    pub(crate) handle: FileHandle,
+    pub(crate) birth: u64,
+    pub(crate) attributes: Attributes,
+    pub(crate) taken: Instant,
+    pub(crate) change_count: u32,
+}
+
+/// How serving a page from a listing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The client's page is full.
+    Full,
+    /// All entries were taken, and nothing follows.
+    End,
+    /// All entries were taken; the next window begins after this cookie.
+    Window(u64),
+    /// The objects from this entry on must be looked at first.
+    Wanting(usize),
+}
+
+impl Listing {
+    /// A listing just read.
+    pub(crate) fn new(
+        start: u64,
+        complete: bool,
+        (names, entries): (Vec<u8>, Vec<Entry>),
+        valid_at: Option<Time>,
+    ) -> Listing {
+        Listing {
+            start,
+            complete,
+            names,
+            entries,
+            valid_at,
+            read_at: Instant::now(),
+            slots: RwLock::default(),
+            last_end: AtomicUsize::new(0),
+        }
+    }
+
+    /// The name of an entry.
+    pub(crate) fn name(&self, entry: &Entry) -> &[u8] {
+        let start = entry.name_at as usize;
+        self.names
+            .get(start..start + usize::from(entry.name_len))
+            .unwrap_or_default()
+    }
+
+    /// Whether it can serve the page after `cookie`, the directory's change time being this now.
+    pub(crate) fn serves(&self, cookie: u64, change_time: Time) -> bool {
+        let valid = self.valid_at == Some(change_time);
+        let continued = cookie != 0 && self.read_at.elapsed() < LISTING_CONTINUED_AGE;
+        (valid || continued) && self.position(cookie).is_some()
+    }
+
+    /// The index of the first entry after `cookie`.
+    pub(crate) fn position(&self, cookie: u64) -> Option<usize> {
+        if cookie == self.start {
+            return Some(0);
+        }
+        let ends_at = |index: usize| {
+            index
+                .checked_sub(1)
+                .and_then(|last| self.entries.get(last))
+                .is_some_and(|entry| entry.cookie == cookie)
+        };
+        let hint = self.last_end.load(Ordering::Relaxed);
+        if ends_at(hint) {
+            return Some(hint);
+        }
+        let found = self.entries.iter().position(|entry| entry.cookie == cookie);
+        found.map(|index| index + 1)
+    }
+
+    /// Pushes entries from `index` on. `objects` says whether the caller gets handles and attributes.
+    pub(crate) fn serve(
+        &self,
+        tree: &LocalTree,
+        mut index: usize,
+        objects: bool,
+        to: &mut dyn Entries,
+    ) -> Served {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        while let Some(entry) = self.entries.get(index) {
+            let object = if objects {
+                match slots.get(index) {
+                    Some(Slot::Gone) => {
+                        index += 1;
+                        continue;
+                    }
+                    Some(Slot::Foreign) => None,
+                    Some(Slot::Known(known)) if known.is_fresh(tree, now) => {
+                        Some((known.handle, known.attributes))
+                    }
+                    _ => return Served::Wanting(index),
+                }
+            } else {
+                None
+            };
+            let taken = to.push(&DirectoryEntry {
+                fileid: object.map_or(entry.fileid, |(_, attributes)| attributes.fileid),
+                name: self.name(entry),
+                cookie: entry.cookie,
+                object,
+            });
+            if !taken {
+                self.last_end.store(index, Ordering::Relaxed);
+                return Served::Full;
+            }
+            index += 1;
+        }
+        self.last_end.store(index, Ordering::Relaxed);
+        match self.entries.last() {
+            Some(last) if !self.complete => Served::Window(last.cookie),
+            _ => Served::End,
+        }
+    }
+
+    /// The entries whose objects a page that begins at `index` is about to want.
+    pub(crate) fn wanted(&self, index: usize) -> std::ops::Range<usize> {
+        index..self.entries.len().min(index + LISTING_FILL)
+    }
+
+    /// Bytes it takes once filled.
+    fn bytes(&self) -> usize {
+        self.names.capacity() + self.entries.capacity() * (size_of::<Entry>() + size_of::<Slot>())
+    }
+}
+
+impl KnownObject {
+    pub(crate) fn is_fresh(&self, tree: &LocalTree, now: Instant) -> bool {
+        now.saturating_duration_since(self.taken) < LISTING_ATTRIBUTES_AGE
+            && self.change_count == tree.change_count(self.attributes.fileid)
+    }
+}
+
+/// All listings in memory, oldest first.
+#[derive(Default)]
+pub(crate) struct Listings {
+    state: Mutex<ListingsState>,
+}
+
+#[derive(Default)]
+struct ListingsState {
+    bytes: usize,
+    ring: VecDeque<(Weak<Object>, Weak<Listing>, usize)>,
+}
+
+impl Listings {
+    /// Keeps a listing with its directory, and drops the oldest ones when all take too much memory.
+    pub(crate) fn keep(&self, directory: &Arc<Object>, listing: &Arc<Listing>) {
+        *lock(&directory.listing) = Some(Arc::clone(listing));
+        let bytes = listing.bytes();
+        let mut state = lock(&self.state);
+        state.bytes += bytes;
+        let kept = (Arc::downgrade(directory), Arc::downgrade(listing), bytes);
+        state.ring.push_back(kept);
+        loop {
+            let crowded = state.bytes > LISTINGS_BYTES_MAX && state.ring.len() > 1;
+            let replaced = (state.ring.front()).is_some_and(|(_, old, _)| old.strong_count() == 0);
+            if !crowded && !replaced {
+                return;
+            }
+            let Some((directory, old, bytes)) = state.ring.pop_front() else {
+                return;
+            };
+            state.bytes -= bytes;
+            if let (Some(directory), Some(old)) = (directory.upgrade(), old.upgrade()) {
+                let mut current = lock(&directory.listing);
+                if current.as_ref().is_some_and(|now| Arc::ptr_eq(now, &old)) {
+                    *current = None;
+                }
+            }
+        }
+    }
+}
+
+/// The listing that serves the page after `cookie`, if there is one.
+pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<Listing>> {
+    let listing = lock(&directory.listing).clone()?;
+    listing.serves(cookie, now).then_some(listing)
+}
+
+/// The change time that validates a listing read after this was taken.
+pub(crate) fn validity(attributes: &Attributes) -> Option<Time> {
+    is_settled(attributes.change_time).then_some(attributes.change_time)
+}

@@ -1,0 +1,428 @@
+//! Changes of names: all of it blocks and belongs on the pool.
+
+use super::attributes::status;
+use super::change::{attributes_of, failed};
+use super::identity::has_empty_umask;
+use super::lookup::{Wait, check_name};
+use super::object::{Base, Object, ProcPath};
+use super::places::open_path;
+use super::tree::LocalTree;
+use crate::limits::SYMLINK_MAX;
+use crate::{
+    Attributes, Changed, CreateMode, Created, Credentials, FileHandle, FileKind, NodeKind,
+    SetAttributes, SetTime, Status, Time, Verifier, Wcc,
+};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// What CREATE gives a file when the client names no mode.
+const FILE_MODE: u32 = 0o644;
+/// Likewise for a directory.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What the file system is to make, apart from regular files.
+pub(crate) enum Make {
+    Directory,
+    Symlink(Vec<u8>),
+    Node(NodeKind),
+}
+
+impl LocalTree {
+    /// A change of one directory's names: checks, durability if asked for, weak cache consistency data.
+    fn change_names<T>(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        operation: impl FnOnce() -> Result<T, Status>,
+    ) -> Changed<T> {
+        if let Err(reason) = directory.require_directory() {
+            return failed(reason);
+        }
+        let mut changed = self.change(directory, caller, |_| operation());
+        if self.sync_metadata
+            && changed.result.is_ok()
+            && let Err(reason) = self.sync_directory(directory)
+        {
+            changed.result = Err(reason);
+        }
+        changed
+    }
+
+    /// CREATE.
+    pub(crate) fn create(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created> {
+        self.change_names(directory, caller, || {
+            check_name(name).map_err(existing_dots)?;
+            match mode {
+                CreateMode::Guarded(attributes) => {
+                    self.create_new(directory, caller, name, attributes)
+                }
+                CreateMode::Unchecked(attributes) => {
+                    match self.create_new(directory, caller, name, attributes) {
+                        Err(Status::Exist) => {
+                            self.take_existing(directory, caller, name, attributes)
+                        }
+                        result => result,
+                    }
+                }
+                CreateMode::Exclusive(verifier) => {
+                    let attributes = stamps_of(verifier);
+                    match self.create_new(directory, caller, name, &attributes) {
+                        Err(Status::Exist) => self.recognise(directory, caller, name, &attributes),
+                        result => result,
+                    }
+                }
+            }
+        })
+    }
+
+    fn create_new(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Result<Created, Status> {
+        let exact = has_empty_umask();
+        let mode = Mode::from_bits_truncate(attributes.mode.unwrap_or(FILE_MODE) & 0o7777);
+        let flags = OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY;
+        let descriptor =
+            rustix::fs::openat(directory.descriptor(), name, flags, mode).map_err(status)?;
+        if let Some(size) = attributes.size.filter(|size| *size > 0) {
+            rustix::fs::ftruncate(&descriptor, size).map_err(status)?;
+        }
+        let rest = SetAttributes {
+            mode: attributes.mode.filter(|_| !exact),
+            size: None,
+            ..*attributes
+        };
+        self.finish(directory, caller, name, (descriptor, Base::Data), &rest)
+    }
+
+    /// Sets what the creating call could not, and gives the new object out.
+    fn finish(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        (descriptor, base): (OwnedFd, Base),
+        rest: &SetAttributes,
+    ) -> Result<Created, Status> {
+        let (object, attributes) = self.adopt(descriptor, base)?;
+        self.remember(directory, name, &object, None);
+        let mut rest = *rest;
+        // Like knfsd: only root gives files away, others' wish is ignored rather than refused after the creation.
+        if self.identities.deciding(caller).map(|caller| caller.uid) != Some(0) {
+            rest.uid = rest.uid.filter(|_| false);
+            rest.gid = rest.gid.filter(|gid| caller_has_group(caller, *gid));
+        }
+        if self.identities.deciding(caller).is_none() {
+            rest.gid = None;
+        }
+        if rest == SetAttributes::default() {
+            return Ok(created(object.handle, attributes));
+        }
+        self.apply(&object, caller, &attributes, &rest)?;
+        let attributes = object.attributes(self)?;
+        Ok(created(object.handle, attributes))
+    }
+
+    /// CREATE UNCHECKED of a name that exists: of the attributes only a size counts.
+    fn take_existing(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Result<Created, Status> {
+        let (object, found) = self.existing(directory, caller, name)?;
+        let only_size = SetAttributes {
+            size: attributes.size,
+            ..SetAttributes::default()
+        };
+        if only_size.size.is_none() {
+            return Ok(created(object.handle, found));
+        }
+        self.set_attributes(&object, caller, &only_size, None)
+            .result?;
+        Ok(created(object.handle, object.attributes(self)?))
+    }
+
+    /// CREATE EXCLUSIVE of a name that exists: ours if it still is what the first call left.
+    fn recognise(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        stamps: &SetAttributes,
+    ) -> Result<Created, Status> {
+        let (object, found) = self.existing(directory, caller, name)?;
+        let same = found.size == 0
+            && stamps.access_time == SetTime::To(found.access_time)
+            && stamps.modify_time == SetTime::To(found.modify_time);
+        same.then(|| created(object.handle, found))
+            .ok_or(Status::Exist)
+    }
+
+    fn existing(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+    ) -> Result<(Arc<Object>, Attributes), Status> {
+        let found = self.lookup(directory, caller, name, Wait::Yes)?;
+        let (object, attributes) = found.ok_or(Status::Jukebox)?;
+        if object.kind != FileKind::Regular {
+            return Err(Status::Exist);
+        }
+        Ok((object, attributes))
+    }
+
+    /// MKDIR, SYMLINK, MKNOD.
+    pub(crate) fn make(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        make: &Make,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.change_names(directory, caller, || {
+            check_name(name).map_err(existing_dots)?;
+            let exact = has_empty_umask();
+            let at = directory.descriptor();
+            let default = match make {
+                Make::Directory => DIRECTORY_MODE,
+                _ => FILE_MODE,
+            };
+            let mode = Mode::from_bits_truncate(attributes.mode.unwrap_or(default) & 0o7777);
+            match make {
+                Make::Directory => rustix::fs::mkdirat(at, name, mode),
+                Make::Symlink(target) if target.is_empty() => Err(Errno::INVAL),
+                Make::Symlink(target) if target.len() > SYMLINK_MAX => Err(Errno::NAMETOOLONG),
+                Make::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), at, name),
+                Make::Node(node) => {
+                    let (file_type, device) = node_type(*node);
+                    rustix::fs::mknodat(at, name, file_type, mode, device)
+                }
+            }
+            .map_err(status)?;
+            let descriptor = open_path(at, name).map_err(status)?;
+            // mkdir(2) takes no setuid, setgid and sticky bits; a link takes no mode at all.
+            let special = matches!(make, Make::Directory) && mode.as_raw_mode() & 0o7000 != 0;
+            let rest = SetAttributes {
+                mode: attributes.mode.filter(|_| special || !exact),
+                size: None,
+                ..*attributes
+            };
+            self.finish(directory, caller, name, (descriptor, Base::Path), &rest)
+        })
+    }
+
+    /// REMOVE, or RMDIR when `flags` say so.
+    pub(crate) fn remove(
+        &self,
+        directory: &Object,
+        caller: &Credentials,
+        name: &[u8],
+        flags: AtFlags,
+    ) -> Changed<()> {
+        let mut child = None;
+        let changed = self.change_names(directory, caller, || {
+            check_name(name)?;
+            rustix::fs::unlinkat(directory.descriptor(), name, flags).map_err(|errno| {
+                match status(errno) {
+                    // Some file systems say so of a directory that is not empty.
+                    Status::Exist => Status::Notempty,
+                    other => other,
+                }
+            })?;
+            child = self.forget_name(directory, name);
+            Ok(())
+        });
+        if let Some(child) = child {
+            self.changed(child.fileid);
+            if child.is_gone() {
+                self.forget(&child.handle);
+            }
+        }
+        changed
+    }
+
+    /// RENAME.
+    pub(crate) fn rename(
+        &self,
+        caller: &Credentials,
+        (from, old): (&Object, &[u8]),
+        (to, new): (&Object, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        let checks = [
+            from.require_directory(),
+            to.require_directory(),
+            check_name(old),
+            check_name(new).map_err(existing_dots),
+        ];
+        if let Some(reason) = checks.into_iter().find_map(Result::err) {
+            return (Err(reason), Wcc::default(), Wcc::default());
+        }
+        let renamed = || {
+            rustix::fs::renameat(from.descriptor(), old, to.descriptor(), new).map_err(
+                |errno| match status(errno) {
+                    Status::Exist => Status::Notempty,
+                    other => other,
+                },
+            )?;
+            self.renamed((from, old), (to, new));
+            Ok(())
+        };
+        if from.handle == to.handle {
+            let changed = self.change_names(from, caller, renamed);
+            return (changed.result, changed.wcc, changed.wcc);
+        }
+        // Two directories are always locked in the same order.
+        if from.fileid < to.fileid {
+            let outer = self.change_two(from, to, caller, renamed);
+            (outer.0, outer.1, outer.2)
+        } else {
+            let outer = self.change_two(to, from, caller, renamed);
+            (outer.0, outer.2, outer.1)
+        }
+    }
+
+    fn change_two(
+        &self,
+        first: &Object,
+        second: &Object,
+        caller: &Credentials,
+        operation: impl FnOnce() -> Result<(), Status>,
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        let mut inner = Wcc::default();
+        let outer = self.change_names(first, caller, || {
+            let changed = self.change_names(second, caller, operation);
+            inner = changed.wcc;
+            changed.result
+        });
+        (outer.result, outer.wcc, inner)
+    }
+
+    /// Keeps what is remembered of names in step with a rename.
+    fn renamed(&self, (from, old): (&Object, &[u8]), (to, new): (&Object, &[u8])) {
+        let replaced = self.forget_name(to, new);
+        let moved = self.forget_name(from, old);
+        if let Some(moved) = &moved {
+            self.changed(moved.fileid);
+            // Renaming one name of an object to another name of it does nothing, and both stay.
+            if replaced
+                .as_ref()
+                .is_none_or(|replaced| replaced.handle != moved.handle)
+            {
+                self.remember(to, new, moved, None);
+            }
+        } else if let (Some(places), Ok(descriptor)) =
+            (&self.places, open_path(to.descriptor(), new))
+            && let Ok(facts) = self.facts(descriptor.as_fd())
+        {
+            places.learn(facts.attributes.fileid, to.fileid, new);
+        }
+        if let Some(replaced) = replaced {
+            self.changed(replaced.fileid);
+            if replaced.is_gone() {
+                self.forget(&replaced.handle);
+            }
+        }
+    }
+
+    /// LINK.
+    pub(crate) fn link(
+        &self,
+        caller: &Credentials,
+        file: &Arc<Object>,
+        directory: &Object,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>) {
+        if file.kind == FileKind::Directory {
+            return (failed(Status::Perm), file.attributes(self).ok());
+        }
+        let changed = self.change_names(directory, caller, || {
+            check_name(name).map_err(existing_dots)?;
+            let path = ProcPath::new(file.descriptor());
+            let linked = rustix::fs::linkat(
+                CWD,
+                path.as_c_str(),
+                directory.descriptor(),
+                name,
+                AtFlags::SYMLINK_FOLLOW,
+            );
+            linked.map_err(|errno| match errno {
+                // The name is new; what does not exist is the object.
+                Errno::NOENT => Status::Stale,
+                errno => status(errno),
+            })?;
+            self.changed(file.fileid);
+            self.remember(directory, name, file, None);
+            Ok(())
+        });
+        let attributes = attributes_of(self, file.descriptor()).ok();
+        (changed, attributes)
+    }
+}
+
+/// `.` and `..` cannot be made because they exist.
+fn existing_dots(reason: Status) -> Status {
+    match reason {
+        Status::Inval => Status::Exist,
+        other => other,
+    }
+}
+
+fn caller_has_group(caller: &Credentials, gid: u32) -> bool {
+    caller.gid == gid || caller.groups().contains(&gid)
+}
+
+fn created(handle: FileHandle, attributes: Attributes) -> Created {
+    Created {
+        handle,
+        attributes: Some(attributes),
+    }
+}
+
+/// An exclusive creation's verifier, kept in the times of the file until the client sets real ones. The top bits are
+/// left out, because not every file system keeps times after 2038 (as knfsd does).
+fn stamps_of(verifier: &Verifier) -> SetAttributes {
+    let [a, b, c, d, e, f, g, h] = *verifier;
+    let stamp = |bytes| {
+        SetTime::To(Time {
+            seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff,
+            nanoseconds: 0,
+        })
+    };
+    SetAttributes {
+        mode: Some(0),
+        access_time: stamp([e, f, g, h]),
+        modify_time: stamp([a, b, c, d]),
+        ..SetAttributes::default()
+    }
+}
+
+fn node_type(node: NodeKind) -> (FileType, u64) {
+    match node {
+        NodeKind::BlockDevice(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
+        NodeKind::CharacterDevice(major, minor) => {
+            (FileType::CharacterDevice, makedev(major, minor))
+        }
+        NodeKind::Socket => (FileType::Socket, 0),
+        NodeKind::Fifo => (FileType::Fifo, 0),
+    }
+}

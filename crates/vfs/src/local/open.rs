@@ -1,0 +1,67 @@
+//! How a tree is opened, and why that may fail.
+
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// What handles are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HandleScheme {
+    /// The kernel's handles where this process can open them, else inode numbers.
+    #[default]
+    Automatic,
+    /// Inode number and time of birth, found again through a table of places or a search of the tree.
+    Inode,
+}
+
+/// How to serve a directory. `Default` is right for most.
+#[derive(Debug, Clone, Default)]
+pub struct LocalOptions {
+    /// Where the key of the file handles is kept; by default /var/lib/gannet as root, else
+    /// `$XDG_STATE_HOME/gannet` or `~/.local/state/gannet`.
+    pub state_dir: Option<PathBuf>,
+    /// What handles are made of.
+    pub handles: HandleScheme,
+    /// Makes creations, removals, renames and attribute changes durable before they are answered (RFC 1813 section
+    /// 3.3 asks for it). Off by default, as in nfs-ganesha: the file system's journal commits them within seconds,
+    /// and a crash of the machine can lose that much. WRITE and COMMIT keep their promise either way.
+    pub sync_metadata: bool,
+    /// Descriptors kept open at most; by default half of what the process may have, whose soft limit is raised to
+    /// the hard one.
+    pub descriptors_max: Option<usize>,
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// It cannot be opened.
+    #[error("{} cannot be served: {source} (check that it exists and that this user may list it)", path.display())]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is not a directory (serve the directory that holds it)", path.display())]
+    NotADirectory {
+        /// What it is not.
+        path: PathBuf,
+    },
+    /// The kernel lacks something.
+    #[error("the kernel does not offer {call} (Linux 5.12 or newer is needed): {source}")]
+    Kernel {
+        /// The system call.
+        call: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// /proc/self/fd is not there.
+    #[error(
+        "/proc is not mounted: {source} (mount it in this container or chroot: mount -t proc proc /proc)"
+    )]
+    NoProc {
+        /// What opening it said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,516 @@
+//! One core's front of the tree.
+
+use super::access::Rights;
+use super::attributes::status;
+use super::change::{FILE_SIZE_MAX, failed};
+use super::lanes::Lanes;
+use super::listing::{Served, current};
+use super::lookup::Wait;
+use super::namespace::Make;
+use super::object::Object;
+use super::tree::LocalTree;
+use crate::limits::{NAME_MAX, SYMLINK_INLINE_MAX, WRITE_DESCRIPTOR_IDLE};
+use crate::{
+    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryPage,
+    Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
+    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+};
+use gannet_fabric::Buffer;
+use gannet_runtime::Handle;
+use rustix::fs::AtFlags;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+/// One core's front of a [`LocalTree`].
+pub struct LocalStore {
+    tree: Arc<LocalTree>,
+    lanes: Lanes,
+}
+
+impl LocalStore {
+    /// A front for the core that `runtime` runs. Starts a task there that closes what was not used for some time.
+    pub fn new(tree: Arc<LocalTree>, runtime: Handle) -> LocalStore {
+        runtime.spawn(
+            "descriptor sweep",
+            Box::pin(sweep(Arc::downgrade(&tree), Handle::clone(&runtime))),
+        );
+        LocalStore {
+            lanes: Lanes::new(Arc::clone(&tree), runtime),
+            tree,
+        }
+    }
+
+    /// The object with this handle: open already, or opened on the pool.
+    async fn object(&self, handle: &FileHandle) -> Result<Arc<Object>, Status> {
+        if let Some(object) = self.tree.known(handle) {
+            return Ok(object);
+        }
+        self.tree.minter.open(handle)?;
+        let handle = *handle;
+        self.lanes.run(0, move |tree| tree.resolve(&handle)).await?
+    }
+
+    /// Runs a change of `object` in its lane.
+    async fn changing<T: Send + 'static>(
+        &self,
+        handle: &FileHandle,
+        change: impl FnOnce(&LocalTree, &Arc<Object>) -> Changed<T> + Send + 'static,
+    ) -> Changed<T> {
+        let object = match self.object(handle).await {
+            Ok(object) => object,
+            Err(reason) => return failed(reason),
+        };
+        let lane = object.fileid;
+        self.lanes
+            .run(lane, move |tree| change(tree, &object))
+            .await
+            .unwrap_or_else(failed)
+    }
+
+    async fn make(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        make: Make,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        let (caller, name, attributes) = (caller.clone(), name.to_vec(), *attributes);
+        self.changing(directory, move |tree, directory| {
+            tree.make(directory, &caller, &name, &make, &attributes)
+        })
+        .await
+    }
+
+    async fn removing(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        flags: AtFlags,
+    ) -> Changed<()> {
+        let (caller, name) = (caller.clone(), name.to_vec());
+        self.changing(directory, move |tree, directory| {
+            tree.remove(directory, &caller, &name, flags)
+        })
+        .await
+    }
+
+    async fn lookup_object(
+        &self,
+        caller: &Credentials,
+        directory: &Arc<Object>,
+        name: &[u8],
+    ) -> Result<(FileHandle, Attributes), Status> {
+        directory.require_directory()?;
+        match name {
+            b"." => return Ok((directory.handle, directory.attributes(&self.tree)?)),
+            b".." => {
+                let (caller, directory) = (caller.clone(), Arc::clone(directory));
+                let (parent, attributes) = self
+                    .lanes
+                    .run(0, move |tree| tree.lookup_parent(&directory, &caller))
+                    .await??;
+                return Ok((parent.handle, attributes));
+            }
+            name => super::lookup::check_name(name)?,
+        }
+        if let Some(found) = self.tree.lookup_known(directory, caller, name)? {
+            return Ok(found);
+        }
+        let found = match self.tree.lookup(directory, caller, name, Wait::No)? {
+            Some(found) => Some(found),
+            None => {
+                let (caller, directory, name) =
+                    (caller.clone(), Arc::clone(directory), name.to_vec());
+                self.lanes
+                    .run(0, move |tree| {
+                        tree.lookup(&directory, &caller, &name, Wait::Yes)
+                    })
+                    .await??
+            }
+        };
+        self.lanes.drop_beside(self.tree.overdue_retired());
+        let (object, attributes) = found.ok_or(Status::Jukebox)?;
+        Ok((object.handle, attributes))
+    }
+}
+
+/// Closes descriptors for writing that nobody uses, and objects whose last name was removed by local programs, so
+/// that those can execute the files and get the space back.
+async fn sweep(tree: Weak<LocalTree>, runtime: Handle) {
+    let mut turn = 0;
+    loop {
+        gannet_runtime::sleep(&runtime, WRITE_DESCRIPTOR_IDLE).await;
+        let Some(tree) = tree.upgrade() else {
+            return;
+        };
+        turn += 1;
+        let swept = gannet_runtime::run_blocking(&runtime, move || tree.sweep(turn)).await;
+        if swept.is_err() {
+            return;
+        }
+    }
+}
+
+impl Vfs for LocalStore {
+    fn root(&self) -> FileHandle {
+        self.tree.root_object.handle
+    }
+
+    async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
+        let mut handle = self.root();
+        let mut kind = FileKind::Directory;
+        for name in path {
+            let directory = self.object(&handle).await?;
+            let (found, attributes) = self.lookup_object(cred, &directory, name).await?;
+            (handle, kind) = (found, attributes.kind);
+        }
+        match kind {
+            FileKind::Directory => Ok(handle),
+            _ => Err(Status::Notdir),
+        }
+    }
+
+    async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
+        self.object(file).await?.attributes(&self.tree)
+    }
+
+    async fn set_attributes(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Changed<()> {
+        let (cred, change) = (cred.clone(), *change);
+        self.changing(file, move |tree, object| {
+            tree.set_attributes(object, &cred, &change, guard)
+        })
+        .await
+    }
+
+    async fn lookup(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(FileHandle, Attributes), Status> {
+        let directory = self.object(directory).await?;
+        self.lookup_object(cred, &directory, name).await
+    }
+
+    async fn access(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<(AccessMask, Attributes), Status> {
+        let object = self.object(file).await?;
+        let attributes = object.attributes(&self.tree)?;
+        let rights = object.rights(&self.tree, cred, &attributes)?;
+        Ok((rights.mask(object.kind, wanted), attributes))
+    }
+
+    async fn read_link(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+    ) -> Result<(Vec<u8>, Attributes), Status> {
+        let object = self.object(file).await?;
+        if object.kind != FileKind::Symlink {
+            return Err(Status::Inval);
+        }
+        let attributes = object.attributes(&self.tree)?;
+        let read = |object: &Object| {
+            let text = rustix::fs::readlinkat(object.descriptor(), "", Vec::new());
+            text.map(std::ffi::CString::into_bytes).map_err(status)
+        };
+        let text = if attributes.size < SYMLINK_INLINE_MAX {
+            read(&object)?
+        } else {
+            self.lanes.run_beside(move |_| read(&object)).await??
+        };
+        Ok((text, attributes))
+    }
+
+    async fn read(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, Status> {
+        let object = self.object(file).await?;
+        object.require_regular()?;
+        let attributes = object.attributes(&self.tree)?;
+        object.require_read(&self.tree, cred, &attributes)?;
+        let file = match object.open_for_reading() {
+            Some(file) => file,
+            None => self.tree.readable(&object, cred)?,
+        };
+        let left = attributes.size.saturating_sub(offset);
+        let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
+        Ok(ReadReply {
+            file,
+            count,
+            eof: u64::from(count) == left,
+            attributes,
+        })
+    }
+
+    async fn write(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> Changed<WriteDone> {
+        let object = match self.object(file).await {
+            Ok(object) => object,
+            Err(reason) => return failed(reason),
+        };
+        if data.get(range.clone()).is_none() {
+            return failed(Status::Inval);
+        }
+        let cred = cred.clone();
+        let written = Arc::clone(&object);
+        let mut changed = self
+            .lanes
+            .run(object.fileid, move |tree| {
+                let data = data.get(range).unwrap_or_default();
+                tree.write(&written, &cred, offset, data)
+            })
+            .await
+            .unwrap_or_else(failed);
+        if stability == Stability::Unstable {
+            return changed;
+        }
+        if let Ok(done) = &mut changed.result {
+            // Beside the lane: other writes need not wait for the disk.
+            let synced = self
+                .lanes
+                .run_beside(move |tree| tree.sync(&object, stability))
+                .await;
+            done.committed = stability;
+            if let Err(reason) = synced.and_then(|result| result) {
+                changed.result = Err(reason);
+            }
+        }
+        changed
+    }
+
+    async fn commit(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        _offset: u64,
+        _count: u32,
+    ) -> Changed<Commit> {
+        let object = match self.object(file).await {
+            Ok(object) => object,
+            Err(reason) => return failed(reason),
+        };
+        let cred = cred.clone();
+        self.lanes
+            .run_beside(move |tree| tree.commit(&object, &cred))
+            .await
+            .unwrap_or_else(failed)
+    }
+
+    async fn create(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created> {
+        let (cred, name, mode) = (cred.clone(), name.to_vec(), *mode);
+        self.changing(directory, move |tree, directory| {
+            tree.create(directory, &cred, &name, &mode)
+        })
+        .await
+    }
+
+    async fn make_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(cred, directory, name, Make::Directory, attributes)
+            .await
+    }
+
+    async fn make_symlink(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        let make = Make::Symlink(target.to_vec());
+        self.make(cred, directory, name, make, attributes).await
+    }
+
+    async fn make_node(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(cred, directory, name, Make::Node(kind), attributes)
+            .await
+    }
+
+    async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
+        self.removing(cred, directory, name, AtFlags::empty()).await
+    }
+
+    async fn remove_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()> {
+        self.removing(cred, directory, name, AtFlags::REMOVEDIR)
+            .await
+    }
+
+    async fn rename(
+        &self,
+        cred: &Credentials,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        let objects = match (self.object(from.0).await, self.object(to.0).await) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(reason), _) | (_, Err(reason)) => {
+                return (Err(reason), Wcc::default(), Wcc::default());
+            }
+        };
+        let (cred, old, new) = (cred.clone(), from.1.to_vec(), to.1.to_vec());
+        self.lanes
+            .run(objects.0.fileid, move |tree| {
+                tree.rename(&cred, (&objects.0, &old), (&objects.1, &new))
+            })
+            .await
+            .unwrap_or_else(|reason| (Err(reason), Wcc::default(), Wcc::default()))
+    }
+
+    async fn link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>) {
+        let (file, directory) = match (self.object(file).await, self.object(directory).await) {
+            (Ok(file), Ok(directory)) => (file, directory),
+            (Err(reason), _) | (_, Err(reason)) => return (failed(reason), None),
+        };
+        let (cred, name) = (cred.clone(), name.to_vec());
+        self.lanes
+            .run(directory.fileid, move |tree| {
+                tree.link(&cred, &file, &directory, &name)
+            })
+            .await
+            .unwrap_or_else(|reason| (failed(reason), None))
+    }
+
+    async fn read_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        cookie: u64,
+        _verifier: Verifier,
+        entries: &mut dyn Entries,
+    ) -> Result<DirectoryPage, Status> {
+        let directory = self.object(directory).await?;
+        directory.require_directory()?;
+        let attributes = directory.attributes(&self.tree)?;
+        let rights = directory.rights(&self.tree, cred, &attributes)?;
+        if !rights.has(Rights::READ) {
+            return Err(Status::Acces);
+        }
+        let objects = entries.wants_objects() && rights.has(Rights::EXECUTE);
+        let mut after = cookie;
+        let eof = 'windows: loop {
+            let listing = match current(&directory, after, attributes.change_time) {
+                Some(listing) => listing,
+                None => {
+                    let directory = Arc::clone(&directory);
+                    self.lanes
+                        .run_beside(move |tree| tree.list(&directory, after))
+                        .await??
+                }
+            };
+            let mut index = listing.position(after).ok_or(Status::BadCookie)?;
+            loop {
+                match listing.serve(&self.tree, index, objects, entries) {
+                    Served::Full => break 'windows false,
+                    Served::End => break 'windows true,
+                    Served::Window(cookie) => {
+                        after = cookie;
+                        continue 'windows;
+                    }
+                    Served::Wanting(from) => {
+                        index = from;
+                        let range = listing.wanted(from);
+                        let (directory, listing) = (Arc::clone(&directory), Arc::clone(&listing));
+                        self.lanes
+                            .run_beside(move |tree| tree.fill(&directory, &listing, range))
+                            .await??;
+                    }
+                }
+            }
+        };
+        Ok(DirectoryPage {
+            attributes,
+            eof,
+            // Cookies are the kernel's and never go stale.
+            verifier: Verifier::default(),
+        })
+    }
+
+    async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
+        let object = self.object(file).await?;
+        let volume = self
+            .lanes
+            .run_beside(move |_| rustix::fs::fstatvfs(object.descriptor()))
+            .await?
+            .map_err(status)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+        Ok(FileSystemUsage {
+            bytes_total: bytes(volume.f_blocks),
+            bytes_free: bytes(volume.f_bfree),
+            bytes_available: bytes(volume.f_bavail),
+            files_total: volume.f_files,
+            files_free: volume.f_ffree,
+            files_available: volume.f_favail,
+        })
+    }
+
+    fn limits(&self) -> FileSystemLimits {
+        FileSystemLimits {
+            file_size_max: FILE_SIZE_MAX,
+            // Fewer than any common file system allows; clients only show it.
+            link_max: 32_000,
+            name_max: NAME_MAX as u32,
+            time_delta: Time {
+                seconds: 0,
+                nanoseconds: 1,
+            },
+        }
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        self.tree.write_verifier()
+    }
+}

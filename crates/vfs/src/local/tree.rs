@@ -1,0 +1,371 @@
+//! What all cores share of one served directory.
+
+use super::attributes::{Facts, from_statx, status};
+use super::clock_map::{ClockMap, lock};
+use super::handle::{MacHasher, Minter, Name};
+use super::identity::Identities;
+use super::key;
+use super::listing::Listings;
+use super::lookup::Known;
+use super::object::{Base, Object, OpenFile};
+use super::open::{HandleScheme, LocalOptions, OpenError};
+use super::places::Places;
+use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN, NAMES_MAX};
+use crate::{Attributes, Credentials, FileHandle, Status, Verifier, sys};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use std::hash::{BuildHasherDefault, RandomState};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Counters of changes; an object's is picked by its number. A power of two.
+const CHANGE_COUNTERS: usize = 4096;
+/// Objects that have left the cache and may wait together for their descriptors to be closed.
+const RETIRED_MAX: usize = 32;
+
+/// Parts of the cache looked at in one sweep: all of them in four.
+const SWEEP_PARTS: usize = 8;
+
+/// How a name is opened: beneath its directory, through no symbolic link, into no other mount.
+pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// A served directory with everything its cores share. See the module.
+pub struct LocalTree {
+    /// The root, open for reading: also names the mount for open_by_handle_at(2).
+    pub(crate) root: OwnedFd,
+    /// The root's object, which never leaves.
+    pub(crate) root_object: Arc<Object>,
+    /// The file system's id, for attributes.
+    pub(crate) fsid: u64,
+    pub(crate) device: (u32, u32),
+    pub(crate) identities: Identities,
+    pub(crate) minter: Minter,
+    /// Descriptors open now.
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) descriptors_max: usize,
+    pub(crate) objects: ClockMap<FileHandle, Arc<Object>, BuildHasherDefault<MacHasher>>,
+    pub(crate) names: ClockMap<Box<[u8]>, Known, RandomState>,
+    /// Where inodes are, if handles do not tell the kernel.
+    pub(crate) places: Option<Places>,
+    pub(crate) listings: Listings,
+    pub(crate) sync_metadata: bool,
+    changes: Vec<AtomicU32>,
+    verifier: AtomicU64,
+    retired: Mutex<Vec<Arc<Object>>>,
+    retired_count: AtomicUsize,
+    pub(crate) turn: AtomicUsize,
+}
+
+impl LocalTree {
+    /// Opens the directory at `path` for serving. Blocks; call it before the cores start, and share what it gives.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; each says what to do.
+    pub fn open(path: &Path, options: &LocalOptions) -> Result<Arc<LocalTree>, OpenError> {
+        let root = open_root(path)?;
+        check_kernel(&root)?;
+        let unusable = |errno: Errno| OpenError::Unusable {
+            path: path.to_path_buf(),
+            source: errno.into(),
+        };
+        let volume = rustix::fs::fstatvfs(&root).map_err(unusable)?;
+        let mut facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, 0);
+        let (major, minor) = facts.device;
+        let device_id = u64::from(major) << 32 | u64::from(minor);
+        let fsid = if volume.f_fsid == 0 {
+            device_id
+        } else {
+            volume.f_fsid
+        };
+        facts.attributes.fsid = fsid;
+
+        let identities = Identities::probe();
+        let kernel = kernel_name(&root, options.handles);
+        let name = kernel.unwrap_or_else(|| inode_name(&facts));
+        let minter = Minter::new(key::load(options.state_dir.as_deref()), fsid, &name);
+        let handle = minter.mint(&name).map_err(|_| unusable(Errno::OVERFLOW))?;
+
+        let open = Arc::new(AtomicUsize::new(0));
+        let descriptors_max = options
+            .descriptors_max
+            .unwrap_or_else(default_descriptors)
+            .max(DESCRIPTORS_MIN);
+        let base = OpenFile::new(
+            root.try_clone().map_err(|source| OpenError::Unusable {
+                path: path.to_path_buf(),
+                source,
+            })?,
+            &open,
+        );
+        let root_object = Arc::new(Object::new(handle, &facts.attributes, base, Base::Path));
+        tracing::info!(
+            path = %path.display(),
+            kernel_handles = kernel.is_some(),
+            callers_identity = matches!(identities, Identities::Callers { .. }),
+            descriptors_max,
+            "directory opened"
+        );
+        Ok(Arc::new(LocalTree {
+            root,
+            root_object,
+            fsid,
+            device: facts.device,
+            identities,
+            minter,
+            open,
+            descriptors_max,
+            objects: ClockMap::new(descriptors_max, BuildHasherDefault::default()),
+            names: ClockMap::new(NAMES_MAX, RandomState::new()),
+            places: kernel.is_none().then(Places::new),
+            listings: Listings::default(),
+            sync_metadata: options.sync_metadata,
+            changes: (0..CHANGE_COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            verifier: AtomicU64::new(random()),
+            retired: Mutex::default(),
+            retired_count: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Whether the handles are the kernel's.
+    pub fn has_kernel_handles(&self) -> bool {
+        self.places.is_none()
+    }
+
+    /// The verifier of WRITE and COMMIT.
+    pub(crate) fn write_verifier(&self) -> Verifier {
+        self.verifier.load(Ordering::Acquire).to_be_bytes()
+    }
+
+    /// Unstable data may be lost: clients must learn it from the verifier.
+    pub(crate) fn lose_writes(&self) {
+        self.verifier.store(random(), Ordering::Release);
+    }
+
+    /// Says that an object was changed through this server.
+    pub(crate) fn changed(&self, fileid: u64) {
+        self.changes[fileid as usize % CHANGE_COUNTERS].fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that differs from an earlier one if the object was changed through this server meanwhile.
+    pub(crate) fn change_count(&self, fileid: u64) -> u32 {
+        self.changes[fileid as usize % CHANGE_COUNTERS].load(Ordering::Acquire)
+    }
+
+    /// Whether `caller` owns an object. The server's user stands for all callers where it acts for them.
+    pub(crate) fn is_owner(&self, caller: &Credentials, attributes: &Attributes) -> bool {
+        let acting = self.identities.deciding(caller).map(|caller| caller.uid);
+        acting.unwrap_or_else(|| rustix::process::geteuid().as_raw()) == attributes.uid
+    }
+
+    /// The object with this handle, if it is open.
+    pub(crate) fn known(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+        if *handle == self.root_object.handle {
+            return Some(Arc::clone(&self.root_object));
+        }
+        self.objects.get(handle)
+    }
+
+    /// Takes in an open descriptor: gives the object it is of, which keeps it if it had none, and its attributes.
+    ///
+    /// # Errors
+    /// `Stale` when the object has lost its last name or is not of this file system.
+    pub(crate) fn adopt(
+        &self,
+        descriptor: OwnedFd,
+        base: Base,
+    ) -> Result<(Arc<Object>, Attributes), Status> {
+        let facts = self.facts(descriptor.as_fd())?;
+        let handle = self.minter.mint(&self.name(descriptor.as_fd(), &facts)?)?;
+        if handle == self.root_object.handle {
+            return Ok((Arc::clone(&self.root_object), facts.attributes));
+        }
+        if let Some(object) = self.objects.get(&handle) {
+            return Ok((object, facts.attributes));
+        }
+        let file = OpenFile::new(descriptor, &self.open);
+        let object = Arc::new(Object::new(handle, &facts.attributes, file, base));
+        let (object, mut leaving) = self.objects.get_or_insert(handle, object);
+        if let Some(places) = &self.places {
+            places.returned(&handle);
+        }
+        while self.open.load(Ordering::Relaxed) > self.descriptors_max + leaving.len() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let Some(evicted) = self.objects.evict_one(turn) else {
+                break;
+            };
+            leaving.push(evicted);
+        }
+        self.retire(leaving);
+        Ok((object, facts.attributes))
+    }
+
+    /// Attributes and identity of an open object of this file system.
+    ///
+    /// # Errors
+    /// `Stale` when it has lost its last name or lies elsewhere.
+    pub(crate) fn facts(&self, descriptor: BorrowedFd<'_>) -> Result<Facts, Status> {
+        let facts = from_statx(&statx(descriptor, c"").map_err(status)?, self.fsid);
+        if facts.device != self.device || facts.attributes.link_count == 0 {
+            return Err(Status::Stale);
+        }
+        Ok(facts)
+    }
+
+    fn name(&self, descriptor: BorrowedFd<'_>, facts: &Facts) -> Result<Name, Status> {
+        if self.places.is_some() {
+            return Ok(inode_name(facts));
+        }
+        let kernel = sys::name_to_handle(descriptor, c"").map_err(status)?;
+        Ok(Name::Kernel(kernel))
+    }
+
+    /// Forgets an object that is gone.
+    pub(crate) fn forget(&self, handle: &FileHandle) {
+        self.retire(self.objects.remove(handle).into_iter().collect());
+    }
+
+    /// Closes what nobody uses any more in one part of the cache; `turn` picks it. Blocks.
+    pub(crate) fn sweep(&self, turn: usize) {
+        for part in 0..SWEEP_PARTS {
+            for object in self.objects.part(turn * SWEEP_PARTS + part) {
+                if object.close_idle_write() || object.is_gone() {
+                    self.forget(&object.handle);
+                }
+            }
+        }
+        drop(self.take_retired(0));
+    }
+
+    pub(crate) fn retire(&self, leaving: Vec<Arc<Object>>) {
+        if !leaving.is_empty() {
+            self.retired_count
+                .fetch_add(leaving.len(), Ordering::Relaxed);
+            lock(&self.retired).extend(leaving);
+        }
+    }
+
+    /// Objects to drop where waiting is allowed, if there are more than `at_least`.
+    pub(crate) fn take_retired(&self, at_least: usize) -> Vec<Arc<Object>> {
+        if self.retired_count.load(Ordering::Relaxed) <= at_least {
+            return Vec::new();
+        }
+        self.retired_count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *lock(&self.retired))
+    }
+
+    /// Objects to drop, if it is time.
+    pub(crate) fn overdue_retired(&self) -> Vec<Arc<Object>> {
+        self.take_retired(RETIRED_MAX)
+    }
+}
+
+/// statx(2) of `name` in a directory (not following a link), or of the descriptor itself when `name` is empty.
+pub(crate) fn statx<P: rustix::path::Arg>(
+    descriptor: BorrowedFd<'_>,
+    name: P,
+) -> rustix::io::Result<rustix::fs::Statx> {
+    rustix::fs::statx(
+        descriptor,
+        name,
+        AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME,
+    )
+}
+
+fn inode_name(facts: &Facts) -> Name {
+    Name::Inode {
+        fileid: facts.attributes.fileid,
+        birth: facts.birth,
+    }
+}
+
+fn open_root(path: &Path) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOTDIR => OpenError::NotADirectory {
+            path: path.to_path_buf(),
+        },
+        errno => OpenError::Unusable {
+            path: path.to_path_buf(),
+            source: errno.into(),
+        },
+    })
+}
+
+/// Tries the system calls without which nothing works.
+fn check_kernel(root: &OwnedFd) -> Result<(), OpenError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::openat2(
+        root,
+        ".",
+        flags,
+        Mode::empty(),
+        BENEATH | ResolveFlags::CACHED,
+    ) {
+        Ok(_) | Err(Errno::AGAIN) => {}
+        Err(errno) => {
+            return Err(OpenError::Kernel {
+                call: "openat2 with RESOLVE_CACHED",
+                source: errno.into(),
+            });
+        }
+    }
+    sys::may_access(root.as_fd(), libc::R_OK).map_err(|errno| OpenError::Kernel {
+        call: "faccessat2",
+        source: errno.into(),
+    })?;
+    rustix::fs::openat(CWD, "/proc/self/fd", flags, Mode::empty())
+        .map(drop)
+        .map_err(|errno| OpenError::NoProc {
+            source: errno.into(),
+        })
+}
+
+/// The root's kernel handle, if handles of this file system can be opened again by this process.
+fn kernel_name(root: &OwnedFd, scheme: HandleScheme) -> Option<Name> {
+    if scheme != HandleScheme::Automatic {
+        return None;
+    }
+    let handle = sys::name_to_handle(root.as_fd(), c"").ok()?;
+    u8::try_from(handle.kind()).ok()?;
+    match sys::open_by_handle(root.as_fd(), &handle, OFlags::PATH) {
+        Ok(_) => Some(Name::Kernel(handle)),
+        Err(error) => {
+            tracing::debug!(%error, "kernel handles cannot be opened; using inode numbers");
+            None
+        }
+    }
+}
+
+/// Half of what the process may open, after asking for as much as there is.
+fn default_descriptors() -> usize {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+            tracing::debug!(%error, "the soft limit of open files stays");
+        }
+    }
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    let half = limit.map_or(u64::MAX, |limit| limit / 2);
+    usize::try_from(half)
+        .unwrap_or(usize::MAX)
+        .min(DESCRIPTORS_MAX)
+}
+
+/// Eight random bytes.
+fn random() -> u64 {
+    let key = key::ephemeral();
+    key.first_chunk::<8>()
+        .map_or(0, |half| u64::from_ne_bytes(*half))
+}
