@@ -11,6 +11,7 @@
 //! First type to read: [`World`].
 
 mod executor;
+pub mod fabric;
 pub mod limits;
 mod network;
 mod node;

@@ -106,10 +106,6 @@ impl Node {
     pub fn set_pool(&self, profile: PoolProfile) {
         self.core.with_node(self.id, |node| node.pool.set(profile));
     }
-
-    pub(crate) fn core(&self) -> &Rc<Core> {
-        &self.core
-    }
 }
 
 /// The runtime seam in virtual time.

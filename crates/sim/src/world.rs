@@ -164,6 +164,10 @@ impl World {
         }
     }
 
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
     fn stopped(&self, halt: Halt) -> Stopped {
         let why = match halt {
             Halt::Deadlock => String::from("deadlock: nothing is left to happen"),

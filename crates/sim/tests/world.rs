@@ -1,4 +1,5 @@
 //! Worlds replay, time is exact, and streams behave like the kernel's on a bad day.
+#![allow(clippy::unwrap_used)]
 
 use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_runtime::{Handle, Instant, Stream, run_blocking, sleep, timeout};

@@ -1,0 +1,188 @@
+//! What an endpoint does with a segment that arrives.
+
+use super::endpoint::{Answer, End};
+use super::segment::{MessageEnd, Segment};
+use crate::stream::wake;
+use gannet_fabric::{
+    AccessError, AccessKind, Completion, Disconnected, Done, RemoteAddress, WorkError,
+};
+use std::io;
+
+impl End {
+    /// A segment of the peer is here.
+    pub(super) fn arrived(self: &std::rc::Rc<Self>, segment: Segment) {
+        if self.state.borrow().ended.is_some() {
+            return;
+        }
+        match segment {
+            Segment::Message {
+                offset,
+                bytes,
+                last,
+            } => self.message_arrived(offset, &bytes, last),
+            Segment::Write { target, bytes } => self.write_arrived(target, &bytes),
+            Segment::ReadRequest { read, source, len } => self.request_arrived(read, source, len),
+            Segment::ReadResponse {
+                read,
+                offset,
+                bytes,
+                last,
+            } => {
+                self.response_arrived(read, offset, &bytes, last);
+            }
+            Segment::ReadRefused { read, why } => {
+                self.complete_read(read, Err(WorkError::Remote(why)));
+            }
+            Segment::Terminate { why, read } => {
+                if let Some((read, error)) = read {
+                    self.complete_read(read, Err(WorkError::Remote(error)));
+                }
+                self.finish(Disconnected::PeerTerminated(why));
+            }
+            Segment::End => self.finish(Disconnected::Peer),
+            Segment::Reset => {
+                self.finish(Disconnected::Lost(io::ErrorKind::ConnectionReset));
+            }
+        }
+        self.pump();
+    }
+
+    fn message_arrived(&self, offset: usize, bytes: &[u8], last: Option<MessageEnd>) {
+        let mut state = self.state.borrow_mut();
+        let Some((_, buffer)) = state.receives.front_mut() else {
+            drop(state);
+            return self.terminate(String::from("a message and no receive for it"), None);
+        };
+        let len = offset + bytes.len();
+        let Some(place) = buffer.get_mut(offset..len) else {
+            drop(state);
+            return self.terminate(String::from("a message longer than its receive"), None);
+        };
+        place.copy_from_slice(bytes);
+        let Some(end) = last else {
+            return;
+        };
+        if let Some(key) = end.invalidate {
+            let table = &self.domain.table;
+            match table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
+                Ok((region, _)) => region.invalidate(),
+                Err(error) => {
+                    drop(state);
+                    return self.terminate(format!("invalidate refused: {error}"), None);
+                }
+            }
+        }
+        let Some((id, buffer)) = state.receives.pop_front() else {
+            return;
+        };
+        let done = Done::Received {
+            len: u32::try_from(len).unwrap_or(u32::MAX),
+            invalidated: end.invalidate,
+            solicited: end.solicited,
+        };
+        state.completions.push_back(Completion {
+            id,
+            outcome: Ok(done),
+            buffer: Some(buffer),
+        });
+        drop(state);
+        wake(&self.waker);
+    }
+
+    fn write_arrived(&self, target: RemoteAddress, bytes: &[u8]) {
+        let (key, offset, len) = (target.key, target.offset, bytes.len() as u64);
+        let table = &self.domain.table;
+        match table.check(self.id, key, offset, len, AccessKind::RemoteWrite) {
+            Ok((region, at)) => {
+                let start = usize::try_from(at).unwrap_or(usize::MAX);
+                // Checked just now; and a region whose memory was taken is not valid.
+                region.with_bytes(|memory| {
+                    if let Some(place) = memory.get_mut(start..start + bytes.len()) {
+                        place.copy_from_slice(bytes);
+                    }
+                });
+            }
+            Err(error) if self.fabric.profile.survivable_exceptions => {
+                tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
+            }
+            Err(error) => self.terminate(format!("write refused: {error}"), None),
+        }
+    }
+
+    fn request_arrived(&self, read: u64, source: RemoteAddress, len: u32) {
+        let mut state = self.state.borrow_mut();
+        if state.answers.len() >= usize::from(self.attributes.ird) {
+            drop(state);
+            return self.terminate(String::from("more reads than agreed"), None);
+        }
+        let table = &self.domain.table;
+        let kind = AccessKind::RemoteRead;
+        let granted = table.check(self.id, source.key, source.offset, u64::from(len), kind);
+        state.answers.push_back(Answer {
+            read,
+            source,
+            len,
+            sent: 0,
+            refused: granted.as_ref().err().copied(),
+        });
+        drop(state);
+        if let Err(error) = granted {
+            self.refuse_read(read, error);
+        }
+    }
+
+    fn response_arrived(&self, read: u64, offset: u64, bytes: &[u8], last: bool) {
+        let placed = {
+            let state = self.state.borrow();
+            // Without survivable exceptions a read that failed here has ended the connection.
+            let Some(pending) = state.reads.front().filter(|pending| pending.number == read) else {
+                return;
+            };
+            let (region, at) = (&pending.sink.region, pending.sink.offset + offset);
+            region.check_local(at, bytes.len() as u64).and_then(|()| {
+                let start = usize::try_from(at).unwrap_or(usize::MAX);
+                let copied = region.with_bytes(|memory| {
+                    let place = memory.get_mut(start..start + bytes.len())?;
+                    place.copy_from_slice(bytes);
+                    Some(())
+                });
+                copied.flatten().ok_or(AccessError::InvalidKey)
+            })
+        };
+        match placed {
+            Ok(()) if last => self.complete_read(read, Ok(Done::Read)),
+            Ok(()) => {}
+            Err(error) => {
+                self.complete_read(read, Err(WorkError::Local(error)));
+                if !self.fabric.profile.survivable_exceptions {
+                    self.transmit(Segment::Reset);
+                    self.finish(Disconnected::Local);
+                }
+            }
+        }
+    }
+
+    /// The oldest read is over, if it is this one.
+    fn complete_read(&self, read: u64, outcome: Result<Done, WorkError>) {
+        let mut state = self.state.borrow_mut();
+        if state
+            .reads
+            .front()
+            .is_none_or(|pending| pending.number != read)
+        {
+            return;
+        }
+        let Some(pending) = state.reads.pop_front() else {
+            return;
+        };
+        state.reads_asked -= 1;
+        state.outstanding -= 1;
+        state.completions.push_back(Completion {
+            id: pending.id,
+            outcome,
+            buffer: None,
+        });
+        drop(state);
+        wake(&self.waker);
+    }
+}

@@ -1,0 +1,542 @@
+//! A simulated queue pair: one transmitter per end, one handler per arriving segment.
+
+use super::segment::{Fetched, MessageEnd, Segment, fetch, fetch_region};
+use super::{Side, SimDomain, SimFabric};
+use crate::network::{Breakable, Channel};
+use crate::stream::wake;
+use crate::world::NodeId;
+use gannet_fabric::{
+    AccessError, AccessKind, Buffer, Completion, ConnectOptions, Disconnected, Done,
+    EndpointAttributes, EndpointId, PostError, RemoteAddress, Signal, Source, Span, WorkError,
+    WorkId,
+};
+use gannet_runtime::{FileRef, Handle};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+/// How long a peer waits for a node that lost its power.
+pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// One end of a connection.
+pub(super) struct End {
+    pub(super) fabric: Rc<SimFabric>,
+    pub(super) node: NodeId,
+    pub(super) runtime: Handle,
+    pub(super) domain: Rc<SimDomain>,
+    pub(super) id: EndpointId,
+    pub(super) peer_address: SocketAddr,
+    pub(super) private_data: Vec<u8>,
+    pub(super) attributes: EndpointAttributes,
+    pub(super) channel: Rc<Channel>,
+    pub(super) peer: RefCell<Weak<End>>,
+    pub(super) state: RefCell<EndState>,
+    pub(super) waker: RefCell<Option<Waker>>,
+    pub(super) next_read: Cell<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct EndState {
+    /// Posted and not flushed yet.
+    pub(super) posted: VecDeque<Work>,
+    /// Flushed; the head is being transmitted.
+    pub(super) queue: VecDeque<Work>,
+    /// Reads that reached the head of the queue, in order; the first `reads_asked` are with the peer.
+    pub(super) reads: VecDeque<PendingRead>,
+    pub(super) reads_asked: u16,
+    /// Answers owed to the peer, in order.
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) receives: VecDeque<(WorkId, Buffer)>,
+    pub(super) completions: VecDeque<Completion>,
+    /// Work accepted and not completed.
+    pub(super) outstanding: u32,
+    /// A segment is leaving, or its bytes are awaited from the disk.
+    pub(super) transmitting: bool,
+    /// What the disk brought for the segment that waited for it.
+    pub(super) fetched: Option<(Sender, Result<Vec<u8>, io::ErrorKind>)>,
+    pub(super) closing: bool,
+    pub(super) ended: Option<Disconnected>,
+}
+
+pub(super) struct Work {
+    pub(super) id: WorkId,
+    pub(super) signal: Signal,
+    /// Bytes that have left.
+    pub(super) sent: u32,
+    pub(super) kind: WorkKind,
+}
+
+pub(super) enum WorkKind {
+    Send {
+        source: Source,
+        end: MessageEnd,
+    },
+    Write {
+        source: Source,
+        target: RemoteAddress,
+    },
+    Read {
+        sink: Span,
+        source: RemoteAddress,
+    },
+}
+
+pub(super) struct PendingRead {
+    pub(super) number: u64,
+    pub(super) id: WorkId,
+    pub(super) sink: Span,
+    pub(super) source: RemoteAddress,
+}
+
+pub(super) struct Answer {
+    pub(super) read: u64,
+    pub(super) source: RemoteAddress,
+    pub(super) len: u32,
+    pub(super) sent: u32,
+    pub(super) refused: Option<AccessError>,
+}
+
+/// Who has a segment to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    Work,
+    Answer,
+}
+
+/// What the transmitter does next.
+enum Next {
+    Nothing,
+    ReadRequest,
+    Send(Sender),
+    End,
+}
+
+impl End {
+    /// Two connected ends.
+    pub(super) fn pair(
+        near: (Side, ConnectOptions, EndpointAttributes),
+        far: (Side, ConnectOptions, EndpointAttributes),
+    ) -> (Rc<End>, Rc<End>) {
+        let near_meta = (near.0.node, near.0.address, near.1.private_data.clone());
+        let far_meta = (far.0.node, far.0.address, far.1.private_data.clone());
+        let near = End::build(near, far_meta);
+        let far = End::build(far, near_meta);
+        *near.peer.borrow_mut() = Rc::downgrade(&far);
+        *far.peer.borrow_mut() = Rc::downgrade(&near);
+        let network = &near.fabric.core.network;
+        let weak = Rc::downgrade(&near);
+        network.register(weak);
+        (near, far)
+    }
+
+    fn build(
+        (side, options, attributes): (Side, ConnectOptions, EndpointAttributes),
+        (peer_node, peer_address, private_data): (NodeId, SocketAddr, Vec<u8>),
+    ) -> Rc<End> {
+        let core = &side.fabric.core;
+        let ids = (0..).map(WorkId);
+        let state = EndState {
+            receives: ids.zip(options.receives).collect(),
+            ..EndState::default()
+        };
+        Rc::new(End {
+            id: EndpointId(core.network.take_id()),
+            channel: Channel::new(core, side.node, peer_node),
+            fabric: side.fabric,
+            node: side.node,
+            runtime: side.runtime,
+            domain: side.domain,
+            peer_address,
+            private_data,
+            attributes,
+            peer: RefCell::default(),
+            state: RefCell::new(state),
+            waker: RefCell::default(),
+            next_read: Cell::new(0),
+        })
+    }
+
+    /// Sends a segment; gives the time at which it has left.
+    pub(super) fn transmit(&self, segment: Segment) -> u64 {
+        let core = &self.fabric.core;
+        let (len, id) = (segment.len(), self.id.0);
+        core.trace(format_args!("endpoint {id} sends {} {len}", segment.name()));
+        let peer = self.peer.borrow().clone();
+        self.channel.send(len, move || {
+            if let Some(peer) = peer.upgrade() {
+                peer.arrived(segment);
+            }
+        })
+    }
+
+    /// Transmits the next segment, if there is one and the last has left.
+    pub(super) fn pump(self: &Rc<Self>) {
+        loop {
+            let next = self.choose();
+            let segment = match next {
+                Next::Nothing => return,
+                Next::End => {
+                    self.transmit(Segment::End);
+                    self.finish(Disconnected::Local);
+                    return;
+                }
+                Next::ReadRequest => self.read_request().map(|segment| (segment, false)),
+                Next::Send(Sender::Answer) => self.answer_segment().map(|segment| (segment, false)),
+                Next::Send(Sender::Work) => self.work_segment(),
+            };
+            // Without a segment something failed, moved or waits for the disk: look again.
+            let Some((segment, completes)) = segment else {
+                continue;
+            };
+            if self.fabric.random.below(1_000_000) < self.fabric.profile.resets_per_million {
+                self.break_now();
+                return;
+            }
+            self.state.borrow_mut().transmitting = true;
+            let left_at = self.transmit(segment);
+            let end = Rc::clone(self);
+            let core = &self.fabric.core;
+            core.executor.schedule(left_at, Some(self.node), move || {
+                end.state.borrow_mut().transmitting = false;
+                if completes {
+                    end.complete_head();
+                }
+                end.pump();
+            });
+            return;
+        }
+    }
+
+    fn choose(&self) -> Next {
+        let state = self.state.borrow();
+        if state.transmitting || state.ended.is_some() {
+            return Next::Nothing;
+        }
+        let may_ask = state.reads_asked < self.attributes.ord
+            && usize::from(state.reads_asked) < state.reads.len();
+        if let Some((sender, _)) = &state.fetched {
+            return Next::Send(*sender);
+        }
+        if may_ask && !state.closing {
+            return Next::ReadRequest;
+        }
+        match (
+            state.queue.is_empty(),
+            state.answers.is_empty(),
+            state.closing,
+        ) {
+            (false, false, _) if self.fabric.random.chance(500) => Next::Send(Sender::Answer),
+            (false, ..) => Next::Send(Sender::Work),
+            (true, false, _) => Next::Send(Sender::Answer),
+            (true, true, true) => Next::End,
+            (true, true, false) => Next::Nothing,
+        }
+    }
+
+    fn read_request(&self) -> Option<Segment> {
+        let mut state = self.state.borrow_mut();
+        let read = state.reads.get(usize::from(state.reads_asked))?;
+        let segment = Segment::ReadRequest {
+            read: read.number,
+            source: read.source,
+            len: read.sink.len,
+        };
+        state.reads_asked += 1;
+        Some(segment)
+    }
+
+    /// The next segment of the head of the queue, and whether it is the last.
+    fn work_segment(self: &Rc<Self>) -> Option<(Segment, bool)> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if matches!(state.queue.front()?.kind, WorkKind::Read { .. }) {
+            let number = self.next_read.replace(self.next_read.get() + 1);
+            let read = state.queue.pop_front()?.into_read(number)?;
+            state.reads.push_back(read);
+            return None;
+        }
+        let fetched = state.take_fetched();
+        let work = state.queue.front_mut()?;
+        let (WorkKind::Send { source, .. } | WorkKind::Write { source, .. }) = &work.kind else {
+            return None;
+        };
+        let at = work.sent;
+        let left = (source.len() - at) as usize;
+        let len = left.min(self.fabric.profile.segment_len);
+        let fetched = fetched.unwrap_or_else(|| fetch(source, u64::from(at), len));
+        let bytes = match fetched {
+            Fetched::Bytes(bytes) => bytes,
+            Fetched::Cold { file, offset } => {
+                drop(guard);
+                self.bring(Sender::Work, file, offset, len);
+                return None;
+            }
+            Fetched::Failed(error) => {
+                drop(guard);
+                self.fail_head(error);
+                return None;
+            }
+        };
+        work.sent += u32::try_from(len).unwrap_or(u32::MAX);
+        let last = len == left;
+        let segment = match &work.kind {
+            WorkKind::Write { target, .. } => Segment::Write {
+                target: RemoteAddress {
+                    key: target.key,
+                    offset: target.offset.wrapping_add(u64::from(at)),
+                },
+                bytes,
+            },
+            WorkKind::Send { end, .. } => Segment::Message {
+                offset: at as usize,
+                bytes,
+                last: last.then_some(*end),
+            },
+            WorkKind::Read { .. } => return None,
+        };
+        Some((segment, last))
+    }
+
+    /// The next segment of the answer to the peer's oldest read.
+    fn answer_segment(self: &Rc<Self>) -> Option<Segment> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let fetched = state.take_fetched();
+        let answer = state.answers.front_mut()?;
+        let (read, at) = (answer.read, answer.sent);
+        if let Some(why) = answer.refused {
+            state.answers.pop_front();
+            return Some(Segment::ReadRefused { read, why });
+        }
+        let left = (answer.len - at) as usize;
+        let len = left.min(self.fabric.profile.segment_len);
+        let (key, offset) = (answer.source.key, answer.source.offset + u64::from(at));
+        let table = &self.domain.table;
+        let granted = table.check(self.id, key, offset, len as u64, AccessKind::RemoteRead);
+        let fetched = match (granted, fetched) {
+            (Ok(_), Some(fetched)) => fetched,
+            (Ok((region, at)), None) => fetch_region(&region, at, len),
+            (Err(error), _) => {
+                answer.refused = Some(error);
+                drop(guard);
+                self.refuse_read(read, error);
+                return None;
+            }
+        };
+        match fetched {
+            Fetched::Bytes(bytes) => {
+                answer.sent += u32::try_from(len).unwrap_or(u32::MAX);
+                let last = len == left;
+                if last {
+                    state.answers.pop_front();
+                }
+                let offset = u64::from(at);
+                Some(Segment::ReadResponse {
+                    read,
+                    offset,
+                    bytes,
+                    last,
+                })
+            }
+            Fetched::Cold { file, offset } => {
+                drop(guard);
+                self.bring(Sender::Answer, file, offset, len);
+                None
+            }
+            Fetched::Failed(error) => {
+                drop(guard);
+                tracing::debug!(endpoint = self.id.0, %error, "a read cannot be answered");
+                self.break_now();
+                None
+            }
+        }
+    }
+
+    /// Has the disk bring a segment's bytes, and transmits nothing else meanwhile.
+    fn bring(self: &Rc<Self>, sender: Sender, file: FileRef, offset: u64, len: usize) {
+        self.state.borrow_mut().transmitting = true;
+        let (end, runtime) = (Rc::clone(self), Rc::clone(&self.runtime));
+        let task = async move {
+            let brought = gannet_runtime::file::read_cold(&runtime, file, offset, vec![0; len]);
+            // What lies past the end of the file stays zero.
+            let brought = brought.await.map(|(bytes, _)| bytes);
+            let mut state = end.state.borrow_mut();
+            state.fetched = Some((sender, brought.map_err(|error| error.kind())));
+            state.transmitting = false;
+            drop(state);
+            end.pump();
+        };
+        self.runtime.spawn("fabric disk", Box::pin(task));
+    }
+
+    /// The head of the queue has left.
+    fn complete_head(&self) {
+        let mut state = self.state.borrow_mut();
+        // Nothing is left of it when the connection ended meanwhile.
+        let Some(work) = state.queue.pop_front() else {
+            return;
+        };
+        state.outstanding -= 1;
+        if work.signal == Signal::Always {
+            let done = match work.kind {
+                WorkKind::Send { .. } => Done::Sent,
+                _ => Done::Written,
+            };
+            let (id, outcome, buffer) = (work.id, Ok(done), work.into_buffer());
+            state.completions.push_back(Completion {
+                id,
+                outcome,
+                buffer,
+            });
+            drop(state);
+            wake(&self.waker);
+        }
+    }
+
+    /// The head of the queue failed here; what is behind it must not overtake it, so all is over.
+    fn fail_head(&self, error: WorkError) {
+        let mut state = self.state.borrow_mut();
+        if let Some(work) = state.queue.pop_front() {
+            let (id, outcome, buffer) = (work.id, Err(error), work.into_buffer());
+            state.completions.push_back(Completion {
+                id,
+                outcome,
+                buffer,
+            });
+        }
+        drop(state);
+        self.transmit(Segment::Reset);
+        self.finish(Disconnected::Local);
+    }
+
+    /// The peer broke a rule: tells it and ends.
+    pub(super) fn terminate(&self, why: String, read: Option<(u64, AccessError)>) {
+        self.transmit(Segment::Terminate {
+            why: why.clone(),
+            read,
+        });
+        self.finish(Disconnected::PeerMisbehaved(why));
+    }
+
+    pub(super) fn refuse_read(&self, read: u64, error: AccessError) {
+        if !self.fabric.profile.survivable_exceptions {
+            self.terminate(format!("read refused: {error}"), Some((read, error)));
+        }
+    }
+
+    /// The connection is over here: everything comes back.
+    pub(super) fn finish(&self, reason: Disconnected) {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if state.ended.is_some() {
+            return;
+        }
+        self.fabric
+            .core
+            .trace(format_args!("endpoint {} ends: {reason}", self.id.0));
+        state.ended = Some(reason);
+        let flushed = |id, buffer| Completion {
+            id,
+            outcome: Err(WorkError::Flushed),
+            buffer,
+        };
+        for read in state.reads.drain(..) {
+            state.completions.push_back(flushed(read.id, None));
+        }
+        for work in state.queue.drain(..).chain(state.posted.drain(..)) {
+            state
+                .completions
+                .push_back(flushed(work.id, work.into_buffer()));
+        }
+        for (id, buffer) in state.receives.drain(..) {
+            state.completions.push_back(flushed(id, Some(buffer)));
+        }
+        state.outstanding = 0;
+        state.fetched = None;
+        state.answers.clear();
+        drop(guard);
+        wake(&self.waker);
+    }
+
+    /// Takes a piece of work, if there is room for it.
+    pub(super) fn accept(&self, work: Work) -> Result<(), PostError> {
+        let mut state = self.state.borrow_mut();
+        if state.closing || state.ended.is_some() {
+            return Err(PostError::Closed);
+        }
+        if state.outstanding >= self.attributes.send_queue_max {
+            return Err(PostError::QueueFull);
+        }
+        state.outstanding += 1;
+        state.posted.push_back(work);
+        Ok(())
+    }
+
+    pub(super) fn flush(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        let posted = std::mem::take(&mut state.posted);
+        state.queue.extend(posted);
+        drop(state);
+        self.pump();
+    }
+}
+
+impl Breakable for End {
+    fn nodes(&self) -> (NodeId, NodeId) {
+        let peer = self.peer.borrow().upgrade();
+        (self.node, peer.map_or(self.node, |peer| peer.node))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.state.borrow().ended.is_none()
+    }
+
+    fn break_now(&self) {
+        let peer = self.peer.borrow().upgrade();
+        let ends = [Some(self), peer.as_deref()];
+        for end in ends.into_iter().flatten() {
+            end.channel.close();
+            end.finish(Disconnected::Lost(io::ErrorKind::ConnectionReset));
+        }
+    }
+}
+
+impl EndState {
+    fn take_fetched(&mut self) -> Option<Fetched> {
+        self.fetched.take().map(|(_, outcome)| match outcome {
+            Ok(bytes) => Fetched::Bytes(bytes),
+            Err(kind) => Fetched::Failed(WorkError::File(kind)),
+        })
+    }
+}
+
+impl Work {
+    fn into_buffer(self) -> Option<Buffer> {
+        match self.kind {
+            WorkKind::Send {
+                source: Source::Buffer { buffer, .. },
+                ..
+            }
+            | WorkKind::Write {
+                source: Source::Buffer { buffer, .. },
+                ..
+            } => Some(buffer),
+            _ => None,
+        }
+    }
+
+    fn into_read(self, number: u64) -> Option<PendingRead> {
+        match self.kind {
+            WorkKind::Read { sink, source } => Some(PendingRead {
+                number,
+                id: self.id,
+                sink,
+                source,
+            }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! A fabric in memory: the first provider, and the one that is wrong on purpose when its seed says so.
+//!
+//! Work travels in segments over the world's channels, so that keys can be revoked in the middle of a transfer. Every
+//! segment that touches a peer's memory goes through the [`ProtectionTable`].
+
+mod arrival;
+mod endpoint;
+mod segment;
+mod verbs;
+
+use crate::limits::{RECEIVE_QUEUE_MAX, SEND_QUEUE_MAX};
+use crate::network;
+use crate::node::Node;
+use crate::random::Random;
+use crate::stream::wake;
+use crate::world::{Core, NodeId, World};
+use endpoint::End;
+use gannet_fabric::limits::PRIVATE_DATA_MAX;
+use gannet_fabric::{
+    Access, Backing, Capabilities, ConnectError, ConnectOptions, Connected, Domain,
+    EndpointAttributes, Incoming, Listener, Outgoing, ProtectionTable, Provider, Region,
+    RegionStats, RegisterError, Scope,
+};
+use gannet_runtime::{Handle, LocalFuture};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use verbs::SimEndpoint;
+
+/// How long connecting may take.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What kind of fabric it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FabricProfile {
+    /// A refused access is an error of its operation alone.
+    pub survivable_exceptions: bool,
+    /// Bytes of a segment.
+    pub segment_len: usize,
+    /// Most RDMA Reads outstanding per connection and direction.
+    pub read_depth_max: u16,
+    /// Of a thousand registrations, how many are refused.
+    pub registration_failures_per_mille: u64,
+    /// Of a thousand connections, how many are refused.
+    pub connect_failures_per_mille: u64,
+    /// Of a million segments, how many break their connection.
+    pub resets_per_million: u64,
+}
+
+impl Default for FabricProfile {
+    fn default() -> FabricProfile {
+        FabricProfile {
+            survivable_exceptions: false,
+            segment_len: 16 << 10,
+            read_depth_max: 16,
+            registration_failures_per_mille: 0,
+            connect_failures_per_mille: 0,
+            resets_per_million: 0,
+        }
+    }
+}
+
+/// The fabric between the nodes of a world.
+pub struct SimFabric {
+    core: Rc<Core>,
+    profile: FabricProfile,
+    random: Random,
+    listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
+}
+
+/// Peers that wait to be accepted at one address.
+#[derive(Default)]
+struct Waiting {
+    requests: RefCell<VecDeque<Request>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl SimFabric {
+    /// A fabric that reaches every node of `world`.
+    pub fn new(world: &World, profile: FabricProfile) -> Rc<SimFabric> {
+        Rc::new(SimFabric {
+            core: Rc::clone(world.core()),
+            profile,
+            random: world.random("fabric"),
+            listeners: RefCell::default(),
+        })
+    }
+
+    /// A provider on `node`, with a domain of its own. After a crash take a new one.
+    pub fn provider(self: &Rc<Self>, node: &Node) -> Rc<dyn Provider> {
+        let runtime = node.runtime();
+        Rc::new(SimProvider {
+            domain: Rc::new(SimDomain {
+                table: ProtectionTable::new(Rc::clone(&runtime)),
+                fabric: Rc::clone(self),
+            }),
+            fabric: Rc::clone(self),
+            node: node.id(),
+            ip: node.ip(),
+            runtime,
+        })
+    }
+}
+
+struct SimProvider {
+    fabric: Rc<SimFabric>,
+    node: NodeId,
+    ip: std::net::IpAddr,
+    runtime: Handle,
+    domain: Rc<SimDomain>,
+}
+
+/// The protection table, refusing registrations now and then.
+struct SimDomain {
+    table: ProtectionTable,
+    fabric: Rc<SimFabric>,
+}
+
+impl Domain for SimDomain {
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        let refused = self.fabric.profile.registration_failures_per_mille;
+        if self.fabric.random.chance(refused) {
+            return Err(RegisterError::TableFull);
+        }
+        self.table.register(backing, access, scope)
+    }
+
+    fn stats(&self) -> RegionStats {
+        self.table.stats()
+    }
+}
+
+impl Provider for SimProvider {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "sim",
+            read_depth_max: self.fabric.profile.read_depth_max,
+            message_max: u32::MAX,
+            survivable_exceptions: self.fabric.profile.survivable_exceptions,
+            file_regions: true,
+            remote_invalidation: true,
+        }
+    }
+
+    fn domain(&self) -> Rc<dyn Domain> {
+        Rc::<SimDomain>::clone(&self.domain)
+    }
+
+    fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {
+        let port = self
+            .fabric
+            .core
+            .with_node(self.node, |node| node.take_port());
+        let side = Side {
+            fabric: Rc::clone(&self.fabric),
+            node: self.node,
+            runtime: Rc::clone(&self.runtime),
+            domain: Rc::clone(&self.domain),
+            address: SocketAddr::new(self.ip, port),
+        };
+        let runtime = Rc::clone(&self.runtime);
+        Box::pin(async move {
+            let connecting = side.connect(address, options);
+            gannet_runtime::timeout(&runtime, CONNECT_TIME_MAX, connecting)
+                .await
+                .unwrap_or(Err(ConnectError::TimedOut))
+        })
+    }
+
+    fn listen(&self, mut address: SocketAddr) -> io::Result<Box<dyn Listener>> {
+        let core = &self.fabric.core;
+        if address.ip().is_unspecified() {
+            address.set_ip(self.ip);
+        }
+        if address.ip() != self.ip {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        if address.port() == 0 {
+            address.set_port(core.with_node(self.node, |node| node.take_port()));
+        }
+        let mut listeners = self.fabric.listeners.borrow_mut();
+        if listeners.contains_key(&address) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let waiting: Rc<Waiting> = Rc::default();
+        listeners.insert(address, Rc::clone(&waiting));
+        core.trace(format_args!("fabric listen {address}"));
+        let side = Side {
+            fabric: Rc::clone(&self.fabric),
+            node: self.node,
+            runtime: Rc::clone(&self.runtime),
+            domain: Rc::clone(&self.domain),
+            address,
+        };
+        Ok(Box::new(SimListener { side, waiting }))
+    }
+}
+
+/// What one end brings to a connection, apart from its options.
+#[derive(Clone)]
+struct Side {
+    fabric: Rc<SimFabric>,
+    node: NodeId,
+    runtime: Handle,
+    domain: Rc<SimDomain>,
+    address: SocketAddr,
+}
+
+/// What travels to a listener.
+struct Request {
+    side: Side,
+    options: ConnectOptions,
+    answer: oneshot::Sender<Result<Rc<End>, Vec<u8>>>,
+}
+
+impl Side {
+    async fn connect(
+        self,
+        address: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<Connected, ConnectError> {
+        check_private_data(&options)?;
+        let core = Rc::clone(&self.fabric.core);
+        network::reach(&core, self.node, address).await?;
+        let waiting = self.fabric.listeners.borrow().get(&address).cloned();
+        let refused = self.fabric.profile.connect_failures_per_mille;
+        let waiting = waiting
+            .filter(|_| !self.fabric.random.chance(refused))
+            .filter(|waiting| waiting.requests.borrow().len() < crate::limits::BACKLOG_MAX)
+            .ok_or_else(|| ConnectError::from(io::Error::from(io::ErrorKind::ConnectionRefused)))?;
+        let (answer, answered) = oneshot::channel();
+        core.trace(format_args!("fabric connect {} {address}", self.address));
+        let (node, side) = (self.node, self);
+        let request = Request {
+            side,
+            options,
+            answer,
+        };
+        waiting.requests.borrow_mut().push_back(request);
+        wake(&waiting.waker);
+        drop(waiting);
+        match answered.await {
+            Ok(Ok(end)) => {
+                // Made first, so that giving up from here on ends the connection.
+                let endpoint = Rc::new(SimEndpoint::new(end));
+                network::reach(&core, node, address).await?;
+                Ok(endpoint)
+            }
+            Ok(Err(private_data)) => {
+                network::reach(&core, node, address).await?;
+                Err(ConnectError::Rejected { private_data })
+            }
+            Err(_) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        }
+    }
+}
+
+fn check_private_data(options: &ConnectOptions) -> Result<(), ConnectError> {
+    if options.private_data.len() > PRIVATE_DATA_MAX {
+        return Err(ConnectError::Unsupported("private data this long"));
+    }
+    if options.receives.len() > RECEIVE_QUEUE_MAX as usize {
+        return Err(ConnectError::Unsupported("this many receives"));
+    }
+    Ok(())
+}
+
+struct SimListener {
+    side: Side,
+    waiting: Rc<Waiting>,
+}
+
+impl Listener for SimListener {
+    fn local_address(&self) -> SocketAddr {
+        self.side.address
+    }
+
+    fn accept(&mut self) -> LocalFuture<io::Result<Box<dyn Incoming>>> {
+        let (waiting, side) = (Rc::clone(&self.waiting), self.side.clone());
+        Box::pin(std::future::poll_fn(move |context| {
+            let request = waiting.requests.borrow_mut().pop_front();
+            if let Some(request) = request {
+                let side = side.clone();
+                return Poll::Ready(Ok(
+                    Box::new(SimIncoming { side, request }) as Box<dyn Incoming>
+                ));
+            }
+            let wait = crate::executor::Wait::Accept(side.address);
+            side.fabric.core.executor.note_wait(wait);
+            *waiting.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        }))
+    }
+}
+
+impl Drop for SimListener {
+    fn drop(&mut self) {
+        self.side
+            .fabric
+            .listeners
+            .borrow_mut()
+            .remove(&self.side.address);
+        // Those who wait hear that nobody will answer.
+        let requests = std::mem::take(&mut *self.waiting.requests.borrow_mut());
+        drop(requests);
+    }
+}
+
+struct SimIncoming {
+    side: Side,
+    request: Request,
+}
+
+impl Incoming for SimIncoming {
+    fn peer_address(&self) -> SocketAddr {
+        self.request.side.address
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.request.options.private_data
+    }
+
+    fn read_depths(&self) -> Option<(u16, u16)> {
+        Some((self.request.options.ird, self.request.options.ord))
+    }
+
+    fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
+        Box::pin(async move {
+            check_private_data(&options)?;
+            let SimIncoming { side, request } = *self;
+            let (near_attributes, far_attributes) = agree(
+                &request.options,
+                &options,
+                side.fabric.profile.read_depth_max,
+            );
+            let (near, far) = End::pair(
+                (request.side, request.options, near_attributes),
+                (side, options, far_attributes),
+            );
+            let endpoint = Rc::new(SimEndpoint::new(far));
+            if request.answer.send(Ok(near)).is_err() {
+                // The peer gave up meanwhile.
+                return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+            }
+            Ok(endpoint as Connected)
+        })
+    }
+
+    fn reject(self: Box<Self>, private_data: Vec<u8>) -> LocalFuture<()> {
+        // The peer may have given up meanwhile.
+        let _ = self.request.answer.send(Err(private_data));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The attributes of both ends, near and far.
+fn agree(
+    near: &ConnectOptions,
+    far: &ConnectOptions,
+    depth_max: u16,
+) -> (EndpointAttributes, EndpointAttributes) {
+    let attributes = |own: &ConnectOptions, other: &ConnectOptions| EndpointAttributes {
+        ord: own.ord.min(other.ird).min(depth_max),
+        ird: own.ird.min(depth_max),
+        send_queue_max: SEND_QUEUE_MAX,
+        receive_queue_max: RECEIVE_QUEUE_MAX,
+    };
+    (attributes(near, far), attributes(far, near))
+}

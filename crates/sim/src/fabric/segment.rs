@@ -1,0 +1,137 @@
+//! What travels between two simulated endpoints, and where its bytes come from.
+
+use gannet_fabric::{AccessError, Region, RemoteAddress, RemoteKey, Source, WorkError};
+use gannet_runtime::FileRef;
+use std::io;
+
+/// One segment on its way.
+pub(super) enum Segment {
+    /// Part of a message.
+    Message {
+        offset: usize,
+        bytes: Vec<u8>,
+        last: Option<MessageEnd>,
+    },
+    /// Part of an RDMA Write.
+    Write {
+        target: RemoteAddress,
+        bytes: Vec<u8>,
+    },
+    /// An RDMA Read is asked for.
+    ReadRequest {
+        read: u64,
+        source: RemoteAddress,
+        len: u32,
+    },
+    /// Part of the answer to one.
+    ReadResponse {
+        read: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+        last: bool,
+    },
+    /// The answer is no, and the connection goes on.
+    ReadRefused { read: u64, why: AccessError },
+    /// The connection is over because of the receiver; the read that did it, if one did.
+    Terminate {
+        why: String,
+        read: Option<(u64, AccessError)>,
+    },
+    /// The connection is over in good order.
+    End,
+    /// The connection is broken.
+    Reset,
+}
+
+/// What the last segment of a message says.
+#[derive(Clone, Copy)]
+pub(super) struct MessageEnd {
+    pub(super) invalidate: Option<RemoteKey>,
+    pub(super) solicited: bool,
+}
+
+impl Segment {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Segment::Message { bytes, .. }
+            | Segment::Write { bytes, .. }
+            | Segment::ReadResponse { bytes, .. } => bytes.len(),
+            _ => 16,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Segment::Message { .. } => "message",
+            Segment::Write { .. } => "write",
+            Segment::ReadRequest { .. } => "read request",
+            Segment::ReadResponse { .. } => "read response",
+            Segment::ReadRefused { .. } => "read refused",
+            Segment::Terminate { .. } => "terminate",
+            Segment::End => "end",
+            Segment::Reset => "reset",
+        }
+    }
+}
+
+/// Bytes for a segment, or what stands between.
+pub(super) enum Fetched {
+    Bytes(Vec<u8>),
+    /// They must come from the disk first.
+    Cold {
+        file: FileRef,
+        offset: u64,
+    },
+    Failed(WorkError),
+}
+
+/// Takes `len` bytes at `at` of a source.
+pub(super) fn fetch(source: &Source, at: u64, len: usize) -> Fetched {
+    match source {
+        Source::Buffer { buffer, .. } => {
+            let start = usize::try_from(at).unwrap_or(usize::MAX);
+            let bytes = start
+                .checked_add(len)
+                .and_then(|end| buffer.get(start..end));
+            // Posting has checked the length.
+            Fetched::Bytes(bytes.unwrap_or_default().to_vec())
+        }
+        Source::Span(span) => fetch_region(&span.region, span.offset + at, len),
+        Source::File { file, offset, .. } => fetch_file(file, offset + at, len),
+    }
+}
+
+/// Takes `len` bytes at `at` of a region, if it is valid still.
+pub(super) fn fetch_region(region: &Region, at: u64, len: usize) -> Fetched {
+    if let Err(error) = region.check_local(at, len as u64) {
+        return Fetched::Failed(WorkError::Local(error));
+    }
+    if let Some((file, offset)) = region.file() {
+        return fetch_file(&file, offset + at, len);
+    }
+    let mut bytes = vec![0; len];
+    if region.copy_out(at, &mut bytes) < len {
+        return Fetched::Failed(WorkError::Local(AccessError::InvalidKey));
+    }
+    Fetched::Bytes(bytes)
+}
+
+/// Takes `len` bytes of a file, zeros past its end.
+fn fetch_file(file: &FileRef, offset: u64, len: usize) -> Fetched {
+    let mut bytes = vec![0; len];
+    let mut filled = 0;
+    while filled < len {
+        match file.try_read_at(offset + filled as u64, &mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Fetched::Cold {
+                    file: FileRef::clone(file),
+                    offset,
+                };
+            }
+            Err(error) => return Fetched::Failed(WorkError::File(error.kind())),
+        }
+    }
+    Fetched::Bytes(bytes)
+}

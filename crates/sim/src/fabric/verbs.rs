@@ -1,0 +1,181 @@
+//! The endpoint as its owner sees it.
+
+use super::endpoint::{End, SILENCE_NS, Work, WorkKind};
+use super::segment::{MessageEnd, Segment};
+use crate::executor::Wait;
+use gannet_fabric::{
+    Buffer, Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
+    PostError, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
+};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The owner's hold on an end; letting go of it breaks the connection.
+pub(super) struct SimEndpoint {
+    end: Rc<End>,
+}
+
+impl SimEndpoint {
+    pub(super) fn new(end: Rc<End>) -> SimEndpoint {
+        SimEndpoint { end }
+    }
+}
+
+impl Endpoint for SimEndpoint {
+    fn id(&self) -> EndpointId {
+        self.end.id
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.end.peer_address
+    }
+
+    fn attributes(&self) -> EndpointAttributes {
+        self.end.attributes
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.end.private_data
+    }
+
+    fn domain(&self) -> Rc<dyn Domain> {
+        Rc::<super::SimDomain>::clone(&self.end.domain)
+    }
+
+    fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
+        let mut state = self.end.state.borrow_mut();
+        if state.closing || state.ended.is_some() {
+            return Err(PostError::Closed);
+        }
+        if state.receives.len() >= self.end.attributes.receive_queue_max as usize {
+            return Err(PostError::QueueFull);
+        }
+        state.receives.push_back((id, buffer));
+        Ok(())
+    }
+
+    fn post_send(&self, id: WorkId, source: Source, options: SendOptions) -> Result<(), PostError> {
+        check_source(&source)?;
+        let end = MessageEnd {
+            invalidate: match options.invalidate {
+                Invalidate::None => None,
+                Invalidate::Key(key) => Some(key),
+            },
+            solicited: options.solicited,
+        };
+        self.end.accept(Work {
+            id,
+            signal: options.signal,
+            sent: 0,
+            kind: WorkKind::Send { source, end },
+        })
+    }
+
+    fn post_write(
+        &self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        check_source(&source)?;
+        self.end.accept(Work {
+            id,
+            signal,
+            sent: 0,
+            kind: WorkKind::Write { source, target },
+        })
+    }
+
+    fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
+        check_span(&sink)?;
+        if sink.region.file().is_some() {
+            return Err(PostError::Invalid("a file is no sink"));
+        }
+        if self.end.attributes.ord == 0 {
+            return Err(PostError::Invalid("no read depth was agreed"));
+        }
+        self.end.accept(Work {
+            id,
+            signal: Signal::Always,
+            sent: 0,
+            kind: WorkKind::Read { sink, source },
+        })
+    }
+
+    fn flush(&self) {
+        self.end.flush();
+    }
+
+    fn poll_completions(
+        &self,
+        context: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Disconnected>> {
+        let mut state = self.end.state.borrow_mut();
+        if !state.completions.is_empty() {
+            completions.extend(state.completions.drain(..));
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(reason) = &state.ended {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        let executor = &self.end.fabric.core.executor;
+        executor.note_wait(Wait::Completions(self.end.id.0));
+        *self.end.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn close(&self) {
+        self.end.flush();
+        self.end.state.borrow_mut().closing = true;
+        self.end.pump();
+    }
+
+    fn abort(&self, why: &str) {
+        if self.end.state.borrow().ended.is_none() {
+            self.end.terminate(why.to_string(), None);
+        }
+    }
+}
+
+impl Drop for SimEndpoint {
+    fn drop(&mut self) {
+        let end = &self.end;
+        if end.state.borrow().ended.is_none() {
+            let core = &end.fabric.core;
+            if core.is_up(end.node) {
+                end.transmit(Segment::Reset);
+            } else if let Some(peer) = end.peer.borrow().upgrade() {
+                // The power is off: nothing leaves, and the peer notices the silence.
+                let at = core.executor.now() + SILENCE_NS;
+                core.executor
+                    .schedule(at, None, move || peer.finish(Disconnected::TimedOut));
+            }
+            end.finish(Disconnected::Local);
+        }
+        // Nobody will fetch them; their memory goes home.
+        end.state.borrow_mut().completions.clear();
+    }
+}
+
+fn check_source(source: &Source) -> Result<(), PostError> {
+    match source {
+        Source::Buffer { buffer, len } if *len as usize > buffer.len() => {
+            Err(PostError::Invalid("longer than its buffer"))
+        }
+        Source::Span(span) => check_span(span),
+        Source::File { offset, len, .. } => offset
+            .checked_add(u64::from(*len))
+            .map(|_| ())
+            .ok_or(PostError::Invalid("a file does not go on for ever")),
+        Source::Buffer { .. } => Ok(()),
+    }
+}
+
+fn check_span(span: &Span) -> Result<(), PostError> {
+    span.region
+        .check_local(span.offset, u64::from(span.len))
+        .map_err(|_| PostError::Invalid("a span outside its region"))
+}
