@@ -1,5 +1,11 @@
-//! The calling side.
+//! The calling side: calls of many tasks over one connection, kept up as long as there are calls.
+//!
+//! [`Client::call`] leaves its request in the [`pending::Pending`] table and waits; the client's one task (the
+//! driver) connects, sends, receives, and after a lost connection sends again whatever has no answer, with the
+//! same XIDs, so that the server's duplicate request cache recognises it.
 
+mod pending;
+mod tcp;
 mod types;
 
 pub use types::{
@@ -7,37 +13,218 @@ pub use types::{
     Sink, Target,
 };
 
-use gannet_runtime::Handle;
+use crate::limits::CLIENT_CALLS_MAX;
+use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
+use pending::Pending;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
 
-/// Makes calls over one connection to one server, kept up as long as there are calls. Clones share it.
+/// Makes calls over one connection to one server. Clones share it; it closes when the last of them is dropped.
 #[derive(Clone)]
 pub struct Client {
+    owner: Rc<Owner>,
+}
+
+/// Closes the connection when the last client is gone.
+struct Owner {
     shared: Rc<Shared>,
 }
 
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// What callers and the driver share.
 struct Shared {
-    #[allow(dead_code)]
     runtime: Handle,
+    target: Target,
+    config: ClientConfig,
+    pending: RefCell<Pending>,
+    /// Calls that may be pending.
+    places: Semaphore,
+    /// The driver has something to do.
+    work: Notify,
+    started: Cell<bool>,
+    closed: Cell<bool>,
 }
 
 impl Client {
     /// A client that connects to `target` when the first call is made.
-    pub fn new(runtime: Handle, _target: Target, _config: ClientConfig) -> Client {
+    pub fn new(runtime: Handle, target: Target, config: ClientConfig) -> Client {
+        // The low half: an XID has 32 bits.
+        let first_xid = (runtime.random() & u64::from(u32::MAX)) as u32;
+        let shared = Rc::new(Shared {
+            runtime,
+            target,
+            config,
+            pending: RefCell::new(Pending::new(first_xid)),
+            places: Semaphore::new(CLIENT_CALLS_MAX),
+            work: Notify::default(),
+            started: Cell::new(false),
+            closed: Cell::new(false),
+        });
         Client {
-            shared: Rc::new(Shared { runtime }),
+            owner: Rc::new(Owner { shared }),
         }
     }
 
     /// Makes a call and waits for its results. Many may be under way at a time; replies come in any order.
     ///
+    /// Dropping the future gives the call up; the server may execute it nevertheless.
+    ///
     /// # Errors
-    /// See [`CallError`].
-    pub async fn call(&self, _request: Request) -> Result<Response, CallError> {
-        let _ = &self.shared;
-        Err(CallError::Closed)
+    /// See [`CallError`]; the request's memory is dropped then.
+    pub async fn call(&self, request: Request) -> Result<Response, CallError> {
+        let shared = &self.owner.shared;
+        let _place = shared
+            .places
+            .acquire()
+            .await
+            .map_err(|_| CallError::Closed)?;
+        if shared.closed.get() {
+            return Err(CallError::Closed);
+        }
+        request.check()?;
+        let (sender, receiver) = oneshot::channel();
+        let xid = shared.pending.borrow_mut().add(request, sender);
+        let guard = Abandon {
+            shared,
+            xid: Some(xid),
+        };
+        if !shared.started.replace(true) {
+            let driver = Box::pin(drive(Rc::clone(shared)));
+            shared.runtime.spawn("rpc client", driver);
+        }
+        shared.work.notify();
+        let outcome = receiver.await.unwrap_or(Err(CallError::Closed));
+        guard.finished();
+        outcome
     }
 
     /// Closes the connection; calls under way fail with [`CallError::Closed`].
-    pub fn close(&self) {}
+    pub fn close(&self) {
+        self.owner.shared.close();
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.closed.set(true);
+        self.places.close();
+        self.work.notify();
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.now()
+    }
+}
+
+/// Gives a call up when its caller is gone before the answer.
+struct Abandon<'a> {
+    shared: &'a Shared,
+    xid: Option<u32>,
+}
+
+impl Abandon<'_> {
+    fn finished(mut self) {
+        self.xid = None;
+    }
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if let Some(xid) = self.xid {
+            self.shared.pending.borrow_mut().abandon(xid);
+        }
+    }
+}
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("the client is closed")]
+    Closed,
+    #[error("the server closed it")]
+    Peer,
+    #[error("no reply in time")]
+    Overdue,
+    #[error("the server broke the protocol: {0}")]
+    Protocol(String),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// The client's task: connects when there are calls, serves the connection, and again.
+async fn drive(shared: Rc<Shared>) {
+    let mut backoff = Duration::ZERO;
+    while !shared.closed.get() {
+        if shared.pending.borrow().is_empty() {
+            shared.work.notified().await;
+            continue;
+        }
+        if !backoff.is_zero() {
+            // New calls wait too: the server is unreachable or overloaded.
+            sleep(&shared.runtime, backoff).await;
+        }
+        let address = shared.target.address();
+        match connect(&shared).await {
+            Ok(link) => {
+                let lost = link.run(&shared).await;
+                if matches!(lost, Lost::Closed) {
+                    break;
+                }
+                tracing::info!(%address, why = %lost, "rpc connection lost");
+                shared
+                    .pending
+                    .borrow_mut()
+                    .connection_lost(shared.config.persistence);
+            }
+            Err(why) => {
+                tracing::info!(%address, %why, "no rpc connection");
+                shared
+                    .pending
+                    .borrow_mut()
+                    .connect_failed(shared.config.persistence, &why);
+            }
+        }
+        // No pause after a connection that worked; otherwise twice the last one.
+        backoff = if shared.pending.borrow_mut().take_progress() {
+            Duration::ZERO
+        } else {
+            (backoff * 2).clamp(shared.config.backoff_min, shared.config.backoff_max)
+        };
+    }
+    shared.pending.borrow_mut().fail_all(&CallError::Closed);
+}
+
+/// A connection that was made.
+enum Link {
+    Tcp(gannet_runtime::Stream),
+}
+
+impl Link {
+    async fn run(self, shared: &Rc<Shared>) -> Lost {
+        match self {
+            Link::Tcp(stream) => tcp::run(shared, stream).await,
+        }
+    }
+}
+
+async fn connect(shared: &Shared) -> Result<Link, String> {
+    let patience = shared.config.connect_timeout;
+    match &shared.target {
+        Target::Tcp(address) => {
+            let connecting = shared.runtime.connect(*address);
+            match timeout(&shared.runtime, patience, connecting).await {
+                Ok(Ok(stream)) => Ok(Link::Tcp(stream)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(elapsed) => Err(elapsed.to_string()),
+            }
+        }
+        Target::Rdma(..) => Err("rdma is not there yet".to_string()),
+    }
 }

@@ -13,6 +13,7 @@
 mod client;
 mod counters;
 pub mod limits;
+mod outgoing;
 mod reply_cache;
 mod server;
 mod service;

@@ -20,12 +20,16 @@ pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of the memory that all TCP connections of a core receive through.
 pub const STAGE_LEN: usize = 256 << 10;
+/// The same for one connection of a client.
+pub const CLIENT_STAGE_LEN: usize = 64 << 10;
 /// TCP records longer than this are received into memory of their own.
 pub const LARGE_RECORD: usize = 16 << 10;
 /// Bytes received at a time where a large record is expected: its headers, and little of its payload.
 pub const LOOKAHEAD_LEN: usize = 2048;
-/// Bytes of a large record that show where its payload begins: the longest header, and a prefix of the arguments.
-pub const HEADER_PREFIX_MAX: usize = 840 + crate::service::PLACEMENT_PREFIX_LEN;
+/// Bytes of the longest call header: six words, a credential and a verifier of 400 bytes each.
+pub const CALL_HEADER_MAX: usize = 24 + 2 * (8 + 400);
+/// Bytes of a large record that show where its payload begins: its header, and a prefix of the arguments.
+pub const HEADER_PREFIX_MAX: usize = CALL_HEADER_MAX + crate::service::PLACEMENT_PREFIX_LEN;
 /// Bytes of a file that pass through memory at a time. Measured: 128 KiB stays in the second-level cache.
 pub const FILE_CHUNK_LEN: usize = 128 << 10;
 /// Bytes of small replies in one piece.
@@ -79,7 +83,11 @@ pub const DRC_WAITERS_MAX: usize = 4;
 pub const CLIENT_CALLS_MAX: usize = 128;
 
 const _: () = assert!(HEADER_PREFIX_MAX + 4 < LOOKAHEAD_LEN && HEADER_PREFIX_MAX < LARGE_RECORD);
-const _: () = assert!(LOOKAHEAD_LEN < LARGE_RECORD && 2 * LARGE_RECORD <= STAGE_LEN);
+const _: () = assert!(
+    LOOKAHEAD_LEN < LARGE_RECORD
+        && 2 * LARGE_RECORD <= STAGE_LEN
+        && 2 * LARGE_RECORD <= CLIENT_STAGE_LEN
+);
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

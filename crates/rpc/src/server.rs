@@ -1,7 +1,6 @@
 //! The answering side: what all connections of a core share, and how connections come and go.
 
 mod admit;
-mod outgoing;
 mod tcp;
 mod worker;
 

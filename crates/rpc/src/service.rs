@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gannet_fabric::Buffer;
 use gannet_runtime::FileRef;
-use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection};
+use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -318,5 +318,23 @@ impl Reply {
             .as_ref()
             .map_or(0, |(payload, _)| payload.len());
         self.head.len() + payload + pad_len(payload)
+    }
+
+    /// Appends the header of this reply to the call `xid`; the verifier is always AUTH_NONE.
+    pub(crate) fn emit_header(&self, xid: u32, encoder: &mut Encoder<'_>) {
+        match self.verdict {
+            Verdict::Accepted(status) => ReplyHeader::accepted(xid, status),
+            Verdict::Denied(rejection) => ReplyHeader::denied(xid, rejection),
+        }
+        .emit(encoder);
+    }
+
+    /// Bytes that [`Reply::emit_header`] appends.
+    pub(crate) fn header_len(&self) -> usize {
+        match self.verdict {
+            Verdict::Accepted(AcceptStatus::ProgMismatch { .. }) => 32,
+            Verdict::Accepted(_) | Verdict::Denied(Rejection::RpcMismatch { .. }) => 24,
+            Verdict::Denied(Rejection::AuthError(_)) => 20,
+        }
     }
 }

@@ -246,6 +246,12 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Appends bytes that are XDR already.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
     /// Appends a length word, the bytes and their pad.
     ///
     /// Lengths above `u32::MAX` cannot be expressed; such an item is written as an empty one.

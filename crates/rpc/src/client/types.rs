@@ -1,5 +1,6 @@
 //! What a caller of remote procedures sees: requests out, responses in, whatever the transport.
 
+use crate::limits::{CALL_HEADER_MAX, PAYLOAD_MAX, RECORD_MAX};
 use gannet_fabric::{Buffer, Provider};
 use gannet_wire::rpc::{AcceptStatus, AuthSys, Groups, MACHINE_NAME_MAX, OpaqueAuth, Rejection};
 use gannet_wire::rpc::{AuthFlavor, ReplyHeaderError};
@@ -156,7 +157,7 @@ pub struct Request {
     pub procedure: u32,
     /// The encoded arguments, without the bytes and the pad of `payload`.
     pub arguments: Vec<u8>,
-    /// An opaque argument kept apart.
+    /// An opaque argument kept apart, of at most [`crate::limits::PAYLOAD_MAX`] bytes.
     pub payload: Option<ArgumentPayload>,
     /// Most bytes that the results can have, without what goes to the sink. Decides whether RDMA offers a Reply
     /// chunk; a longer reply fails the call.
@@ -176,6 +177,21 @@ impl Request {
             payload: None,
             results_max,
             sink: None,
+        }
+    }
+
+    /// Whether it can be sent at all.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        let payload = self.payload.as_ref().map_or(0, |payload| payload.len);
+        let sink = self.sink.as_ref().map_or(0, |sink| sink.buffer.len());
+        let too_long = self.arguments.len() + payload > RECORD_MAX - CALL_HEADER_MAX
+            || payload > PAYLOAD_MAX
+            || sink > PAYLOAD_MAX
+            || self.results_max > RECORD_MAX;
+        if too_long {
+            Err(CallError::TooLarge)
+        } else {
+            Ok(())
         }
     }
 

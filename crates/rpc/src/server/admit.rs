@@ -3,10 +3,9 @@
 use super::worker::Job;
 use crate::service::{Credential, Program, Service, Verdict};
 use gannet_wire::rpc::{
-    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, OpaqueAuth,
-    Rejection, ReplyHeader, ReplyOutcome,
+    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, OpaqueAuth, Rejection,
 };
-use gannet_wire::xdr::{Decoder, Encoder};
+use gannet_wire::xdr::Decoder;
 
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,25 +111,4 @@ fn check_procedure(programs: &[Program], header: &CallHeader<'_>) -> Result<(), 
         Some((low, high)) => AcceptStatus::ProgMismatch { low, high },
         None => AcceptStatus::ProgUnavail,
     })
-}
-
-/// Appends the header of a reply; the verifier is always AUTH_NONE.
-pub(crate) fn emit_reply_header(encoder: &mut Encoder<'_>, xid: u32, verdict: Verdict) {
-    let outcome = match verdict {
-        Verdict::Accepted(status) => ReplyOutcome::Accepted {
-            verifier: OpaqueAuth::NONE,
-            status,
-        },
-        Verdict::Denied(rejection) => ReplyOutcome::Denied(rejection),
-    };
-    ReplyHeader { xid, outcome }.emit(encoder);
-}
-
-/// Bytes that [`emit_reply_header`] appends.
-pub(crate) fn reply_header_len(verdict: Verdict) -> usize {
-    match verdict {
-        Verdict::Accepted(AcceptStatus::ProgMismatch { .. }) => 32,
-        Verdict::Accepted(_) | Verdict::Denied(Rejection::RpcMismatch { .. }) => 24,
-        Verdict::Denied(Rejection::AuthError(_)) => 20,
-    }
 }

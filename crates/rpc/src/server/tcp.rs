@@ -7,10 +7,10 @@
 mod deadlines;
 mod receive;
 
-use super::outgoing::{Outgoing, Progress};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
+use crate::outgoing::{Outgoing, Progress};
 use crate::service::Service;
 use deadlines::{Deadlines, Overdue};
 use gannet_runtime::{Instant, LocalFuture, Stream, file};

@@ -272,7 +272,9 @@ impl<S: Service> Connection<S> {
             self.inbound.backlog = true;
             return Ok(None);
         }
-        if let Some(WholeRecord { record, rest }) = self.inbound.reader.whole(input)? {
+        if let Some(WholeRecord { record, rest }) = self.inbound.reader.whole(input)?
+            && record.len() <= LARGE_RECORD
+        {
             self.inbound.large = self.inbound.large.saturating_sub(1);
             *calls += 1;
             self.dispatch(record)?;

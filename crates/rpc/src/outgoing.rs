@@ -1,16 +1,16 @@
-//! Replies on their way out of a byte stream, in order, in as few system calls as possible.
+//! Messages on their way out of a byte stream, in order, in as few system calls as possible.
 
-use super::admit::{emit_reply_header, reply_header_len};
 use crate::limits::{BATCH_LEN, FILE_CHUNK_LEN, SPARE_BATCHES_MAX};
 use crate::service::{Payload, Reply};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
 use gannet_runtime::stream::{ByteStream, Follow};
 use gannet_runtime::{FileRef, FileSource};
-use gannet_wire::rpc::{FRAGMENT_MAX, RecordMark};
+use gannet_wire::rpc::{FRAGMENT_MAX, RECORD_MARK_LEN, RecordMark};
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::rc::Rc;
 
 /// Most pieces handed over with one system call.
 const SLICES_MAX: usize = 32;
@@ -24,6 +24,7 @@ enum Piece {
     /// Many small replies, or one long head.
     Batch(Vec<u8>),
     Buffer(Buffer, usize),
+    Shared(Rc<Buffer>, usize),
     Bytes(Bytes),
     File {
         file: FileRef,
@@ -37,6 +38,7 @@ impl Piece {
         match self {
             Piece::Batch(bytes) => bytes,
             Piece::Buffer(buffer, len) => buffer.get(..*len).unwrap_or(buffer),
+            Piece::Shared(buffer, len) => buffer.get(..*len).unwrap_or(buffer),
             Piece::Bytes(bytes) => bytes,
             Piece::File { .. } => &[],
         }
@@ -68,7 +70,7 @@ pub(crate) struct ColdRange {
     pub(crate) len: usize,
 }
 
-/// Replies not yet taken by the connection.
+/// Messages not yet taken by the connection.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
@@ -94,13 +96,13 @@ impl Outgoing {
 
     /// Queues a reply as one record of one fragment; takes its payload and, if it is long, its head.
     pub(crate) fn push_reply(&mut self, xid: u32, reply: &mut Reply) {
-        let header_len = reply_header_len(reply.verdict);
+        let header_len = reply.header_len();
         // Heads are bounded by their services and payloads by PAYLOAD_MAX: both far from a mark's 2^31.
         let total = u32::try_from(header_len + reply.stream_len()).unwrap_or(FRAGMENT_MAX);
         let before = self.tail.len();
         self.tail
             .extend_from_slice(&RecordMark::single(total).to_bytes());
-        emit_reply_header(&mut Encoder::new(&mut self.tail), xid, reply.verdict);
+        reply.emit_header(xid, &mut Encoder::new(&mut self.tail));
         let Some((payload, position)) = reply.payload.take() else {
             return self.push_head(before, &mut reply.head);
         };
@@ -116,6 +118,42 @@ impl Outgoing {
             .extend_from_slice([0; 3].get(..pad).unwrap_or(&[]));
         self.tail.extend_from_slice(rest);
         self.waiting += pad + rest.len();
+    }
+
+    /// Queues a call as one record of one fragment: `emit` writes its header and the arguments up to a payload;
+    /// `behind` are the arguments after it.
+    pub(crate) fn push_call(
+        &mut self,
+        emit: impl FnOnce(&mut Encoder<'_>),
+        payload: Option<(Rc<Buffer>, usize)>,
+        behind: &[u8],
+    ) {
+        let before = self.tail.len();
+        self.tail.extend_from_slice(&[0; RECORD_MARK_LEN]);
+        emit(&mut Encoder::new(&mut self.tail));
+        let payload_len = payload.as_ref().map_or(0, |(_, len)| *len);
+        let pad = pad_len(payload_len);
+        let total = self.tail.len() - before - RECORD_MARK_LEN + payload_len + pad + behind.len();
+        // Bounded by the caller with RECORD_MAX.
+        let mark = RecordMark::single(u32::try_from(total).unwrap_or(FRAGMENT_MAX));
+        if let Some(place) = self
+            .tail
+            .get_mut(before..)
+            .and_then(<[u8]>::first_chunk_mut)
+        {
+            *place = mark.to_bytes();
+        }
+        self.waiting += self.tail.len() - before;
+        if let Some((buffer, len)) = payload {
+            self.push(Piece::Shared(buffer, len));
+        }
+        self.tail
+            .extend_from_slice([0; 3].get(..pad).unwrap_or(&[]));
+        self.tail.extend_from_slice(behind);
+        self.waiting += pad + behind.len();
+        if self.tail.len() >= BATCH_LEN {
+            self.seal_tail();
+        }
     }
 
     fn push_head(&mut self, before: usize, head: &mut Vec<u8>) {

@@ -1,0 +1,286 @@
+//! The calls that have no answer yet.
+
+use super::types::{CallError, CallerCredential, Persistence, Request, Response, Sink};
+use gannet_fabric::Buffer;
+use gannet_runtime::Instant;
+use gannet_wire::rpc::{AcceptStatus, MESSAGE_CALL, RPC_VERSION, ReplyHeader, ReplyOutcome};
+use gannet_wire::xdr::{Decoder, Encoder, pad_len};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+type Answer = oneshot::Sender<Result<Response, CallError>>;
+
+/// A call without an answer.
+pub(super) struct Entry {
+    program: u32,
+    version: u32,
+    procedure: u32,
+    pub(super) arguments: Vec<u8>,
+    /// Shared with the connection that is sending it.
+    pub(super) payload: Option<SharedPayload>,
+    pub(super) sink: Option<Sink>,
+    pub(super) results_max: usize,
+    /// `None` when the caller is gone.
+    answer: Option<Answer>,
+    /// Transmissions so far.
+    attempts: u32,
+    /// Set while a transmission waits for its reply.
+    deadline: Option<Instant>,
+}
+
+/// An opaque argument kept apart.
+#[derive(Clone)]
+pub(super) struct SharedPayload {
+    pub(super) buffer: Rc<Buffer>,
+    pub(super) len: usize,
+    pub(super) position: usize,
+}
+
+impl Entry {
+    /// Appends the call's header.
+    pub(super) fn emit_header(
+        &self,
+        xid: u32,
+        credential: &CallerCredential,
+        encoder: &mut Encoder<'_>,
+    ) {
+        encoder.u32(xid);
+        encoder.u32(MESSAGE_CALL);
+        encoder.u32(RPC_VERSION);
+        encoder.u32(self.program);
+        encoder.u32(self.version);
+        encoder.u32(self.procedure);
+        credential.emit(encoder);
+    }
+
+    /// The arguments before and behind the payload.
+    pub(super) fn split_arguments(&self) -> (&[u8], &[u8]) {
+        let position = self
+            .payload
+            .as_ref()
+            .map_or(self.arguments.len(), |it| it.position);
+        self.arguments
+            .split_at_checked(position)
+            .unwrap_or((&self.arguments, &[]))
+    }
+}
+
+/// All calls of a client without an answer.
+pub(super) struct Pending {
+    entries: BTreeMap<u32, Entry>,
+    /// Calls to be sent, oldest first.
+    unsent: VecDeque<u32>,
+    next_xid: u32,
+    /// A call was answered since the last question.
+    progress: bool,
+}
+
+impl Pending {
+    pub(super) fn new(first_xid: u32) -> Pending {
+        Pending {
+            entries: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            next_xid: first_xid,
+            progress: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes a call in and gives it an XID.
+    pub(super) fn add(&mut self, request: Request, answer: Answer) -> u32 {
+        // Ends: far fewer calls are pending than there are XIDs.
+        while self.entries.contains_key(&self.next_xid) {
+            self.next_xid = self.next_xid.wrapping_add(1);
+        }
+        let xid = self.next_xid;
+        self.next_xid = xid.wrapping_add(1);
+        let payload = request.payload.map(|payload| SharedPayload {
+            buffer: Rc::new(payload.buffer),
+            len: payload.len,
+            position: payload.position,
+        });
+        let entry = Entry {
+            program: request.program,
+            version: request.version,
+            procedure: request.procedure,
+            arguments: request.arguments,
+            payload,
+            sink: request.sink,
+            results_max: request.results_max,
+            answer: Some(answer),
+            attempts: 0,
+            deadline: None,
+        };
+        self.entries.insert(xid, entry);
+        self.unsent.push_back(xid);
+        xid
+    }
+
+    pub(super) fn get_mut(&mut self, xid: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(&xid)
+    }
+
+    /// The oldest call that waits to be sent, now being sent: its reply is due after `patience`.
+    pub(super) fn next_unsent(
+        &mut self,
+        now: Instant,
+        patience: Duration,
+    ) -> Option<(u32, &mut Entry)> {
+        let entries = &self.entries;
+        let position = self.unsent.iter().position(|xid| entries.contains_key(xid));
+        let xid = *self.unsent.get(position?)?;
+        // Calls before it were given up.
+        self.unsent.drain(..=position?);
+        let entry = self.entries.get_mut(&xid)?;
+        entry.attempts = entry.attempts.saturating_add(1);
+        entry.deadline = Some(now + patience);
+        Some((xid, entry))
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// When the next reply is due.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.entries
+            .values()
+            .filter_map(|entry| entry.deadline)
+            .min()
+    }
+
+    /// The caller is gone: the call is forgotten if it was not sent; otherwise its memory stays until it is
+    /// answered, since the connection may be using it.
+    pub(super) fn abandon(&mut self, xid: u32) {
+        if let Some(entry) = self.entries.get_mut(&xid) {
+            entry.answer = None;
+            if entry.deadline.is_none() {
+                self.entries.remove(&xid);
+            }
+        }
+    }
+
+    /// Whether a call was answered since the last question.
+    pub(super) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progress)
+    }
+
+    /// Ends a call.
+    pub(super) fn finish(&mut self, xid: u32, outcome: Result<Response, CallError>) {
+        if let Some(entry) = self.entries.remove(&xid)
+            && let Some(answer) = entry.answer
+        {
+            // The caller may have gone in this very moment.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    /// Ends a call with what its reply says. `results` are the bytes behind the reply's header without those placed
+    /// in the sink; `placed` counts the latter.
+    pub(super) fn answer(&mut self, xid: u32, results: Vec<u8>, sink: Option<(Buffer, usize)>) {
+        self.progress = true;
+        let payload = self
+            .entries
+            .get_mut(&xid)
+            .and_then(|entry| entry.payload.take());
+        // None while a connection still holds it: then the server answered before it had the whole call.
+        let payload = payload.and_then(|payload| Rc::try_unwrap(payload.buffer).ok());
+        self.finish(
+            xid,
+            Ok(Response {
+                results,
+                sink,
+                payload,
+            }),
+        );
+    }
+
+    /// A connection ended: everything it carried is to be sent again, or fails if it was tried often enough.
+    pub(super) fn connection_lost(&mut self, persistence: Persistence) {
+        self.unsent.clear();
+        let xids: Vec<u32> = self.entries.keys().copied().collect();
+        for xid in xids {
+            let Some(entry) = self.entries.get_mut(&xid) else {
+                continue;
+            };
+            entry.deadline = None;
+            let given_up = match persistence {
+                Persistence::Hard => false,
+                Persistence::Soft { attempts } => entry.attempts >= attempts.max(1),
+            };
+            if entry.answer.is_none() {
+                self.entries.remove(&xid);
+            } else if given_up {
+                self.finish(xid, Err(CallError::TimedOut));
+            } else {
+                self.unsent.push_back(xid);
+            }
+        }
+    }
+
+    /// No connection could be made: counts as a transmission of every call.
+    pub(super) fn connect_failed(&mut self, persistence: Persistence, why: &str) {
+        let Persistence::Soft { attempts } = persistence else {
+            return;
+        };
+        let xids: Vec<u32> = self.entries.keys().copied().collect();
+        for xid in xids {
+            let Some(entry) = self.entries.get_mut(&xid) else {
+                continue;
+            };
+            entry.attempts = entry.attempts.saturating_add(1);
+            if entry.attempts >= attempts.max(1) {
+                self.finish(xid, Err(CallError::NotConnected(why.to_string())));
+            }
+        }
+    }
+
+    /// Ends all calls.
+    pub(super) fn fail_all(&mut self, error: &CallError) {
+        while let Some((xid, _)) = self.entries.first_key_value() {
+            let xid = *xid;
+            self.finish(xid, Err(error.clone()));
+        }
+        self.unsent.clear();
+    }
+}
+
+/// Checks a reply's header; says how long it is.
+pub(super) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
+    let mut decoder = Decoder::new(message);
+    match ReplyHeader::parse(&mut decoder)?.outcome {
+        ReplyOutcome::Accepted {
+            status: AcceptStatus::Success,
+            ..
+        } => Ok(decoder.position()),
+        ReplyOutcome::Accepted { status, .. } => Err(CallError::NotExecuted(status)),
+        ReplyOutcome::Denied(rejection) => Err(CallError::Denied(rejection)),
+    }
+}
+
+/// Moves the opaque of complete results into the sink: the results without it, and how many bytes it has.
+pub(super) fn fill_sink(results: &[u8], sink: &mut Sink) -> Result<(Vec<u8>, usize), CallError> {
+    let Some(position) = (sink.locate)(results) else {
+        return Ok((results.to_vec(), 0));
+    };
+    let malformed = CallError::Malformed("opaque result");
+    let (head, rest) = results
+        .split_at_checked(position)
+        .ok_or(malformed.clone())?;
+    let len = opaque_len(head).ok_or(malformed.clone())?;
+    let (bytes, behind) = rest.split_at_checked(len).ok_or(malformed.clone())?;
+    let target = sink.buffer.get_mut(..len).ok_or(malformed.clone())?;
+    target.copy_from_slice(bytes);
+    let behind = behind.get(pad_len(len)..).ok_or(malformed)?;
+    Ok(([head, behind].concat(), len))
+}
+
+/// The length word at the end of `head`.
+pub(super) fn opaque_len(head: &[u8]) -> Option<usize> {
+    usize::try_from(u32::from_be_bytes(*head.last_chunk::<4>()?)).ok()
+}
