@@ -6,6 +6,7 @@ use crate::url::{Location, Url};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet_nfs::server::Network;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -468,35 +469,6 @@ impl std::str::FromStr for Listen {
     }
 }
 
-/// A network: an address and how many of its leading bits count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    /// Its address.
-    pub address: IpAddr,
-    /// Bits that count: at most 32 (IPv4) or 128 (IPv6).
-    pub prefix: u8,
-}
-
-impl std::str::FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Network, String> {
-        let wrong = || {
-            format!("`{text}` is not an address or network, for example 192.0.2.7 or 10.0.0.0/8")
-        };
-        let (address, prefix) = text
-            .split_once('/')
-            .map_or((text, None), |(left, right)| (left, Some(right)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(bits), |prefix| prefix.parse().map_err(|_| wrong()))?;
-        if prefix > bits {
-            return Err(format!("`{text}`: a prefix has at most {bits} bits"));
-        }
-        Ok(Network { address, prefix })
-    }
-}
-
 fn url_parser() -> impl TypedValueParser<Value = Url> {
     clap::builder::NonEmptyStringValueParser::new().try_map(|text| Url::parse(&text))
 }
@@ -612,7 +584,7 @@ mod tests {
             ("gannet bench", "<URL>"),
             ("gannet bench nfs://h/x --record 2M", "at most 1048576"),
             ("gannet serve /d --nfs-tcp localhost", "ADDRESS:PORT"),
-            ("gannet serve /d --allow 10.0.0.0/33", "at most 32"),
+            ("gannet serve /d --allow 10.0.0.0/33", "33"),
         ] {
             let failure = parsed(line).unwrap_err();
             let text = failure.to_string();

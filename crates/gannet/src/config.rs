@@ -1,7 +1,8 @@
 //! The configuration file of `gannet serve`: several exports, addresses, settings. Its man page shows every key.
 
-use crate::cli::{Listen, Network, Switch};
+use crate::cli::{Listen, Switch};
 use crate::failure::{Explain, Failure};
+use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
@@ -117,6 +118,23 @@ fn all_parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Network>, D::E
 }
 
 impl Config {
+    /// The configuration that `gannet serve PATH` stands for: one export called `/`.
+    pub fn of_directory(path: &Path) -> Config {
+        let export = ExportConfig {
+            path: path.to_path_buf(),
+            name: root_name(),
+            read_only: false,
+            squash: SquashConfig::Root,
+            anonuid: ANONYMOUS_ID,
+            anongid: ANONYMOUS_ID,
+            clients: Vec::new(),
+        };
+        Config {
+            export: vec![export],
+            ..Config::default()
+        }
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

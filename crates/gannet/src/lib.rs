@@ -11,9 +11,13 @@
 pub mod cli;
 pub mod config;
 pub mod failure;
+pub mod files;
 pub mod generate;
 pub mod logs;
 pub mod output;
+pub mod serve;
+pub mod session;
+mod show;
 pub mod size;
 pub mod url;
 
@@ -31,6 +35,14 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     logs::start(&arguments.logs, default_level);
     match arguments.command {
+        Command::Serve(options) => serve::run(&options),
+        Command::Ls(options) => files::ls(&options),
+        Command::Cat(options) => files::cat(&options),
+        Command::Stat(options) => files::stat(&options),
+        Command::Mkdir(options) => files::mkdir(&options),
+        Command::Rm(options) => files::rm(&options),
+        Command::Mv(options) => files::mv(&options),
+        Command::Df(options) => files::df(&options),
         Command::Generate(options) => generate::run(&options.what),
         _ => Err(Failure::new(
             "cannot run this command",

@@ -1,0 +1,650 @@
+//! The software RNIC next to a plain TCP socket: what RDMA costs, on this machine, in this run.
+//!
+//! Two threads, each with its own runtime, are connected over loopback by the provider (with and without CRC) and by
+//! a plain socket. Each row alternates between the two for several rounds and reports medians, so that what else the
+//! machine does meanwhile falls on both. Working sets are [`WORKING_SET`] bytes on either side, larger than the
+//! caches.
+
+use super::raw::RawEnd;
+use anyhow::{Context, anyhow, bail};
+use gannet_fabric::{
+    Access, Arena, Backing, Buffer, Completion, ConnectOptions, Connected, Done, Provider, Region,
+    RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
+};
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_runtime::tokio_plug::block_on;
+use gannet_runtime::{FileRef, FileSource, Handle};
+use rustix::fd::OwnedFd;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Bytes each side sends from or receives into.
+pub const WORKING_SET: usize = 64 << 20;
+/// Bytes of one bulk operation.
+const BULK: usize = 1 << 20;
+/// Bytes of one message of a round trip.
+const MESSAGE: usize = 64;
+/// Bulk operations in flight.
+const DEPTH: usize = 16;
+/// Rounds per row; the median counts.
+const ROUNDS: usize = 7;
+/// What a row moves per second of its time, at a guess: half of what plain TCP does on the smallest machine.
+const BULK_PER_SECOND: usize = 2 << 30;
+const TRIPS_PER_SECOND: usize = 20_000;
+
+/// How to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// About how long each row may take.
+    pub seconds: Duration,
+}
+
+/// One line of the result. Bulk rows have rates, round-trip rows have times.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// What was done.
+    pub op: &'static str,
+    /// Bytes per operation.
+    pub size: usize,
+    /// CRC-32C over every FPDU.
+    pub crc: bool,
+    /// Payload moved, in 10^6 bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mb_per_s: Option<f64>,
+    /// The same by the plain socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_tcp_mb_per_s: Option<f64>,
+    /// Median time of a round trip, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// The same by the plain socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_p50_us: Option<f64>,
+    /// Provider to plain socket: of the rates (more is better) or of the times (less is better).
+    pub ratio: f64,
+    /// CPU seconds per 10^9 bytes of the side that posts the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initiator_cpu_s_per_gb: Option<f64>,
+    /// The same of the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_cpu_s_per_gb: Option<f64>,
+    /// CPU seconds per 10^9 bytes of the side that posts the work, by the plain socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_initiator_cpu_s_per_gb: Option<f64>,
+    /// The same of the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_target_cpu_s_per_gb: Option<f64>,
+}
+
+/// Measures all rows.
+///
+/// # Errors
+/// A thread, a socket or a connection could not be had, or broke.
+pub fn run(settings: Settings) -> anyhow::Result<Vec<Row>> {
+    let (address_sender, address_receiver) = mpsc::channel();
+    let (target_sender, target_receiver) = mpsc::channel();
+    let target = std::thread::Builder::new()
+        .name("bench-target".into())
+        .spawn(move || {
+            let measured = on_core(|runtime| target(runtime, settings, address_sender));
+            // The receiver is gone only when the initiator failed first and reports that.
+            let _ = target_sender.send(measured);
+        })?;
+    let initiator = std::thread::Builder::new()
+        .name("bench-initiator".into())
+        .spawn(move || on_core(|runtime| initiator(runtime, settings, address_receiver)))?;
+    let initiated = initiator
+        .join()
+        .map_err(|_| anyhow!("the initiator's thread panicked"))?;
+    let initiated = initiated.context("the initiating side failed")?;
+    let targeted = target_receiver
+        .recv()
+        .context("the target's thread panicked")?;
+    let targeted = targeted.context("the target side failed")?;
+    target
+        .join()
+        .map_err(|_| anyhow!("the target's thread panicked"))?;
+    Ok(CASES
+        .iter()
+        .zip(
+            initiated
+                .chunks(2 * ROUNDS)
+                .zip(targeted.chunks(2 * ROUNDS)),
+        )
+        .map(|(case, (initiated, targeted))| case.row(settings, initiated, targeted))
+        .collect())
+}
+
+fn on_core<T, F>(main: impl FnOnce(Handle) -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    block_on(main)?
+}
+
+/// What one row measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Write,
+    Read,
+    RoundTrip,
+    /// RDMA Write whose source is a file range, sent from the page cache.
+    WriteFile,
+    /// The same bytes, read into memory first.
+    WriteFileCopied,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    op: Op,
+    crc: bool,
+}
+
+const CASES: [Case; 9] = [
+    Case {
+        op: Op::Write,
+        crc: false,
+    },
+    Case {
+        op: Op::Write,
+        crc: true,
+    },
+    Case {
+        op: Op::Read,
+        crc: false,
+    },
+    Case {
+        op: Op::Read,
+        crc: true,
+    },
+    Case {
+        op: Op::RoundTrip,
+        crc: false,
+    },
+    Case {
+        op: Op::RoundTrip,
+        crc: true,
+    },
+    Case {
+        op: Op::WriteFile,
+        crc: false,
+    },
+    Case {
+        op: Op::WriteFileCopied,
+        crc: false,
+    },
+    Case {
+        op: Op::WriteFile,
+        crc: true,
+    },
+];
+
+/// What one side saw of one phase.
+#[derive(Debug, Clone, Default)]
+struct Phase {
+    elapsed: Duration,
+    cpu: Duration,
+    trips: Vec<Duration>,
+}
+
+impl Case {
+    fn name(self) -> &'static str {
+        match self.op {
+            Op::Write => "write",
+            Op::Read => "read",
+            Op::RoundTrip => "round-trip",
+            Op::WriteFile => "write-file",
+            Op::WriteFileCopied => "write-file-copied",
+        }
+    }
+
+    /// Operations per round.
+    fn count(self, settings: Settings) -> usize {
+        let per_second = match self.op {
+            Op::RoundTrip => TRIPS_PER_SECOND,
+            _ => BULK_PER_SECOND / BULK,
+        };
+        // A row has its rounds twice: on the fabric, and on the plain socket.
+        let count = per_second as f64 * settings.seconds.as_secs_f64() / (2 * ROUNDS) as f64;
+        (count as usize).max(DEPTH)
+    }
+
+    /// Puts the phases of both sides together; they alternate between fabric and plain socket.
+    fn row(self, settings: Settings, initiated: &[Phase], targeted: &[Phase]) -> Row {
+        let is_bulk = self.op != Op::RoundTrip;
+        let size = if is_bulk { BULK } else { MESSAGE };
+        let bytes = (self.count(settings) * size) as f64;
+        let rate = |first| {
+            median(&every_other(initiated, first, |p| {
+                bytes / secs(p.elapsed) / 1e6
+            }))
+        };
+        let cpu =
+            |phases, first| median(&every_other(phases, first, |p| secs(p.cpu) / bytes * 1e9));
+        let p50 = |first| median(&every_other(initiated, first, |p| median_time(&p.trips)));
+        let bulk = |value: f64| is_bulk.then_some(value);
+        let ratio = if is_bulk {
+            rate(0) / rate(1)
+        } else {
+            p50(0) / p50(1)
+        };
+        Row {
+            op: self.name(),
+            size,
+            crc: self.crc,
+            mb_per_s: bulk(rate(0)),
+            raw_tcp_mb_per_s: bulk(rate(1)),
+            p50_us: (!is_bulk).then(|| p50(0)),
+            raw_p50_us: (!is_bulk).then(|| p50(1)),
+            ratio,
+            initiator_cpu_s_per_gb: bulk(cpu(initiated, 0)),
+            target_cpu_s_per_gb: bulk(cpu(targeted, 0)),
+            raw_initiator_cpu_s_per_gb: bulk(cpu(initiated, 1)),
+            raw_target_cpu_s_per_gb: bulk(cpu(targeted, 1)),
+        }
+    }
+}
+
+fn every_other(phases: &[Phase], first: usize, value: impl Fn(&Phase) -> f64) -> Vec<f64> {
+    phases.iter().skip(first).step_by(2).map(value).collect()
+}
+
+fn secs(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn median_time(times: &[Duration]) -> f64 {
+    median(
+        &times
+            .iter()
+            .map(|time| time.as_secs_f64() * 1e6)
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// Where piece `index` of `size` bytes lies in the working set.
+pub fn piece(index: usize, size: usize) -> Range<usize> {
+    let start = index * size % WORKING_SET;
+    start..start + size
+}
+
+/// Runs one phase and measures this thread.
+async fn measured<F>(body: F) -> anyhow::Result<Phase>
+where
+    F: Future<Output = anyhow::Result<Vec<Duration>>>,
+{
+    let (start, cpu) = (Instant::now(), thread_cpu());
+    let trips = body.await?;
+    Ok(Phase {
+        elapsed: start.elapsed(),
+        cpu: thread_cpu().saturating_sub(cpu),
+        trips,
+    })
+}
+
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+fn config(crc: bool) -> IwarpConfig {
+    IwarpConfig {
+        crc,
+        accept_race: None,
+        ..IwarpConfig::default()
+    }
+}
+
+fn options() -> ConnectOptions {
+    let receives = (0..4).map(|_| Buffer::zeroed(MESSAGE)).collect();
+    let depth = DEPTH as u16;
+    ConnectOptions {
+        ord: depth,
+        ird: depth,
+        receives,
+        ..ConnectOptions::default()
+    }
+}
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Where the target listens: without CRC, with CRC, plain.
+type Addresses = [SocketAddr; 3];
+
+async fn target(
+    runtime: Handle,
+    settings: Settings,
+    addresses: mpsc::Sender<Addresses>,
+) -> anyhow::Result<Vec<Phase>> {
+    let mut listeners = Vec::new();
+    for crc in [false, true] {
+        let provider = IwarpProvider::new(Rc::clone(&runtime), config(crc));
+        listeners.push(provider.listen(LOOPBACK)?);
+    }
+    let mut raw_listener = runtime.listen(LOOPBACK)?;
+    let [plain, checked] = &mut listeners[..] else {
+        bail!("two listeners are needed")
+    };
+    let at = [
+        plain.local_address(),
+        checked.local_address(),
+        raw_listener.local_address(),
+    ];
+    addresses.send(at).context("the initiator is gone")?;
+    let mut ends = Vec::new();
+    for listener in [plain, checked] {
+        let endpoint = listener.accept().await?.accept(options()).await?;
+        ends.push(FabricEnd::new(endpoint)?);
+    }
+    let mut raw = RawEnd::new(raw_listener.accept().await?);
+    for end in &mut ends {
+        // The initiator speaks first, as MPA demands.
+        end.receive().await?;
+        end.advertise()?;
+    }
+    let mut phases = Vec::new();
+    for case in CASES {
+        let count = case.count(settings);
+        let end = ends
+            .get_mut(usize::from(case.crc))
+            .context("no such connection")?;
+        for _ in 0..ROUNDS {
+            phases.push(measured(end.target(case.op, count)).await?);
+            phases.push(measured(raw_target(&mut raw, case.op, count)).await?);
+        }
+    }
+    Ok(phases)
+}
+
+async fn initiator(
+    runtime: Handle,
+    settings: Settings,
+    addresses: mpsc::Receiver<Addresses>,
+) -> anyhow::Result<Vec<Phase>> {
+    let [plain, checked, raw] = addresses.recv().context("the target did not start")?;
+    let mut ends = Vec::new();
+    for (crc, address) in [(false, plain), (true, checked)] {
+        let provider = IwarpProvider::new(Rc::clone(&runtime), config(crc));
+        ends.push(FabricEnd::new(provider.connect(address, options()).await?)?);
+    }
+    let mut raw = RawEnd::new(runtime.connect(raw).await?);
+    for end in &mut ends {
+        end.send_text(b"ready")?;
+        end.learn().await?;
+    }
+    let file: FileRef = Arc::new(MemoryFile::new(WORKING_SET)?);
+    let mut phases = Vec::new();
+    for case in CASES {
+        let count = case.count(settings);
+        let end = ends
+            .get_mut(usize::from(case.crc))
+            .context("no such connection")?;
+        for _ in 0..ROUNDS {
+            phases.push(measured(end.initiate(case.op, count, &file)).await?);
+            phases.push(measured(raw_initiate(&mut raw, case.op, count)).await?);
+        }
+    }
+    Ok(phases)
+}
+
+async fn raw_target(raw: &mut RawEnd, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
+    match op {
+        Op::RoundTrip => raw.pong(MESSAGE, count).await?,
+        Op::Read => raw.send_all(BULK, count).await?,
+        _ => raw.receive_all(BULK, count).await?,
+    }
+    Ok(Vec::new())
+}
+
+async fn raw_initiate(raw: &mut RawEnd, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
+    match op {
+        Op::RoundTrip => return raw.ping(MESSAGE, count).await,
+        Op::Read => raw.receive_all(BULK, count).await?,
+        _ => raw.send_all(BULK, count).await?,
+    }
+    Ok(Vec::new())
+}
+
+/// One end of a connection of the provider.
+struct FabricEnd {
+    endpoint: Connected,
+    /// This side's working set.
+    memory: Region,
+    /// The peer's, once it told.
+    remote: Option<RemoteAddress>,
+    arena: Arena,
+    ready: VecDeque<Completion>,
+}
+
+impl FabricEnd {
+    fn new(endpoint: Connected) -> anyhow::Result<FabricEnd> {
+        let backing = Backing::Buffer(Buffer::from_vec(vec![0x5a; WORKING_SET]));
+        let scope = Scope::Endpoint(endpoint.id());
+        let memory = endpoint
+            .domain()
+            .register(backing, Access::RemoteReadWrite, scope)?;
+        let arena = Arena::new(BULK, 2 * DEPTH);
+        Ok(FabricEnd {
+            endpoint,
+            memory,
+            remote: None,
+            arena,
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// Tells the peer where the working set is.
+    fn advertise(&self) -> anyhow::Result<()> {
+        let mut message = self.memory.base().to_be_bytes().to_vec();
+        message.extend_from_slice(&self.memory.key().0.to_be_bytes());
+        self.send_text(&message)
+    }
+
+    async fn learn(&mut self) -> anyhow::Result<()> {
+        let message = self.receive().await?;
+        let (offset, rest) = message
+            .split_first_chunk::<8>()
+            .context("a short message")?;
+        let key = rest.first_chunk::<4>().context("a short message")?;
+        self.remote = Some(RemoteAddress {
+            key: RemoteKey(u32::from_be_bytes(*key)),
+            offset: u64::from_be_bytes(*offset),
+        });
+        Ok(())
+    }
+
+    /// The passive side of a row.
+    async fn target(&mut self, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
+        if op == Op::RoundTrip {
+            for _ in 0..count {
+                let message = self.receive().await?;
+                self.send(message)?;
+            }
+            return Ok(Vec::new());
+        }
+        // The last message says that all is done; the answer tells that it was all in place.
+        self.receive().await?;
+        self.send_text(b"done")?;
+        Ok(Vec::new())
+    }
+
+    /// The active side of a row.
+    async fn initiate(
+        &mut self,
+        op: Op,
+        count: usize,
+        file: &FileRef,
+    ) -> anyhow::Result<Vec<Duration>> {
+        if op == Op::RoundTrip {
+            return self.ping(count).await;
+        }
+        let mut posted = 0;
+        let mut done = 0;
+        while done < count {
+            while posted < count && posted - done < DEPTH {
+                self.post(op, posted, file)?;
+                posted += 1;
+            }
+            self.endpoint.flush();
+            let finished = match op {
+                Op::Read => Done::Read,
+                _ => Done::Written,
+            };
+            self.wait(finished).await?;
+            done += 1;
+        }
+        self.send_text(b"all")?;
+        self.receive().await?;
+        Ok(Vec::new())
+    }
+
+    fn post(&self, op: Op, index: usize, file: &FileRef) -> anyhow::Result<()> {
+        let id = WorkId(index as u64);
+        let range = piece(index, BULK);
+        let (start, len) = (range.start as u64, BULK as u32);
+        let remote = self.remote.context("the peer has not told its address")?;
+        let remote = RemoteAddress {
+            offset: remote.offset + start,
+            ..remote
+        };
+        let span = Span {
+            region: self.memory.clone(),
+            offset: start,
+            len,
+        };
+        let source = match op {
+            Op::Read => return Ok(self.endpoint.post_read(id, span, remote)?),
+            Op::WriteFile => Source::File {
+                file: FileRef::clone(file),
+                offset: start,
+                len,
+            },
+            Op::WriteFileCopied => {
+                let mut buffer = self.arena.take().context("the arena is empty")?;
+                file.try_read_at(start, &mut buffer)?;
+                Source::Buffer { buffer, len }
+            }
+            _ => Source::Span(span),
+        };
+        Ok(self
+            .endpoint
+            .post_write(id, source, remote, Signal::Always)?)
+    }
+
+    async fn ping(&mut self, count: usize) -> anyhow::Result<Vec<Duration>> {
+        let mut times = Vec::with_capacity(count);
+        let mut message = Buffer::zeroed(MESSAGE);
+        for _ in 0..count {
+            let start = Instant::now();
+            self.send(message)?;
+            message = self.receive().await?;
+            times.push(start.elapsed());
+        }
+        Ok(times)
+    }
+
+    fn send_text(&self, text: &[u8]) -> anyhow::Result<()> {
+        let mut buffer = Buffer::zeroed(MESSAGE);
+        for (byte, value) in buffer.iter_mut().zip(text) {
+            *byte = *value;
+        }
+        self.send(buffer)
+    }
+
+    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up: another receive takes its place.
+    fn send(&self, buffer: Buffer) -> anyhow::Result<()> {
+        let source = Source::Buffer {
+            buffer,
+            len: MESSAGE as u32,
+        };
+        self.endpoint
+            .post_send(WorkId(0), source, SendOptions::default())?;
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    /// The next message; a new receive takes the place of its own.
+    async fn receive(&mut self) -> anyhow::Result<Buffer> {
+        loop {
+            let completion = self.next().await?;
+            if let (Ok(Done::Received { .. }), Some(buffer)) =
+                (completion.outcome, completion.buffer)
+            {
+                self.endpoint
+                    .post_receive(WorkId(0), Buffer::zeroed(MESSAGE))?;
+                return Ok(buffer);
+            }
+        }
+    }
+
+    async fn wait(&mut self, done: Done) -> anyhow::Result<()> {
+        let completion = self.next().await?;
+        if completion.outcome? != done {
+            bail!("unexpected completion");
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> anyhow::Result<Completion> {
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Ok(completion);
+            }
+            let mut batch = Vec::new();
+            next_completions(&*self.endpoint, &mut batch).await?;
+            self.ready.extend(batch);
+        }
+    }
+}
+
+/// A file that lives in the page cache only.
+struct MemoryFile {
+    descriptor: OwnedFd,
+}
+
+impl MemoryFile {
+    fn new(len: usize) -> anyhow::Result<MemoryFile> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let descriptor = rustix::fs::memfd_create("gannet-bench", flags)?;
+        let bytes = vec![0xa5; BULK];
+        for start in (0..len).step_by(BULK) {
+            rustix::io::pwrite(&descriptor, &bytes, start as u64)?;
+        }
+        Ok(MemoryFile { descriptor })
+    }
+}
+
+impl FileSource for MemoryFile {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(&self.descriptor, buffer, offset)?)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read_at(offset, buffer)
+    }
+
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+}

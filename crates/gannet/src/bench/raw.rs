@@ -1,0 +1,112 @@
+//! The yardstick: a plain TCP connection that moves the same bytes between the same kind of memory, on the same
+//! runtime and with the same way of waiting.
+
+use super::fabric::{WORKING_SET, piece};
+use anyhow::{Context, ensure};
+use gannet_runtime::Stream;
+use gannet_runtime::stream::{Follow, readable, writable};
+use std::io::{self, IoSlice};
+use std::time::{Duration, Instant};
+
+/// One end of the plain connection.
+pub struct RawEnd {
+    stream: Stream,
+    /// The working set that is sent from or received into.
+    memory: Vec<u8>,
+}
+
+impl RawEnd {
+    /// Takes over a connected stream.
+    pub fn new(stream: Stream) -> RawEnd {
+        RawEnd {
+            stream,
+            memory: vec![0x5a; WORKING_SET],
+        }
+    }
+
+    /// Sends `count` pieces of `size` bytes and waits until the other end has them all.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+        for index in 0..count {
+            let bytes = self
+                .memory
+                .get(piece(index, size))
+                .context("a piece out of bounds")?;
+            send(&self.stream, bytes).await?;
+        }
+        receive(&self.stream, &mut [0]).await
+    }
+
+    /// Receives `count` pieces of `size` bytes and says so.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn receive_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+        for index in 0..count {
+            let bytes = self
+                .memory
+                .get_mut(piece(index, size))
+                .context("a piece out of bounds")?;
+            receive(&self.stream, bytes).await?;
+        }
+        send(&self.stream, &[1]).await
+    }
+
+    /// Sends `size` bytes and waits for as many, `count` times; gives the time of each.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn ping(&mut self, size: usize, count: usize) -> anyhow::Result<Vec<Duration>> {
+        let mut times = Vec::with_capacity(count);
+        let (request, mut answer) = (vec![1; size], vec![0; size]);
+        for _ in 0..count {
+            let start = Instant::now();
+            send(&self.stream, &request).await?;
+            receive(&self.stream, &mut answer).await?;
+            times.push(start.elapsed());
+        }
+        Ok(times)
+    }
+
+    /// Answers `count` messages of `size` bytes.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn pong(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+        let mut message = vec![0; size];
+        for _ in 0..count {
+            receive(&self.stream, &mut message).await?;
+            send(&self.stream, &message).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn send(stream: &Stream, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match stream.try_write(&[IoSlice::new(rest)], Follow::Nothing) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(&**stream).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+async fn receive(stream: &Stream, bytes: &mut [u8]) -> anyhow::Result<()> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match stream.try_read(rest) {
+            Ok(count) => {
+                ensure!(count > 0, "the plain connection was closed");
+                filled += count;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable(&**stream).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! The small commands: `ls`, `cat`, `stat`, `mkdir`, `rm`, `mv`, `df`.
+
+use crate::cli::{
+    CatOptions, ClientOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, RmOptions,
+    StatOptions,
+};
+use crate::failure::{Explain, Failure};
+use crate::session::{self, Session, with_session};
+use crate::show::{self, Shown};
+use crate::url::Url;
+use crate::{output, size};
+use gannet_nfs::client::{Error, Follow, Node, Transfer};
+use gannet_runtime::Handle;
+use gannet_vfs::{FileKind, Status};
+use serde::Serialize;
+
+/// Directories below each other that `ls -R` and `rm -r` go down.
+const DEPTH_MAX: usize = 1024;
+
+/// `gannet ls`.
+///
+/// # Errors
+/// Something cannot be listed.
+pub fn ls(options: &LsOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        for url in &options.urls {
+            let listed = with_session(&runtime, url, &options.client, async |session| {
+                ls_url(&session, url, options).await
+            });
+            listed.await?;
+        }
+        Ok(())
+    })
+}
+
+async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(), Failure> {
+    let node = session.node(url, Follow::Yes).await?;
+    if node.attributes.kind != FileKind::Directory {
+        let name = url.file_name().unwrap_or_default().to_vec();
+        return show::entries(session, url, &[Shown { name, node }], options).await;
+    }
+    let mut directories = vec![(url.clone(), node, 0)];
+    while let Some((url, node, depth)) = directories.pop() {
+        let entries = show::list(session, &url, &node, options.all).await?;
+        if !options.json && (options.recursive || options.urls.len() > 1) {
+            output::line(&format!("{url}:"))?;
+        }
+        show::entries(session, &url, &entries, options).await?;
+        if !options.recursive {
+            continue;
+        }
+        if depth == DEPTH_MAX {
+            return Err(Failure::new(
+                format!("cannot list {url}"),
+                "too many directories below each other",
+            ));
+        }
+        let below = entries
+            .iter()
+            .rev()
+            .filter(|entry| entry.node.attributes.kind == FileKind::Directory);
+        directories.extend(below.map(|entry| (url.child(&entry.name), entry.node, depth + 1)));
+    }
+    Ok(())
+}
+
+/// `gannet cat`.
+///
+/// # Errors
+/// A file cannot be read, or the output not be written.
+pub fn cat(options: &CatOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        for url in &options.urls {
+            let written = with_session(&runtime, url, &options.client, async |session| {
+                cat_url(&session, url).await
+            });
+            written.await?;
+        }
+        Ok(())
+    })
+}
+
+async fn cat_url(session: &Session, url: &Url) -> Result<(), Failure> {
+    let node = session.node(url, Follow::Yes).await?;
+    let what = || format!("cannot read {url}");
+    if node.attributes.kind == FileKind::Directory {
+        return Err(Failure::new(what(), Status::Isdir).hint("`gannet ls` lists it"));
+    }
+    // The whole file, however long it grows meanwhile; the reader stops at its end.
+    let mut reader = session
+        .files()
+        .read_file(&node.handle, 0..u64::MAX, Transfer::default());
+    while let Some(block) = reader.next().await.explain(what)? {
+        output::bytes(block.data())?;
+        reader.recycle(block.buffer);
+    }
+    Ok(())
+}
+
+/// `gannet stat`.
+///
+/// # Errors
+/// Something cannot be found.
+pub fn stat(options: &StatOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        for url in &options.urls {
+            let shown = with_session(&runtime, url, &options.client, async |session| {
+                let node = session.node(url, Follow::No).await?;
+                show::object(&session, url, &node, options.json).await
+            });
+            shown.await?;
+        }
+        Ok(())
+    })
+}
+
+/// `gannet mkdir`.
+///
+/// # Errors
+/// A directory cannot be made.
+pub fn mkdir(options: &MkdirOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        for url in &options.urls {
+            let made = with_session(&runtime, url, &options.client, async |session| {
+                let path = session.path_of(url);
+                let made = if options.parents {
+                    session.files().make_directories(&path, 0o777).await
+                } else {
+                    session.files().make_directory(&path, 0o777).await
+                };
+                let made = made
+                    .map(|_| ())
+                    .explain(|| format!("cannot make the directory {url}"));
+                made.map_err(|failure| hint_parents(failure, options))
+            });
+            made.await?;
+        }
+        Ok(())
+    })
+}
+
+fn hint_parents(failure: Failure, options: &MkdirOptions) -> Failure {
+    let is_missing = failure.to_string().ends_with(&Status::Noent.to_string());
+    if is_missing && !options.parents {
+        return failure.hint("-p makes the directories above as well");
+    }
+    failure
+}
+
+/// `gannet rm`.
+///
+/// # Errors
+/// Something cannot be removed.
+pub fn rm(options: &RmOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        for url in &options.urls {
+            let removed = with_session(&runtime, url, &options.client, async |session| {
+                rm_url(&session, url, options).await
+            });
+            removed.await?;
+        }
+        Ok(())
+    })
+}
+
+async fn rm_url(session: &Session, url: &Url, options: &RmOptions) -> Result<(), Failure> {
+    let what = || format!("cannot remove {url}");
+    let path = session.path_of(url);
+    if path.is_empty() {
+        return Err(Failure::new(what(), "it is the root of an export"));
+    }
+    let node = match session.files().walk(&path, Follow::No).await {
+        Ok(node) => node,
+        Err(Error::Status(Status::Noent)) if options.force => return Ok(()),
+        Err(error) => return Err(Failure::new(what(), error)),
+    };
+    if node.attributes.kind == FileKind::Directory {
+        if !options.recursive {
+            return Err(Failure::new(what(), Status::Isdir)
+                .hint("-r removes directories with everything in them"));
+        }
+        empty_directory(session, url, &node, 0).await?;
+    }
+    session.files().remove(&path).await.explain(what)
+}
+
+/// Removes everything in a directory, without following links.
+async fn empty_directory(
+    session: &Session,
+    url: &Url,
+    node: &Node,
+    depth: usize,
+) -> Result<(), Failure> {
+    if depth == DEPTH_MAX {
+        return Err(Failure::new(
+            format!("cannot remove {url}"),
+            "too many directories below each other",
+        ));
+    }
+    let client = session.files().client();
+    for entry in show::list(session, url, node, true).await? {
+        let below = url.child(&entry.name);
+        let what = || format!("cannot remove {below}");
+        if entry.node.attributes.kind == FileKind::Directory {
+            Box::pin(empty_directory(session, &below, &entry.node, depth + 1)).await?;
+            client
+                .rmdir(&node.handle, &entry.name)
+                .await
+                .explain(what)?;
+        } else {
+            client
+                .remove(&node.handle, &entry.name)
+                .await
+                .explain(what)?;
+        }
+    }
+    Ok(())
+}
+
+/// `gannet mv`.
+///
+/// # Errors
+/// Something cannot be moved.
+pub fn mv(options: &MvOptions) -> Result<(), Failure> {
+    let Some((target, sources)) = options.urls.split_last() else {
+        return Ok(());
+    };
+    if let Some(source) = sources.iter().find(|source| !source.is_same_server(target)) {
+        return Err(Failure::usage(
+            format!("cannot move {source} to {target}"),
+            "they are on different servers or ways",
+        )
+        .hint("copy with `gannet cp -r`, then remove"));
+    }
+    session::run(async |runtime| {
+        with_session(&runtime, target, &options.client, async |session| {
+            mv_all(&session, sources, target).await
+        })
+        .await
+    })
+}
+
+async fn mv_all(session: &Session, sources: &[Url], target: &Url) -> Result<(), Failure> {
+    let to = session.path_of(target);
+    if sources.len() > 1 || target.names_directory {
+        let node = session.node(target, Follow::Yes).await?;
+        if node.attributes.kind != FileKind::Directory {
+            return Err(Failure::new(
+                format!("cannot move to {target}"),
+                Status::Notdir,
+            ));
+        }
+    }
+    for source in sources {
+        let moved = session.files().rename(&session.path_of(source), &to).await;
+        moved.explain(|| format!("cannot move {source} to {target}"))?;
+    }
+    Ok(())
+}
+
+/// What `gannet df --json` prints.
+#[derive(Serialize)]
+struct Usage {
+    url: String,
+    total_bytes: u64,
+    used_bytes: u64,
+    available_bytes: u64,
+    total_files: u64,
+    free_files: u64,
+}
+
+/// `gannet df`.
+///
+/// # Errors
+/// A server does not tell.
+pub fn df(options: &DfOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        if !options.json {
+            output::line(&format!(
+                "{:>10} {:>10} {:>10} {:>5}  {}",
+                "size", "used", "available", "used", "url"
+            ))?;
+        }
+        for url in &options.urls {
+            let usage = usage(&runtime, url, &options.client).await?;
+            if options.json {
+                output::json(&usage)?;
+                continue;
+            }
+            let share = usage
+                .used_bytes
+                .saturating_mul(100)
+                .checked_div(usage.total_bytes)
+                .unwrap_or(0);
+            output::line(&format!(
+                "{:>10} {:>10} {:>10} {share:>4}%  {url}",
+                size::human(usage.total_bytes),
+                size::human(usage.used_bytes),
+                size::human(usage.available_bytes),
+            ))?;
+        }
+        Ok(())
+    })
+}
+
+async fn usage(runtime: &Handle, url: &Url, client: &ClientOptions) -> Result<Usage, Failure> {
+    with_session(runtime, url, client, async |session| {
+        let usage = session.files().usage(&session.path_of(url)).await;
+        let usage = usage.explain(|| format!("cannot ask about {url}"))?;
+        Ok(Usage {
+            url: url.to_string(),
+            total_bytes: usage.bytes_total,
+            used_bytes: usage.bytes_total.saturating_sub(usage.bytes_free),
+            available_bytes: usage.bytes_available,
+            total_files: usage.files_total,
+            free_files: usage.files_free,
+        })
+    })
+    .await
+}

@@ -1,0 +1,111 @@
+//! What one core runs: a service over its own fronts of the stores, the transports, and their end.
+
+use super::Shared;
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_nfs::server::Server as NfsServer;
+use gannet_rpc::Server as RpcServer;
+use gannet_runtime::tokio_plug::SharedListener;
+use gannet_runtime::{Handle, timeout};
+use gannet_vfs::local::{LocalStore, LocalTree};
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Rpc = RpcServer<NfsServer<LocalStore>>;
+
+/// Serves the connections of core `index` until the server stops and they are drained.
+pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
+    let Some(rpc) = rpc_server(&runtime, &shared) else {
+        return;
+    };
+    let mut stop = shared.stop.clone();
+    if index == 0 {
+        distribute(&runtime, &shared);
+    }
+    if let Some(listener) = &shared.tcp {
+        let (rpc, listener) = (rpc.clone(), listener.for_core(index));
+        runtime.spawn(
+            "nfs over tcp",
+            Box::pin(async move {
+                if let Err(error) = rpc.serve_tcp(listener).await {
+                    tracing::error!(%error, "nfs over tcp ended");
+                }
+            }),
+        );
+    }
+    if let Some(listener) = &shared.rdma {
+        serve_rdma(&runtime, &rpc, listener.for_core(index), shared.crc);
+    }
+    // An error means that the sender is gone, which ends the server as well.
+    let _ = stop.wait_for(|stop| *stop).await;
+    rpc.stop();
+    if timeout(&runtime, shared.drain_max, rpc.drained())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            core = index,
+            "some connections did not end in time and are cut"
+        );
+    }
+}
+
+/// The services of this core. Their settings were checked before the cores started.
+fn rpc_server(runtime: &Handle, shared: &Shared) -> Option<Rpc> {
+    let stores = shared.exports.iter().map(|(export, tree)| {
+        let store = LocalStore::new(Arc::clone(tree), Rc::clone(runtime));
+        (export.clone(), store)
+    });
+    match NfsServer::new(stores) {
+        Ok(service) => Some(RpcServer::new(
+            Rc::clone(runtime),
+            Rc::new(service),
+            Arc::clone(&shared.cache),
+            Arc::clone(&shared.counters),
+        )),
+        Err(error) => {
+            tracing::error!(%error, "cannot serve these exports");
+            None
+        }
+    }
+}
+
+fn serve_rdma(runtime: &Handle, rpc: &Rpc, streams: Box<dyn gannet_runtime::Listener>, crc: bool) {
+    let config = IwarpConfig {
+        crc,
+        ..IwarpConfig::default()
+    };
+    let provider = IwarpProvider::new(Rc::clone(runtime), config);
+    let listener = Box::new(provider.listen_on(streams));
+    let rpc = rpc.clone();
+    runtime.spawn(
+        "nfs over rdma",
+        Box::pin(async move {
+            let _keep = (rpc, provider as Rc<dyn Provider>, listener);
+            std::future::pending::<()>().await;
+        }),
+    );
+}
+
+/// Hands connections to the cores in turn, until the server stops.
+fn distribute(runtime: &Handle, shared: &Arc<Shared>) {
+    spawn_distributor(runtime, shared, |shared| shared.tcp.as_ref());
+    spawn_distributor(runtime, shared, |shared| shared.rdma.as_ref());
+}
+
+fn spawn_distributor(
+    runtime: &Handle,
+    shared: &Arc<Shared>,
+    listener: fn(&Shared) -> Option<&SharedListener>,
+) {
+    let shared = Arc::clone(shared);
+    runtime.spawn("accept", Box::pin(async move {
+        let mut stop = shared.stop.clone();
+        if let Some(listener) = listener(&shared) {
+            tokio::select! {
+                Err(error) = listener.distribute() => tracing::error!(%error, "accepting ended"),
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+        }
+    }));
+}

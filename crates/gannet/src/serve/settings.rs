@@ -1,0 +1,160 @@
+//! What the command line and the configuration file come to.
+
+use crate::cli::{Listen, ServeOptions};
+use crate::config::{Config, ExportConfig, SquashConfig};
+use crate::failure::{Explain, Failure};
+use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
+use gannet_nfs::server::{Export, Squash};
+use gannet_runtime::tokio_plug::available_cores;
+use gannet_vfs::local::{LocalOptions, LocalTree};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Most threads that serve, whatever is asked for.
+const CORES_MAX: usize = 256;
+
+/// Settled: nothing is left to a default.
+pub(super) struct Settings {
+    pub(super) nfs_tcp: Listen,
+    pub(super) nfs_rdma: Listen,
+    pub(super) cores: usize,
+    pub(super) crc: bool,
+    pub(super) ready_file: Option<PathBuf>,
+    exports: Vec<ExportConfig>,
+    local: LocalOptions,
+}
+
+impl Settings {
+    /// Reads the configuration file, if there is one, and lets the command line win over it.
+    ///
+    /// # Errors
+    /// The file cannot be used, or nothing would listen.
+    pub(super) fn resolve(options: &ServeOptions) -> Result<Settings, Failure> {
+        let config = match (&options.config, &options.path) {
+            (Some(file), _) => Config::load(file)?,
+            (None, Some(path)) => Config::of_directory(path),
+            // The parser insists on one of them.
+            (None, None) => Config::default(),
+        };
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let default = |port| Listen::At(SocketAddr::new(any, port));
+        let cores = options
+            .cores
+            .or(config.server.cores)
+            .map_or_else(available_cores, usize::from);
+        let settings = Settings {
+            nfs_tcp: options
+                .nfs_tcp
+                .or(config.listen.nfs_tcp)
+                .unwrap_or(default(NFS_TCP_PORT)),
+            nfs_rdma: options
+                .nfs_rdma
+                .or(config.listen.nfs_rdma)
+                .unwrap_or(default(NFS_RDMA_PORT)),
+            cores: cores.clamp(1, CORES_MAX),
+            crc: options
+                .crc
+                .or(config.server.crc)
+                .is_some_and(crate::cli::Switch::is_on),
+            ready_file: options.ready_file.clone(),
+            exports: config
+                .export
+                .into_iter()
+                .map(|export| restrict(export, options))
+                .collect(),
+            local: LocalOptions {
+                state_dir: options
+                    .state_dir
+                    .clone()
+                    .or(config.server.state_dir)
+                    .or_else(systemd_state),
+                sync_metadata: options.sync_metadata || config.server.sync_metadata,
+                ..LocalOptions::default()
+            },
+        };
+        if settings.nfs_tcp == Listen::Off && settings.nfs_rdma == Listen::Off {
+            return Err(Failure::usage("nothing to do", "both transports are off")
+                .hint("leave --nfs-tcp or --nfs-rdma on"));
+        }
+        Ok(settings)
+    }
+
+    /// Opens the directories.
+    ///
+    /// # Errors
+    /// One of them cannot be served.
+    pub(super) fn open_exports(&self) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
+        let mut exports = Vec::with_capacity(self.exports.len());
+        for config in &self.exports {
+            let tree = LocalTree::open(&config.path, &self.local).explain(|| {
+                format!("cannot export {} as {}", config.path.display(), config.name)
+            })?;
+            let mut export = Export::new(&config.name)
+                .and_then(|export| export.with_clients(config.clients.clone()))
+                .explain(|| format!("cannot export {}", config.path.display()))?;
+            export.read_only = config.read_only;
+            export.anonymous_uid = config.anonuid;
+            export.anonymous_gid = config.anongid;
+            export.squash = match config.squash {
+                SquashConfig::Root => Squash::Root,
+                SquashConfig::All => Squash::All,
+                SquashConfig::None => Squash::None,
+            };
+            tracing::info!(
+                path = %config.path.display(),
+                name = config.name,
+                read_only = config.read_only,
+                squash = ?config.squash,
+                "exporting"
+            );
+            exports.push((export, tree));
+        }
+        Ok(exports)
+    }
+
+    /// Warns about exports that strangers can reach, or write as root.
+    pub(super) fn warn_about_exposure(&self) {
+        let is_exposed =
+            |listen| matches!(listen, Listen::At(address) if !address.ip().is_loopback());
+        if !is_exposed(self.nfs_tcp) && !is_exposed(self.nfs_rdma) {
+            return;
+        }
+        for export in &self.exports {
+            let name = export.name.as_str();
+            if export.clients.is_empty() {
+                tracing::warn!(
+                    name,
+                    "every host that reaches this machine can mount this export: name the clients with --allow, or \
+                     `clients` in the configuration"
+                );
+            }
+            if export.squash == SquashConfig::None {
+                tracing::warn!(
+                    name,
+                    "root of every client is root here: leave --no-root-squash out unless all of them are trusted"
+                );
+            }
+        }
+    }
+}
+
+/// What the command line says holds for every export: it can only take rights away, but for the squashing.
+fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
+    export.read_only |= options.read_only;
+    if options.no_root_squash {
+        export.squash = SquashConfig::None;
+    }
+    if !options.allow.is_empty() {
+        export.clients.clone_from(&options.allow);
+    }
+    export
+}
+
+/// Where systemd wants a unit with `StateDirectory=` to keep its state; the first of several.
+fn systemd_state() -> Option<PathBuf> {
+    let directories = std::env::var_os("STATE_DIRECTORY")?;
+    std::env::split_paths(&directories)
+        .next()
+        .filter(|path| path.is_absolute())
+}

@@ -1,0 +1,308 @@
+//! A connection to one export of a server, as the commands see it: URLs in, files out, errors explained.
+
+use crate::cli::ClientOptions;
+use crate::failure::{Explain, Failure};
+use crate::url::{Scheme, Url};
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_nfs::client::{Client, Error, Files, Follow, Node};
+use gannet_rpc::{CallError, CallerCredential, ClientConfig, Persistence, Target};
+use gannet_runtime::tokio_plug;
+use gannet_runtime::{Handle, sleep, timeout};
+use gannet_vfs::Status;
+use gannet_wire::rpc::Groups;
+use std::future::Future;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a server may take to be found and to accept a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long commands wait for a silent server unless `--timeout` says otherwise; copies wait for ever.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Pause between two questions whether the server still answers.
+const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
+/// A lost connection is made anew after pauses that grow to this.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A mounted export. Clones share the connection.
+#[derive(Clone)]
+pub struct Session {
+    files: Files,
+    /// How many components of a URL's path name the export.
+    export_len: usize,
+}
+
+/// What a command does when the server falls silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Fails after a while.
+    Bounded,
+    /// Waits until it is back.
+    Endless,
+}
+
+impl Session {
+    /// Connects to the server of `url` and mounts the export that holds its path. A server that cannot be reached now
+    /// fails at once; one that falls silent later is waited for.
+    ///
+    /// # Errors
+    /// Not reachable, not a server, or nothing exported there.
+    pub async fn connect(
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+    ) -> Result<Session, Failure> {
+        let address = resolve(runtime, url).await?;
+        let target = target(runtime, url, address, options);
+        let config = ClientConfig {
+            credential: credential(options),
+            connect_timeout: options.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
+            backoff_max: RECONNECT_PAUSE_MAX,
+            persistence: Persistence::Hard,
+            ..ClientConfig::default()
+        };
+        let (export, export_len) = probe(runtime, url, target.clone(), &config).await?;
+        let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
+        let files = Files::mount(Client::new(Rc::clone(runtime), rpc), &export).await;
+        let files = files.map_err(|error| mount_failure(url, &error))?;
+        Ok(Session { files, export_len })
+    }
+
+    /// The mounted export.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The path of `url` within the export.
+    pub fn path_of(&self, url: &Url) -> Vec<u8> {
+        let below = url.path.get(self.export_len..).unwrap_or_default();
+        below.join(&b'/')
+    }
+
+    /// What `url` names.
+    ///
+    /// # Errors
+    /// Nothing is there, or it cannot be reached.
+    pub async fn node(&self, url: &Url, follow: Follow) -> Result<Node, Failure> {
+        let found = self.files.walk(&self.path_of(url), follow).await;
+        found.explain(|| format!("cannot find {url}"))
+    }
+
+    /// Runs `work` until it ends, or until the server has been silent for too long.
+    ///
+    /// # Errors
+    /// Those of `work`, or the silence.
+    pub async fn watch<T>(
+        &self,
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+        patience: Patience,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let silence = match (options.timeout, patience) {
+            (Some(silence), _) => silence,
+            (None, Patience::Bounded) => SILENCE_MAX,
+            (None, Patience::Endless) => return work.await,
+        };
+        tokio::select! {
+            outcome = work => outcome,
+            failure = self.silence(runtime, url, silence) => Err(failure),
+        }
+    }
+
+    /// Ends when the server has not answered for `max`.
+    async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
+        while timeout(runtime, max, self.files.client().null())
+            .await
+            .is_ok()
+        {
+            sleep(runtime, HEARTBEAT_PAUSE.min(max)).await;
+        }
+        let seconds = max.as_secs_f64();
+        Failure::new(
+            format!("lost {}", server_of(url)),
+            format!("no answer for {seconds} s"),
+        )
+        .hint("see whether the server runs; --timeout SECONDS says how long to wait")
+    }
+}
+
+/// Runs a command's `work` on this thread.
+///
+/// # Errors
+/// Those of `work`.
+pub fn run<F: Future<Output = Result<(), Failure>>>(
+    work: impl FnOnce(Handle) -> F,
+) -> Result<(), Failure> {
+    tokio_plug::block_on(work).explain(|| String::from("cannot start"))?
+}
+
+/// Runs `work` on a session to `url`'s server, with bounded patience.
+///
+/// # Errors
+/// The connection, or those of `work`.
+pub async fn with_session<T, F: Future<Output = Result<T, Failure>>>(
+    runtime: &Handle,
+    url: &Url,
+    options: &ClientOptions,
+    work: impl FnOnce(Session) -> F,
+) -> Result<T, Failure> {
+    let session = Session::connect(runtime, url, options).await?;
+    let watched = session.clone();
+    watched
+        .watch(runtime, url, options, Patience::Bounded, work(session))
+        .await
+}
+
+fn server_of(url: &Url) -> String {
+    format!("{}://{}:{}", url.scheme.name(), url.host, url.port)
+}
+
+/// The server's address; names are looked up by the system.
+async fn resolve(runtime: &Handle, url: &Url) -> Result<SocketAddr, Failure> {
+    let (host, port) = (url.host.clone(), url.port);
+    let looked_up = gannet_runtime::run_blocking(runtime, move || {
+        (host.as_str(), port)
+            .to_socket_addrs()
+            .map(|mut found| found.next())
+    });
+    let what = || format!("cannot find the host {}", url.host);
+    match timeout(runtime, CONNECT_MAX, looked_up).await {
+        Ok(Ok(Ok(Some(address)))) => Ok(address),
+        Ok(Ok(Ok(None))) => Err(Failure::new(what(), "it has no address")),
+        Ok(Ok(Err(error))) => Err(Failure::new(what(), error)),
+        Ok(Err(_)) | Err(_) => Err(Failure::new(what(), "the name service does not answer")),
+    }
+}
+
+fn target(runtime: &Handle, url: &Url, address: SocketAddr, options: &ClientOptions) -> Target {
+    match url.scheme {
+        Scheme::Tcp => Target::Tcp(address),
+        Scheme::Rdma => {
+            let config = IwarpConfig {
+                crc: options.crc.is_on(),
+                ..IwarpConfig::default()
+            };
+            let provider = IwarpProvider::new(Rc::clone(runtime), config);
+            Target::Rdma(provider as Rc<dyn Provider>, address)
+        }
+    }
+}
+
+/// The caller's own identity, unless the options say otherwise.
+fn credential(options: &ClientOptions) -> CallerCredential {
+    let groups: Vec<u32> = rustix::process::getgroups()
+        .unwrap_or_default()
+        .into_iter()
+        .map(rustix::process::Gid::as_raw)
+        .collect();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    CallerCredential::Sys {
+        machine_name: name,
+        uid: options
+            .uid
+            .unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: options
+            .gid
+            .unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        groups: Groups::new(&groups),
+    }
+}
+
+/// Asks the server once, without patience, what it exports; the export that holds the URL's path, and how many
+/// components of the path name it.
+async fn probe(
+    runtime: &Handle,
+    url: &Url,
+    target: Target,
+    config: &ClientConfig,
+) -> Result<(Vec<u8>, usize), Failure> {
+    let config = ClientConfig {
+        reply_timeout: config.connect_timeout,
+        persistence: Persistence::Soft { attempts: 1 },
+        ..config.clone()
+    };
+    let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
+    let client = Client::new(Rc::clone(runtime), rpc);
+    client
+        .null()
+        .await
+        .map_err(|error| connect_failure(url, &error))?;
+    let exports = client
+        .exports()
+        .await
+        .map_err(|error| mount_failure(url, &error))?;
+    let paths: Vec<Vec<u8>> = exports.into_iter().map(|export| export.path).collect();
+    best_export(&url.path, &paths).ok_or_else(|| {
+        let names: Vec<_> = paths
+            .iter()
+            .map(|path| path.escape_ascii().to_string())
+            .collect();
+        Failure::new(format!("cannot mount {url}"), "no export holds this path")
+            .hint(format!("the server exports {}", names.join(", ")))
+    })
+}
+
+/// The longest export whose components begin `path`.
+fn best_export(path: &[Vec<u8>], exports: &[Vec<u8>]) -> Option<(Vec<u8>, usize)> {
+    let fits = |export: &Vec<u8>| {
+        let parts: Vec<&[u8]> = export
+            .split(|byte| *byte == b'/')
+            .filter(|part| !part.is_empty())
+            .collect();
+        let is_prefix =
+            parts.len() <= path.len() && parts.iter().zip(path).all(|(part, name)| part == name);
+        is_prefix.then(|| (export.clone(), parts.len()))
+    };
+    exports.iter().filter_map(fits).max_by_key(|(_, len)| *len)
+}
+
+fn connect_failure(url: &Url, error: &Error) -> Failure {
+    let failure = Failure::new(format!("cannot connect to {}", server_of(url)), error);
+    match (error, url.scheme) {
+        (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Tcp) => failure
+            .hint("see whether the server runs and the port is right; `gannet serve` prints it"),
+        (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Rdma) => failure
+            .hint("see whether the server runs and offers RDMA on this port, 20049 by default"),
+        _ => failure.hint("see whether this is an NFSv3 server"),
+    }
+}
+
+fn mount_failure(url: &Url, error: &Error) -> Failure {
+    let failure = Failure::new(format!("cannot mount {url}"), error);
+    match error {
+        Error::Status(Status::Acces | Status::Perm) => {
+            failure.hint("the server does not serve this client: see its --allow or `clients`")
+        }
+        Error::Call(CallError::NotExecuted(_)) => {
+            failure.hint("the server does not answer MOUNT on its NFS port, which gannet needs")
+        }
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best_export;
+
+    #[test]
+    fn the_longest_export_that_holds_the_path_is_mounted() {
+        let exports = ["/", "/a", "/a/b", "/abc"].map(|path| path.as_bytes().to_vec());
+        let best = |path: &str| {
+            let path: Vec<Vec<u8>> = path
+                .split('/')
+                .map(|part| part.as_bytes().to_vec())
+                .collect();
+            best_export(&path, &exports)
+        };
+        assert_eq!(best("a/b/c"), Some((b"/a/b".to_vec(), 2)));
+        assert_eq!(best("a/x"), Some((b"/a".to_vec(), 1)));
+        assert_eq!(best("ab"), Some((b"/".to_vec(), 0)));
+        assert_eq!(best_export(&[b"x".to_vec()], &exports[1..]), None);
+    }
+}

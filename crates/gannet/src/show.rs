@@ -1,0 +1,282 @@
+//! How files are shown: `ls` and `stat`, for people and as JSON.
+
+use crate::cli::LsOptions;
+use crate::failure::{Explain, Failure};
+use crate::output;
+use crate::session::Session;
+use crate::url::Url;
+use gannet_nfs::client::Node;
+use gannet_vfs::{FileKind, Time};
+use serde::Serialize;
+
+/// A name and what it stands for.
+pub(crate) struct Shown {
+    pub(crate) name: Vec<u8>,
+    pub(crate) node: Node,
+}
+
+/// What `--json` prints of an object.
+#[derive(Serialize)]
+struct ObjectJson {
+    name: String,
+    kind: &'static str,
+    mode: String,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    size_bytes: u64,
+    used_bytes: u64,
+    fileid: u64,
+    access_time: String,
+    modify_time: String,
+    change_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+}
+
+/// What is in a directory, sorted; names that start with a dot only if `all`.
+///
+/// # Errors
+/// It cannot be listed.
+pub(crate) async fn list(
+    session: &Session,
+    url: &Url,
+    node: &Node,
+    all: bool,
+) -> Result<Vec<Shown>, Failure> {
+    let found = session.files().list_directory(&node.handle).await;
+    let mut entries: Vec<Shown> = found
+        .explain(|| format!("cannot list {url}"))?
+        .into_iter()
+        .filter(|(item, _)| all || !item.name.starts_with(b"."))
+        .map(|(item, node)| Shown {
+            name: item.name,
+            node,
+        })
+        .collect();
+    entries.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(entries)
+}
+
+/// Prints entries as `ls` does.
+///
+/// # Errors
+/// A link cannot be read, or the output not be written.
+pub(crate) async fn entries(
+    session: &Session,
+    url: &Url,
+    entries: &[Shown],
+    options: &LsOptions,
+) -> Result<(), Failure> {
+    for entry in entries {
+        if !options.json && !options.long {
+            output::line(&name_of(&entry.name))?;
+            continue;
+        }
+        let target = link_target(session, url, &entry.node).await?;
+        if options.json {
+            output::json(&json(name_of(&entry.name), &entry.node, target))?;
+            continue;
+        }
+        let attributes = &entry.node.attributes;
+        let arrow = target
+            .map(|target| format!(" -> {target}"))
+            .unwrap_or_default();
+        output::line(&format!(
+            "{}{} {:>3} {:>6} {:>6} {:>12} {} {}{arrow}",
+            letter(attributes.kind),
+            permissions(attributes.mode),
+            attributes.link_count,
+            attributes.uid,
+            attributes.gid,
+            attributes.size,
+            time(attributes.modify_time),
+            name_of(&entry.name),
+        ))?;
+    }
+    Ok(())
+}
+
+/// Prints an object as `stat` does.
+///
+/// # Errors
+/// As [`entries`].
+pub(crate) async fn object(
+    session: &Session,
+    url: &Url,
+    node: &Node,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let target = link_target(session, url, node).await?;
+    let shown = json(url.to_string(), node, target);
+    if as_json {
+        return output::json(&shown);
+    }
+    let arrow = shown
+        .target
+        .map(|target| format!(" -> {target}"))
+        .unwrap_or_default();
+    output::line(&format!(
+        "{}{arrow}\n  {}, {} bytes, {} on disk, {} links\n  mode {}, uid {}, gid {}, file {}, handle {:?}\n  \
+         accessed {}\n  modified {}\n  changed  {}",
+        shown.name,
+        shown.kind,
+        shown.size_bytes,
+        shown.used_bytes,
+        shown.links,
+        shown.mode,
+        shown.uid,
+        shown.gid,
+        shown.fileid,
+        node.handle,
+        shown.access_time,
+        shown.modify_time,
+        shown.change_time,
+    ))
+}
+
+async fn link_target(session: &Session, url: &Url, node: &Node) -> Result<Option<String>, Failure> {
+    if node.attributes.kind != FileKind::Symlink {
+        return Ok(None);
+    }
+    let target = session.files().client().readlink(&node.handle).await;
+    let target = target.explain(|| format!("cannot read a link at {url}"))?;
+    Ok(Some(name_of(&target)))
+}
+
+fn json(name: String, node: &Node, target: Option<String>) -> ObjectJson {
+    let attributes = &node.attributes;
+    ObjectJson {
+        name,
+        kind: kind(attributes.kind),
+        mode: format!("{:04o}", attributes.mode),
+        links: attributes.link_count,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        size_bytes: attributes.size,
+        used_bytes: attributes.used,
+        fileid: attributes.fileid,
+        access_time: time(attributes.access_time),
+        modify_time: time(attributes.modify_time),
+        change_time: time(attributes.change_time),
+        target,
+    }
+}
+
+/// A name for a terminal: what could control it is escaped.
+fn name_of(name: &[u8]) -> String {
+    let mut shown = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if letter.is_control() {
+                shown.extend(letter.escape_default());
+            } else {
+                shown.push(letter);
+            }
+        }
+        for byte in chunk.invalid() {
+            shown.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    shown
+}
+
+fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharacterDevice => "character device",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Socket => "socket",
+        FileKind::Fifo => "fifo",
+    }
+}
+
+fn letter(kind: FileKind) -> char {
+    match kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::BlockDevice => 'b',
+        FileKind::CharacterDevice => 'c',
+        FileKind::Symlink => 'l',
+        FileKind::Socket => 's',
+        FileKind::Fifo => 'p',
+    }
+}
+
+fn permissions(mode: u32) -> String {
+    let triple = |shift: u32, special: bool, letters: [char; 2]| {
+        let bits = mode >> shift;
+        let execute = match (bits & 1 != 0, special) {
+            (true, true) => letters[0],
+            (false, true) => letters[1],
+            (true, false) => 'x',
+            (false, false) => '-',
+        };
+        let read = if bits & 4 != 0 { 'r' } else { '-' };
+        let write = if bits & 2 != 0 { 'w' } else { '-' };
+        [read, write, execute]
+    };
+    let owner = triple(6, mode & 0o4000 != 0, ['s', 'S']);
+    let group = triple(3, mode & 0o2000 != 0, ['s', 'S']);
+    let others = triple(0, mode & 0o1000 != 0, ['t', 'T']);
+    [owner, group, others].concat().into_iter().collect()
+}
+
+/// `YYYY-MM-DD hh:mm:ss` in UTC (civil-from-days; the calendar repeats every 400 years, 146,097 days).
+fn time(time: Time) -> String {
+    let (days, second) = (time.seconds / 86_400, time.seconds % 86_400);
+    // Days since 0000-03-01, so that the leap day is the last of its year.
+    let day = days + 719_468;
+    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = era * 400 + year_of_era + u32::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day_of_month:02} {:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_calendar_dates_in_utc() {
+        let shown = |seconds| {
+            time(Time {
+                seconds,
+                nanoseconds: 0,
+            })
+        };
+        assert_eq!(shown(0), "1970-01-01 00:00:00");
+        assert_eq!(shown(951_782_399), "2000-02-28 23:59:59");
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(shown(1_763_700_000), "2025-11-21 04:40:00");
+        assert_eq!(shown(u32::MAX), "2106-02-07 06:28:15");
+    }
+
+    #[test]
+    fn permissions_read_as_ls_writes_them() {
+        assert_eq!(permissions(0o755), "rwxr-xr-x");
+        assert_eq!(permissions(0o4711), "rws--x--x");
+        assert_eq!(permissions(0o1666), "rw-rw-rwT");
+    }
+
+    #[test]
+    fn names_cannot_control_a_terminal() {
+        assert_eq!(name_of(b"a\x1b[2Jb\xff\xc3\xa9"), "a\\u{1b}[2Jb\\xff\u{e9}");
+    }
+}
