@@ -65,6 +65,10 @@ pub const INLINE_THRESHOLD: u32 = 4096;
 pub const CREDITS: u32 = 128;
 /// Receives posted beyond the credits: for transport errors and other messages that no credit covers.
 pub const RECEIVES_SPARE: u32 = 8;
+/// Receives and Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each.
+pub const INLINE_SLOTS_MAX: usize = 256 << 10;
+/// Failed calls that are remembered to be refused once more.
+pub const POISONED_MAX: usize = 1024;
 /// Segments per chunk list of an RDMA call.
 pub const SEGMENTS_MAX: usize = 64;
 /// Chunks in the Write list of an RDMA call.

@@ -1,21 +1,26 @@
 //! The answering side: what all connections of a core share, and how connections come and go.
 
 mod admit;
+mod deadlines;
+mod rdma;
 mod tcp;
 mod worker;
 
 use crate::counters::Counters;
 use crate::limits::{
-    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, JOB_BYTES_KEPT, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, STAGE_LEN,
+    DRC_AGE_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD,
+    JOB_BYTES_KEPT, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, POISONED_MAX, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
-use gannet_fabric::Arena;
-use gannet_runtime::{Handle, Listener, Notify, Stream};
+use gannet_fabric::{Arena, Provider};
+use gannet_runtime::{Handle, Instant, Listener, Notify, Stream};
+use gannet_wire::rpcrdma::ChunkLists;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -50,7 +55,11 @@ impl<S: Service> Server<S> {
             cache,
             counters,
             payloads: Arena::new(PAYLOAD_MAX, PAYLOAD_SLOTS_MAX),
+            inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
             stage: Cell::default(),
+            scratch: Cell::default(),
+            idle_lists: RefCell::default(),
+            poisoned: RefCell::default(),
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
             next_activity: Cell::new(1),
@@ -74,6 +83,26 @@ impl<S: Service> Server<S> {
             let (core, stream) = (Rc::clone(&self.core), stream?);
             let task = Box::pin(async move { tcp::serve(core, stream).await });
             self.core.runtime.spawn("rpc over tcp", task);
+        }
+        Ok(())
+    }
+
+    /// Takes connections of `provider` from `listener` and answers them until [`Server::stop`].
+    ///
+    /// # Errors
+    /// The listener is broken.
+    pub async fn serve_rdma(
+        &self,
+        provider: Rc<dyn Provider>,
+        mut listener: Box<dyn gannet_fabric::Listener>,
+    ) -> io::Result<()> {
+        let activity = Activity::new(&self.core);
+        tracing::info!(address = %listener.local_address(), "answering rpc over rdma");
+        while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
+            let (core, provider, incoming) =
+                (Rc::clone(&self.core), Rc::clone(&provider), incoming?);
+            let task = Box::pin(async move { rdma::serve(core, provider, incoming).await });
+            self.core.runtime.spawn("rpc over rdma", task);
         }
         Ok(())
     }
@@ -115,6 +144,14 @@ pub(crate) struct Core<S> {
     /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
     /// pass on their way out. Taken by whoever uses it, never across an await.
     stage: Cell<Vec<u8>>,
+    /// Memory for Sends and receives.
+    inline: Arena,
+    /// Where messages are put together before they go to memory that can be sent.
+    scratch: Cell<Vec<u8>>,
+    idle_lists: RefCell<Vec<ChunkLists>>,
+    /// Calls whose transfers failed, with the time after which nobody asks again. Their duplicates are refused, or
+    /// a client would break connection after connection with them (RFC 8166 section 4.5).
+    poisoned: RefCell<BTreeMap<(IpAddr, u32), Instant>>,
     /// Used last in first out: the same few are hot.
     idle_workers: RefCell<Vec<Worker>>,
     idle_jobs: RefCell<Vec<Box<Job>>>,
@@ -152,6 +189,32 @@ impl<S: Service> Core<S> {
         if idle.len() < IDLE_JOBS_MAX && kept <= JOB_BYTES_KEPT {
             idle.push(job);
         }
+    }
+
+    fn take_lists(&self) -> ChunkLists {
+        self.idle_lists.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn put_lists(&self, mut lists: ChunkLists) {
+        lists.clear();
+        let mut idle = self.idle_lists.borrow_mut();
+        if idle.len() < IDLE_JOBS_MAX {
+            idle.push(lists);
+        }
+    }
+
+    fn poison(&self, client: IpAddr, xid: u32) {
+        let now = self.runtime.now();
+        let mut poisoned = self.poisoned.borrow_mut();
+        poisoned.retain(|_, until| *until > now);
+        if poisoned.len() < POISONED_MAX {
+            poisoned.insert((client, xid), now + DRC_AGE_MAX);
+        }
+    }
+
+    fn take_poison(&self, client: IpAddr, xid: u32) -> bool {
+        let mut poisoned = self.poisoned.borrow_mut();
+        !poisoned.is_empty() && poisoned.remove(&(client, xid)).is_some()
     }
 
     fn take_stage(&self) -> Vec<u8> {

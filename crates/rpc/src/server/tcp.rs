@@ -4,15 +4,14 @@
 //! core's stage, starts every complete call in place, and hands all replies over together. Large records are
 //! received into memory of their own, past the stage.
 
-mod deadlines;
 mod receive;
 
+use super::deadlines::{Deadlines, Overdue};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Outgoing, Progress};
 use crate::service::Service;
-use deadlines::{Deadlines, Overdue};
 use gannet_runtime::{Instant, LocalFuture, Stream, file};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
 use receive::{Inbound, Received};

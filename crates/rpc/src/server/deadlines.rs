@@ -9,7 +9,7 @@ use std::fmt;
 
 /// What a peer failed to do in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::server) enum Overdue {
+pub(super) enum Overdue {
     FirstCall,
     Record,
     Reading,

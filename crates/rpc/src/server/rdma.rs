@@ -1,0 +1,381 @@
+//! One RPC/RDMA connection in the Read-Write design (RFC 8166): the server alone moves bulk data.
+//!
+//! A call's life: its Send arrives in a posted receive ([`inbound`]); its Read chunks are pulled and the message is
+//! put together ([`assemble`]); the service executes it in a worker, as over TCP; the reply's payload is written
+//! to the Write chunk, or the whole reply to the Reply chunk, and one Send ends it ([`reply`]).
+//!
+//! The receive of a call is posted again just before its reply leaves: so receives posted plus calls under way is
+//! constant, and a peer that sends more calls than it has credits for ends its own connection.
+
+mod assemble;
+mod inbound;
+mod reply;
+
+use super::deadlines::{Deadlines, Overdue};
+use super::worker::{CallTable, Job};
+use super::{Activity, Core};
+use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE};
+use crate::service::Service;
+use gannet_fabric::{
+    Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError,
+    Provider, WorkError, WorkId,
+};
+use gannet_runtime::{Instant, LocalFuture};
+use gannet_wire::rpcrdma::PrivateData;
+use inbound::Context as CallContext;
+use reply::Departure;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use thiserror::Error;
+
+/// Rounds of completions before other connections get their turn.
+const ROUNDS_MAX: usize = 4;
+/// Receives posted on a connection.
+const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
+
+/// What a piece of work was for, packed into its [`WorkId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// A receive.
+    Receive,
+    /// A Read chunk's segment of the call in this place.
+    Pull(usize),
+    /// An RDMA Write for the call with this XID.
+    Write(u32),
+    /// The Send that ends this many pieces of work.
+    Send(u32),
+}
+
+impl Work {
+    fn id(self) -> WorkId {
+        let (kind, value) = match self {
+            Work::Receive => (0, 0),
+            Work::Pull(place) => (1, place as u64),
+            Work::Write(xid) => (2, u64::from(xid)),
+            Work::Send(count) => (3, u64::from(count)),
+        };
+        WorkId(kind << 32 | value)
+    }
+
+    fn of(id: WorkId) -> Work {
+        let value = (id.0 & u64::from(u32::MAX)) as u32;
+        match id.0 >> 32 {
+            1 => Work::Pull(value as usize),
+            2 => Work::Write(value),
+            3 => Work::Send(value),
+            // The receives of the set-up are numbered from 0.
+            _ => Work::Receive,
+        }
+    }
+}
+
+/// Why a connection ends.
+#[derive(Debug, Error)]
+enum End {
+    #[error("{0}")]
+    Disconnected(#[from] Disconnected),
+    #[error("work failed: {0}")]
+    Work(#[from] WorkError),
+    #[error("work refused: {0}")]
+    Post(#[from] PostError),
+    #[error("the peer exceeds its credits")]
+    Credits,
+    #[error("{0}")]
+    Overdue(Overdue),
+    #[error("a file cannot be read: {0}")]
+    File(#[from] io::Error),
+    #[error("the server stops")]
+    Stopped,
+}
+
+impl End {
+    fn is_offence(&self) -> bool {
+        matches!(
+            self,
+            End::Credits | End::Overdue(_) | End::Work(WorkError::Remote(_))
+        )
+    }
+}
+
+/// Accepts `incoming` and answers it until it ends.
+pub(super) async fn serve<S: Service>(
+    core: Rc<Core<S>>,
+    provider: Rc<dyn Provider>,
+    incoming: Box<dyn Incoming>,
+) {
+    let peer = incoming.peer_address();
+    let capabilities = provider.capabilities();
+    let own = PrivateData {
+        remote_invalidation: capabilities.remote_invalidation,
+        send_size: INLINE_THRESHOLD,
+        receive_size: INLINE_THRESHOLD,
+    };
+    let receives: Vec<Buffer> = (0..RECEIVES).map_while(|_| core.inline.take()).collect();
+    if receives.len() < RECEIVES as usize {
+        tracing::warn!(%peer, "rdma connection refused: out of receive memory");
+        return incoming.reject(Vec::new()).await;
+    }
+    let options = ConnectOptions {
+        private_data: own.to_bytes().to_vec(),
+        ord: capabilities.read_depth_max,
+        ird: 0,
+        receives,
+    };
+    match incoming.accept(options).await {
+        Ok(endpoint) => answer(core, endpoint, own).await,
+        Err(error) => tracing::info!(%peer, %error, "rdma connection not made"),
+    }
+}
+
+async fn answer<S: Service>(core: Rc<Core<S>>, endpoint: Connected, own: PrivateData) {
+    core.counters.connections.add(1);
+    let peer = endpoint.peer_address();
+    let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
+    tracing::debug!(%peer, ?theirs, "rdma connection");
+    let mut connection = Connection::new(&core, Rc::clone(&endpoint), own, theirs);
+    let end = std::future::poll_fn(|context| connection.poll(context)).await;
+    if end.is_offence() {
+        core.counters.drops.add(1);
+        tracing::info!(%peer, why = %end, "rdma connection dropped");
+    } else {
+        tracing::debug!(%peer, why = %end, "rdma connection ended");
+    }
+    match end {
+        End::Stopped => endpoint.close(),
+        End::Disconnected(_) => {}
+        other => endpoint.abort(&other.to_string()),
+    }
+    let Connection { calls, .. } = connection;
+    if !calls.is_empty() {
+        core.runtime.spawn(
+            "calls without connection",
+            Box::pin(calls.finish(Rc::clone(&core))),
+        );
+    }
+}
+
+/// A file range that must come from the disk before its reply can be built.
+type ColdRead = LocalFuture<(Box<Job>, io::Result<(Vec<u8>, usize)>)>;
+
+struct Connection<S: Service> {
+    core: Rc<Core<S>>,
+    activity: Activity<S>,
+    endpoint: Connected,
+    peer: SocketAddr,
+    /// Largest message we may send.
+    send_max: usize,
+    /// The peer lets us revoke its keys.
+    invalidates: bool,
+    calls: CallTable,
+    /// Calls from their arrival to their reply, by place.
+    contexts: Vec<Option<CallContext>>,
+    free: Vec<usize>,
+    /// Calls whose Read chunks wait for memory.
+    short_of_memory: VecDeque<usize>,
+    cold: Vec<ColdRead>,
+    /// Replies that wait for room in the send queue.
+    departures: VecDeque<Departure>,
+    /// Pieces of work in the send queue.
+    posted: u32,
+    posted_max: u32,
+    completions: Vec<Completion>,
+    deadlines: Deadlines,
+    timer: LocalFuture<()>,
+    timer_at: Instant,
+}
+
+impl<S: Service> Connection<S> {
+    fn new(
+        core: &Rc<Core<S>>,
+        endpoint: Connected,
+        own: PrivateData,
+        theirs: PrivateData,
+    ) -> Connection<S> {
+        let activity = Activity::new(core);
+        let deadlines = Deadlines::new(core.runtime.now());
+        let timer_at = deadlines.next(false, false);
+        Connection {
+            core: Rc::clone(core),
+            peer: endpoint.peer_address(),
+            send_max: own.threshold_to(&theirs) as usize,
+            invalidates: own.remote_invalidation && theirs.remote_invalidation,
+            posted_max: endpoint.attributes().send_queue_max,
+            endpoint,
+            calls: CallTable::new(activity.id),
+            activity,
+            contexts: Vec::new(),
+            free: Vec::new(),
+            short_of_memory: VecDeque::new(),
+            cold: Vec::new(),
+            departures: VecDeque::new(),
+            posted: 0,
+            completions: Vec::new(),
+            deadlines,
+            timer: core.runtime.sleep_until(timer_at),
+            timer_at,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..ROUNDS_MAX {
+            match self.round(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Does what can be done; says whether there may be more.
+    fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        self.deadlines.at(self.core.runtime.now());
+        if self.posted == 0 {
+            self.deadlines.nothing_to_send();
+        }
+        self.calls.register(context);
+        let mut done = Vec::new();
+        self.calls.poll_woken(&self.core, |job| done.push(job));
+        let mut progress = !done.is_empty();
+        for job in done {
+            self.finish(job)?;
+        }
+        progress |= self.poll_cold(context)?;
+        progress |= self.poll_endpoint(context)?;
+        self.retry_for_memory()?;
+        self.depart()?;
+        self.endpoint.flush();
+        if progress {
+            return Ok(true);
+        }
+        if self.activity.stopped.poll_notified(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        if self.core.stopping.get() && self.is_quiet() {
+            return Err(End::Stopped);
+        }
+        self.poll_timer(context)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.posted == 0 && self.free.len() == self.contexts.len()
+    }
+
+    fn poll_endpoint(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let polled = self.endpoint.poll_completions(context, &mut completions);
+        let outcome = completions
+            .drain(..)
+            .try_for_each(|completion| self.complete(completion));
+        self.completions = completions;
+        outcome?;
+        match polled {
+            Poll::Ready(Ok(())) => Ok(true),
+            Poll::Ready(Err(gone)) => Err(gone.into()),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) -> Result<(), End> {
+        let work = Work::of(completion.id);
+        let done = match completion.outcome {
+            Ok(done) => done,
+            Err(WorkError::Flushed) => return Ok(()),
+            Err(error) => {
+                self.poison(work);
+                return Err(error.into());
+            }
+        };
+        match (work, done) {
+            (_, Done::Received { len, .. }) => {
+                self.deadlines.bytes_received();
+                let Some(buffer) = completion.buffer else {
+                    return Ok(());
+                };
+                self.core.counters.bytes_in.add(u64::from(len));
+                self.receive(buffer, len as usize)
+            }
+            (Work::Pull(place), _) => self.pulled(place),
+            (Work::Send(count), _) => {
+                self.posted = self.posted.saturating_sub(count);
+                self.deadlines.bytes_sent();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A transfer for a call failed: when the client sends it again after reconnecting, it would fail again.
+    fn poison(&mut self, work: Work) {
+        let xid = match work {
+            Work::Write(xid) => Some(xid),
+            Work::Pull(place) => self.context(place).map(|call| call.xid),
+            _ => None,
+        };
+        if let Some(xid) = xid {
+            self.core.poison(self.peer.ip(), xid);
+        }
+    }
+
+    fn context(&mut self, place: usize) -> Option<&mut CallContext> {
+        self.contexts.get_mut(place).and_then(Option::as_mut)
+    }
+
+    /// Takes file ranges that have come from the disk.
+    fn poll_cold(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let mut warm = Vec::new();
+        self.cold
+            .retain_mut(|read| match read.as_mut().poll(context) {
+                Poll::Ready(done) => {
+                    warm.push(done);
+                    false
+                }
+                Poll::Pending => true,
+            });
+        let progress = !warm.is_empty();
+        for (job, bytes) in warm {
+            self.warmed(job, bytes?)?;
+        }
+        Ok(progress)
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        let short_of_memory = !self.short_of_memory.is_empty();
+        let sending = self.posted > 0;
+        let busy = self.free.len() < self.contexts.len();
+        loop {
+            let deadline = if short_of_memory {
+                self.deadlines.memory_retry()
+            } else {
+                self.deadlines.next(false, sending)
+            };
+            if deadline < self.timer_at {
+                self.set_timer(deadline);
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Ok(false);
+            }
+            self.deadlines.at(self.core.runtime.now());
+            match self.deadlines.overdue(false, sending) {
+                Some(overdue) if !(busy && overdue.is_silence()) => {
+                    return Err(End::Overdue(overdue));
+                }
+                Some(_) => self.deadlines.excuse(),
+                None => {}
+            }
+            self.set_timer(self.deadlines.next(false, sending));
+            if short_of_memory {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, at: Instant) {
+        self.timer = self.core.runtime.sleep_until(at);
+        self.timer_at = at;
+    }
+}

@@ -1,0 +1,339 @@
+//! From a received Send to a call: header, Read chunks, the message.
+
+use super::assemble::{ReadChunk, read_chunks, unreduce};
+use super::{Connection, End, Work};
+use crate::limits::{CREDITS, PAYLOAD_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use crate::server::admit::{Admission, admit};
+use crate::server::worker::Job;
+use crate::service::{Placed, Service, Transport};
+use gannet_fabric::{Access, Backing, Buffer, Region, RemoteAddress, RemoteKey, Scope, Span};
+use gannet_wire::rpc::CallHeaderError;
+use gannet_wire::rpcrdma::{
+    ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
+};
+use gannet_wire::xdr::Decoder;
+use std::rc::Rc;
+
+const LIMITS: ChunkLimits = ChunkLimits {
+    segments_max: SEGMENTS_MAX,
+    write_chunks_max: WRITE_CHUNKS_MAX,
+};
+
+/// A call from its arrival to its reply.
+pub(super) struct Context {
+    pub(super) xid: u32,
+    pub(super) lists: ChunkLists,
+    /// The received Send; posted again when the reply leaves.
+    pub(super) receive: Option<Buffer>,
+    /// Where the RPC message lies in it.
+    message: (usize, usize),
+    /// The whole message is in the chunk at position zero.
+    long: bool,
+    chunks: Vec<ReadChunk>,
+    /// The memory that each chunk is read into.
+    pulled: Vec<Region>,
+    pulls_left: usize,
+}
+
+impl<S: Service> Connection<S> {
+    /// Takes a received Send apart.
+    pub(super) fn receive(&mut self, buffer: Buffer, len: usize) -> Result<(), End> {
+        let mut lists = self.core.take_lists();
+        let bytes = buffer.get(..len).unwrap_or(&buffer);
+        let mut decoder = Decoder::new(bytes);
+        let header = match Header::parse(&mut decoder, &mut lists, LIMITS) {
+            Ok(header) => header,
+            Err(error) => {
+                tracing::debug!(peer = %self.peer, %error, "call refused");
+                self.core.put_lists(lists);
+                return self.refuse_header(buffer, error);
+            }
+        };
+        let long = match header.procedure {
+            Procedure::Msg => false,
+            Procedure::Nomsg => true,
+            Procedure::Done | Procedure::Error(_) => {
+                self.core.put_lists(lists);
+                return self.repost(buffer);
+            }
+        };
+        let message = (decoder.position(), bytes.len());
+        let chunks = read_chunks(lists.reads(), RECORD_MAX);
+        let starts_at_zero =
+            |chunks: &[ReadChunk]| chunks.first().is_some_and(|it| it.position == 0);
+        let mut call = Context {
+            xid: header.xid,
+            lists,
+            receive: Some(buffer),
+            message,
+            long,
+            chunks: Vec::new(),
+            pulled: Vec::new(),
+            pulls_left: 0,
+        };
+        let poisoned = self.core.take_poison(self.peer.ip(), header.xid);
+        match chunks {
+            // A whole message in chunks begins at position zero, and only such a message does.
+            Some(chunks) if starts_at_zero(&chunks) == long && !poisoned => call.chunks = chunks,
+            _ => {
+                let place = self.admit_context(call)?;
+                return self.refuse(place, TransportError::Chunk);
+            }
+        }
+        let pulls = !call.chunks.is_empty();
+        let place = self.admit_context(call)?;
+        if !pulls {
+            return self.assemble(place);
+        }
+        if self.endpoint.attributes().ord == 0 {
+            return self.refuse(place, TransportError::Chunk);
+        }
+        self.pull(place)
+    }
+
+    fn admit_context(&mut self, call: Context) -> Result<usize, End> {
+        let place = self.free.pop().unwrap_or(self.contexts.len());
+        if place == self.contexts.len() {
+            self.contexts.push(None);
+        }
+        if let Some(slot) = self.contexts.get_mut(place) {
+            *slot = Some(call);
+        }
+        if self.contexts.len() - self.free.len() > CREDITS as usize {
+            return Err(End::Credits);
+        }
+        Ok(place)
+    }
+
+    fn refuse_header(&mut self, buffer: Buffer, error: HeaderError) -> Result<(), End> {
+        let (xid, version, error) = match error {
+            HeaderError::Short => return self.repost(buffer),
+            HeaderError::Version { xid, version } => {
+                let range = TransportError::Version {
+                    low: RDMA_VERSION,
+                    high: RDMA_VERSION,
+                };
+                (xid, version, range)
+            }
+            HeaderError::Procedure { xid, .. } | HeaderError::Chunk { xid, .. } => {
+                (xid, RDMA_VERSION, TransportError::Chunk)
+            }
+        };
+        self.send_error(xid, version, error, Some(buffer))
+    }
+
+    /// Starts reading the chunks of a call.
+    fn pull(&mut self, place: usize) -> Result<(), End> {
+        let Some(call) = self.contexts.get_mut(place).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let domain = self.endpoint.domain();
+        let scope = Scope::Endpoint(self.endpoint.id());
+        while let Some(chunk) = call.chunks.get(call.pulled.len()) {
+            let memory = if chunk.len <= PAYLOAD_MAX {
+                self.core.payloads.take()
+            } else {
+                // Only a long call: at most RECORD_MAX, and few of those.
+                Some(Buffer::zeroed(chunk.len))
+            };
+            let Some(memory) = memory else {
+                self.short_of_memory.push_back(place);
+                return Ok(());
+            };
+            match domain.register(Backing::Buffer(memory), Access::Local, scope) {
+                Ok(region) => call.pulled.push(region),
+                Err(error) => {
+                    tracing::warn!(peer = %self.peer, %error, "no region for a read chunk");
+                    return self.refuse(place, TransportError::Chunk);
+                }
+            }
+        }
+        for (chunk, region) in call.chunks.iter().zip(&call.pulled) {
+            let mut offset = 0;
+            for read in call
+                .lists
+                .reads()
+                .iter()
+                .skip(chunk.first)
+                .take(chunk.count)
+            {
+                let segment = read.segment;
+                if segment.length > 0 {
+                    let sink = Span {
+                        region: region.clone(),
+                        offset,
+                        len: segment.length,
+                    };
+                    let key = RemoteKey(segment.handle);
+                    let source = RemoteAddress {
+                        key,
+                        offset: segment.offset,
+                    };
+                    self.endpoint
+                        .post_read(Work::Pull(place).id(), sink, source)?;
+                    call.pulls_left += 1;
+                }
+                offset += u64::from(segment.length);
+            }
+            self.core.counters.bytes_in.add(chunk.len as u64);
+        }
+        if call.pulls_left == 0 {
+            self.assemble(place)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Looks again for memory for the calls that wait for it.
+    pub(super) fn retry_for_memory(&mut self) -> Result<(), End> {
+        for _ in 0..self.short_of_memory.len() {
+            if let Some(place) = self.short_of_memory.pop_front() {
+                self.pull(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One Read of a call is done.
+    pub(super) fn pulled(&mut self, place: usize) -> Result<(), End> {
+        let Some(call) = self.context(place) else {
+            return Ok(());
+        };
+        call.pulls_left = call.pulls_left.saturating_sub(1);
+        if call.pulls_left == 0 {
+            self.assemble(place)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The call's bytes are all here: puts the message together and executes it.
+    fn assemble(&mut self, place: usize) -> Result<(), End> {
+        let mut job = self.core.take_job();
+        job.tag = place;
+        let core = Rc::clone(&self.core);
+        let Some(call) = self.context(place) else {
+            return Ok(());
+        };
+        let admission = call.admit(&*core.service, &mut job);
+        let xid = call.xid;
+        match admission {
+            Some(Ok(_)) if job.call.xid != xid => {
+                self.core.put_job(job);
+                self.refuse(place, TransportError::Chunk)
+            }
+            Some(Ok(Admission::Execute { .. })) => {
+                self.core.counters.calls.add(1);
+                self.deadlines.established = true;
+                job.call.peer = self.peer;
+                job.call.transport = Transport::Rdma;
+                if self.calls.is_full() {
+                    return Err(End::Credits);
+                }
+                match self.calls.start(&core, job) {
+                    Some(job) => self.finish(job),
+                    None => Ok(()),
+                }
+            }
+            Some(Ok(Admission::Answer)) => {
+                self.core.counters.calls.add(1);
+                self.finish(job)
+            }
+            Some(Err(CallHeaderError::NotACall { .. })) => {
+                // A reply in the reverse direction (RFC 8167), which nobody asked for.
+                self.core.put_job(job);
+                self.forget(place)
+            }
+            Some(Err(_)) | None => {
+                self.core.put_job(job);
+                self.refuse(place, TransportError::Chunk)
+            }
+        }
+    }
+
+    /// Ends a call without an answer.
+    pub(super) fn forget(&mut self, place: usize) -> Result<(), End> {
+        let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
+            return Ok(());
+        };
+        self.free.push(place);
+        let receive = call.receive.take();
+        self.core.put_lists(call.lists);
+        receive.map_or(Ok(()), |buffer| self.repost(buffer))
+    }
+
+    pub(super) fn repost(&mut self, buffer: Buffer) -> Result<(), End> {
+        Ok(self.endpoint.post_receive(Work::Receive.id(), buffer)?)
+    }
+}
+
+impl Context {
+    /// Fills `job` from the message and its chunks; `None` when they do not fit together.
+    fn admit<S: Service>(
+        &mut self,
+        service: &S,
+        job: &mut Job,
+    ) -> Option<Result<Admission, CallHeaderError>> {
+        let mut chunks = Vec::with_capacity(self.pulled.len());
+        for (chunk, region) in self.chunks.iter().zip(self.pulled.drain(..)) {
+            chunks.push((chunk.position, chunk.len, region.deregister()?));
+        }
+        let receive = self.receive.as_ref()?;
+        let inline = receive.get(self.message.0..self.message.1)?;
+        let mut chunks = chunks.into_iter().peekable();
+        let whole = if self.long { chunks.next() } else { None };
+        let base = match &whole {
+            Some((_, len, buffer)) => buffer.get(..*len)?,
+            None => inline,
+        };
+        let rest: Vec<(usize, usize, Buffer)> = chunks.collect();
+        if rest.is_empty() {
+            return Some(admit_message(service, job, base));
+        }
+        if let [(position, _, _)] = rest.as_slice() {
+            let admission = match admit(service, job, base) {
+                Ok(admission) => admission,
+                Err(error) => return Some(Err(error)),
+            };
+            let Admission::Execute { arguments_at } = admission else {
+                return Some(Ok(admission));
+            };
+            let arguments = base.get(arguments_at..)?;
+            let call = &mut job.call;
+            let located = service.locate_payload(call.program, call.procedure, arguments);
+            if located.is_some_and(|located| arguments_at + located == *position) {
+                call.arguments.clear();
+                call.arguments.extend_from_slice(arguments);
+                let position = position - arguments_at;
+                let (_, len, buffer) = rest.into_iter().next()?;
+                *call.placed.get_mut() = Some(Placed {
+                    buffer,
+                    len,
+                    position,
+                });
+                return Some(Ok(admission));
+            }
+        }
+        let parts: Option<Vec<(usize, &[u8])>> = rest
+            .iter()
+            .map(|(position, len, buffer)| Some((*position, buffer.get(..*len)?)))
+            .collect();
+        let message = unreduce(base, &parts?)?;
+        Some(admit_message(service, job, &message))
+    }
+}
+
+fn admit_message<S: Service>(
+    service: &S,
+    job: &mut Job,
+    message: &[u8],
+) -> Result<Admission, CallHeaderError> {
+    let admission = admit(service, job, message)?;
+    if let Admission::Execute { arguments_at } = admission {
+        job.call.arguments.clear();
+        job.call
+            .arguments
+            .extend_from_slice(message.get(arguments_at..).unwrap_or(&[]));
+    }
+    Ok(admission)
+}

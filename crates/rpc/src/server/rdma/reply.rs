@@ -1,0 +1,470 @@
+//! From a finished call to RDMA Writes and one Send.
+
+use super::{Connection, End, Work};
+use crate::limits::{CREDITS, INLINE_THRESHOLD, PAYLOAD_MAX};
+use crate::server::worker::Job;
+use crate::service::{Payload, Reply, Service};
+use gannet_fabric::{
+    Access, Backing, Buffer, Invalidate, RemoteAddress, RemoteKey, Scope, SendOptions, Signal,
+    Source, Span,
+};
+use gannet_runtime::file;
+use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION, Segment, TransportError};
+use gannet_wire::xdr::{Encoder, pad_len};
+use std::io;
+use std::rc::Rc;
+
+/// Bytes of a transport header before its lists.
+const FIXED_LEN: usize = 16;
+
+/// A reply ready to leave: the work requests that make it up.
+pub(super) struct Departure {
+    xid: u32,
+    writes: Vec<(Source, RemoteAddress)>,
+    send: Buffer,
+    send_len: u32,
+    options: SendOptions,
+    /// The call's receive, to be posted again before the peer hears of the reply.
+    receive: Option<Buffer>,
+}
+
+/// How a reply travels.
+struct Plan {
+    /// Bytes of the payload that go to the Write chunk.
+    placed: u64,
+    /// Bytes of RPC message that go to the Reply chunk; `None` when it is sent inline.
+    reply_chunk: Option<u64>,
+}
+
+impl<S: Service> Connection<S> {
+    /// Sends the reply of a call that is finished.
+    pub(super) fn finish(&mut self, mut job: Box<Job>) -> Result<(), End> {
+        let place = job.tag;
+        if job.call.dropped.get() {
+            self.core.put_job(job);
+            return self.forget(place);
+        }
+        let Some(call) = self.contexts.get(place).and_then(Option::as_ref) else {
+            return Ok(());
+        };
+        let to_chunk = call
+            .lists
+            .writes()
+            .next()
+            .is_some_and(|segments| !segments.is_empty());
+        if !to_chunk && let Some((Payload::File { .. }, _)) = &job.reply.payload {
+            match read_into_memory(&mut job.reply) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.read_cold(job);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(plan) = plan(&job.reply, &call.lists, to_chunk, self.send_max) else {
+            tracing::debug!(peer = %self.peer, xid = job.call.xid, "reply larger than its chunks");
+            self.core.put_job(job);
+            return self.refuse(place, TransportError::Chunk);
+        };
+        let departure = self.build(&mut job, plan);
+        self.core.put_job(job);
+        match departure {
+            Some(departure) => {
+                self.departures.push_back(departure);
+                self.depart()
+            }
+            None => self.refuse(place, TransportError::Chunk),
+        }
+    }
+
+    fn read_cold(&mut self, job: Box<Job>) {
+        let Some((Payload::File { file, offset, len }, _)) = &job.reply.payload else {
+            return;
+        };
+        let (file, offset, len) = (file.clone(), *offset, *len);
+        let runtime = Rc::clone(&self.core.runtime);
+        self.cold.push(Box::pin(async move {
+            let read = file::read_cold(&runtime, file, offset, vec![0; len]).await;
+            (job, read)
+        }));
+    }
+
+    /// The payload of a finished call has come from the disk.
+    pub(super) fn warmed(
+        &mut self,
+        mut job: Box<Job>,
+        (mut bytes, filled): (Vec<u8>, usize),
+    ) -> Result<(), End> {
+        if let Some((payload, _)) = &mut job.reply.payload {
+            // A file that became shorter leaves zeros: the length was promised.
+            let len = payload.len();
+            bytes.truncate(filled);
+            bytes.resize(len, 0);
+            *payload = Payload::Bytes(bytes.into());
+        }
+        self.finish(job)
+    }
+
+    /// Turns a reply into work requests; `None` when memory cannot be registered.
+    fn build(&mut self, job: &mut Job, plan: Plan) -> Option<Departure> {
+        let place = job.tag;
+        let xid = job.call.xid;
+        let mut call = self.contexts.get_mut(place)?.take()?;
+        let mut echo = self.core.take_lists();
+        call.lists
+            .echo_into(&mut echo, &[plan.placed], plan.reply_chunk.unwrap_or(0));
+        let mut writes = Vec::new();
+        let payload = if plan.placed > 0 {
+            job.reply.payload.take()
+        } else {
+            None
+        };
+        let built = payload.is_none_or(|(payload, _)| {
+            let segments = call.lists.writes().next().unwrap_or(&[]);
+            self.write_payload(payload, segments, &mut writes).is_some()
+        });
+        let message = self.message(xid, &mut job.reply, &echo, &plan);
+        let built = built
+            && plan.reply_chunk.is_none_or(|len| {
+                let stream = stream(xid, &mut job.reply, plan.placed > 0);
+                let segments = call.lists.reply().unwrap_or(&[]);
+                self.write_memory(Buffer::from_vec(stream), len, segments, &mut writes)
+                    .is_some()
+            });
+        let receive = call.receive.take();
+        let handle = call.lists.sole_handle().filter(|_| self.invalidates);
+        let invalidate = handle.map_or(Invalidate::None, |handle| {
+            Invalidate::Key(RemoteKey(handle))
+        });
+        self.core.put_lists(echo);
+        if !built {
+            call.receive = receive;
+            *self.contexts.get_mut(place)? = Some(call);
+            return None;
+        }
+        self.core.put_lists(call.lists);
+        self.free.push(place);
+        let (send, send_len) = message;
+        let options = SendOptions {
+            signal: Signal::Always,
+            invalidate,
+            solicited: false,
+        };
+        Some(Departure {
+            xid,
+            writes,
+            send,
+            send_len,
+            options,
+            receive,
+        })
+    }
+
+    /// The Send: transport header and, unless it goes to the Reply chunk, the RPC message.
+    fn message(
+        &self,
+        xid: u32,
+        reply: &mut Reply,
+        echo: &ChunkLists,
+        plan: &Plan,
+    ) -> (Buffer, u32) {
+        let mut bytes = self.core.scratch.take();
+        bytes.clear();
+        let long = plan.reply_chunk.is_some();
+        let procedure = if long {
+            Procedure::Nomsg
+        } else {
+            Procedure::Msg
+        };
+        let header = Header {
+            xid,
+            version: RDMA_VERSION,
+            credits: CREDITS,
+            procedure,
+        };
+        header.emit(&mut Encoder::new(&mut bytes), echo);
+        if !long {
+            emit_stream(xid, reply, plan.placed > 0, &mut bytes);
+        }
+        let message = self.inline_buffer(&bytes);
+        self.core.scratch.set(bytes);
+        message
+    }
+
+    /// A copy of `bytes` in memory that can be sent.
+    fn inline_buffer(&self, bytes: &[u8]) -> (Buffer, u32) {
+        // Bounded by the inline threshold, which fits a slot; memory of its own when all slots are in use.
+        let mut buffer = self
+            .core
+            .inline
+            .take()
+            .filter(|buffer| buffer.len() >= bytes.len())
+            .unwrap_or_else(|| Buffer::zeroed(bytes.len()));
+        if let Some(target) = buffer.get_mut(..bytes.len()) {
+            target.copy_from_slice(bytes);
+        }
+        (
+            buffer,
+            u32::try_from(bytes.len()).unwrap_or(INLINE_THRESHOLD),
+        )
+    }
+
+    /// RDMA Writes of a payload into a Write chunk.
+    fn write_payload(
+        &self,
+        payload: Payload,
+        segments: &[Segment],
+        writes: &mut Vec<(Source, RemoteAddress)>,
+    ) -> Option<()> {
+        match payload {
+            Payload::File { file, offset, len } => {
+                for (at, len, target) in slices(len as u64, segments) {
+                    let file = file.clone();
+                    writes.push((
+                        Source::File {
+                            file,
+                            offset: offset + at,
+                            len,
+                        },
+                        target,
+                    ));
+                }
+                Some(())
+            }
+            Payload::Buffer { buffer, len } => {
+                let len = len.min(buffer.len()) as u64;
+                self.write_memory(buffer, len, segments, writes)
+            }
+            Payload::Bytes(bytes) => {
+                let len = bytes.len() as u64;
+                // Without a copy when nobody else holds them.
+                self.write_memory(Buffer::from_vec(bytes.into()), len, segments, writes)
+            }
+        }
+    }
+
+    /// RDMA Writes of the first `len` bytes of a buffer.
+    fn write_memory(
+        &self,
+        buffer: Buffer,
+        len: u64,
+        segments: &[Segment],
+        writes: &mut Vec<(Source, RemoteAddress)>,
+    ) -> Option<()> {
+        let mut parts = slices(len, segments);
+        if let [(_, len, target)] = parts.as_slice() {
+            writes.push((Source::Buffer { buffer, len: *len }, *target));
+            return Some(());
+        }
+        let scope = Scope::Endpoint(self.endpoint.id());
+        let registered =
+            self.endpoint
+                .domain()
+                .register(Backing::Buffer(buffer), Access::Local, scope);
+        let region = registered
+            .inspect_err(|error| tracing::warn!(peer = %self.peer, %error, "no region for a reply"))
+            .ok()?;
+        for (offset, len, target) in parts.drain(..) {
+            writes.push((
+                Source::Span(Span {
+                    region: region.clone(),
+                    offset,
+                    len,
+                }),
+                target,
+            ));
+        }
+        Some(())
+    }
+
+    /// Posts the replies that the send queue has room for.
+    pub(super) fn depart(&mut self) -> Result<(), End> {
+        while let Some(departure) = self.departures.front() {
+            let count = u32::try_from(departure.writes.len() + 1).unwrap_or(u32::MAX);
+            if self.posted > 0 && self.posted.saturating_add(count) > self.posted_max {
+                return Ok(());
+            }
+            let Some(departure) = self.departures.pop_front() else {
+                return Ok(());
+            };
+            if let Some(buffer) = departure.receive {
+                self.repost(buffer)?;
+            }
+            let mut bytes = u64::from(departure.send_len);
+            for (source, target) in departure.writes {
+                bytes += u64::from(source.len());
+                let id = Work::Write(departure.xid).id();
+                self.endpoint
+                    .post_write(id, source, target, Signal::OnError)?;
+            }
+            self.core.counters.bytes_out.add(bytes);
+            let source = Source::Buffer {
+                buffer: departure.send,
+                len: departure.send_len,
+            };
+            self.endpoint
+                .post_send(Work::Send(count).id(), source, departure.options)?;
+            self.posted += count;
+        }
+        Ok(())
+    }
+
+    /// Answers a call with a transport error and forgets it.
+    pub(super) fn refuse(&mut self, place: usize, error: TransportError) -> Result<(), End> {
+        let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
+            return Ok(());
+        };
+        self.free.push(place);
+        let receive = call.receive.take();
+        self.core.put_lists(call.lists);
+        self.send_error(call.xid, RDMA_VERSION, error, receive)
+    }
+
+    /// Queues a transport error. Never with an invalidation.
+    pub(super) fn send_error(
+        &mut self,
+        xid: u32,
+        version: u32,
+        error: TransportError,
+        receive: Option<Buffer>,
+    ) -> Result<(), End> {
+        self.core.counters.transport_errors.add(1);
+        let header = Header {
+            xid,
+            version,
+            credits: CREDITS,
+            procedure: Procedure::Error(error),
+        };
+        let mut bytes = Vec::with_capacity(28);
+        header.emit(&mut Encoder::new(&mut bytes), &ChunkLists::new());
+        let (send, send_len) = self.inline_buffer(&bytes);
+        let options = SendOptions {
+            signal: Signal::Always,
+            ..SendOptions::default()
+        };
+        let writes = Vec::new();
+        self.departures.push_back(Departure {
+            xid,
+            writes,
+            send,
+            send_len,
+            options,
+            receive,
+        });
+        self.depart()
+    }
+}
+
+/// Decides how a reply travels; `None` when it fits nowhere.
+fn plan(reply: &Reply, lists: &ChunkLists, to_chunk: bool, send_max: usize) -> Option<Plan> {
+    let payload = reply
+        .payload
+        .as_ref()
+        .map_or(0, |(payload, _)| payload.len());
+    let placed = if to_chunk { payload } else { 0 };
+    if placed as u64 > lists.writes().next().map_or(0, capacity) {
+        return None;
+    }
+    let padded = if to_chunk {
+        placed + pad_len(placed)
+    } else {
+        0
+    };
+    let stream = (reply.header_len() + reply.stream_len() - padded) as u64;
+    // As Linux does: a Reply chunk that is offered is used.
+    let reply_chunk = lists
+        .reply()
+        .filter(|segments| capacity(segments) >= stream);
+    if reply_chunk.is_some() {
+        return Some(Plan {
+            placed: placed as u64,
+            reply_chunk: Some(stream),
+        });
+    }
+    // The echo has no Read list: what is left of the lists is as long as in the call.
+    let reads = lists.reads().len() * 24;
+    let header = (FIXED_LEN + lists.encoded_len() - reads) as u64;
+    let fits = header + stream <= send_max as u64;
+    fits.then_some(Plan {
+        placed: placed as u64,
+        reply_chunk: None,
+    })
+}
+
+fn capacity(segments: &[Segment]) -> u64 {
+    segments
+        .iter()
+        .map(|segment| u64::from(segment.length))
+        .sum()
+}
+
+/// Cuts `len` bytes to fit `segments` in order: offset in the source, length, place.
+fn slices(len: u64, segments: &[Segment]) -> Vec<(u64, u32, RemoteAddress)> {
+    let mut at = 0;
+    let mut found = Vec::with_capacity(segments.len());
+    for segment in segments {
+        let count = u32::try_from(len - at)
+            .unwrap_or(u32::MAX)
+            .min(segment.length);
+        if count > 0 {
+            let target = RemoteAddress {
+                key: RemoteKey(segment.handle),
+                offset: segment.offset,
+            };
+            found.push((at, count, target));
+            at += u64::from(count);
+        }
+    }
+    found
+}
+
+/// The RPC message in memory of its own.
+fn stream(xid: u32, reply: &mut Reply, placed: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(reply.header_len() + reply.stream_len());
+    emit_stream(xid, reply, placed, &mut bytes);
+    bytes
+}
+
+/// Appends the RPC message: with its payload, or without when that was placed.
+fn emit_stream(xid: u32, reply: &mut Reply, placed: bool, out: &mut Vec<u8>) {
+    reply.emit_header(xid, &mut Encoder::new(out));
+    let Some((payload, position)) = reply.payload.as_ref().filter(|_| !placed) else {
+        return out.extend_from_slice(&reply.head);
+    };
+    let (head, rest) = reply
+        .head
+        .split_at_checked(*position)
+        .unwrap_or((&reply.head, &[]));
+    out.extend_from_slice(head);
+    match payload {
+        Payload::Buffer { buffer, len } => {
+            out.extend_from_slice(buffer.get(..*len).unwrap_or(buffer));
+        }
+        Payload::Bytes(bytes) => out.extend_from_slice(bytes),
+        // Files were read into memory before; see `Connection::finish`.
+        Payload::File { len, .. } => out.resize(out.len() + len, 0),
+    }
+    out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));
+    out.extend_from_slice(rest);
+}
+
+/// Replaces a file range by its bytes, if they are in memory.
+fn read_into_memory(reply: &mut Reply) -> io::Result<()> {
+    let Some((payload, _)) = &mut reply.payload else {
+        return Ok(());
+    };
+    let Payload::File { file, offset, len } = payload else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; (*len).min(PAYLOAD_MAX)];
+    let mut filled = 0;
+    while let Some(target) = bytes.get_mut(filled..).filter(|target| !target.is_empty()) {
+        match file.try_read_at(*offset + filled as u64, target)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    *payload = Payload::Bytes(bytes.into());
+    Ok(())
+}
