@@ -254,11 +254,12 @@ fn failed<E>(status: Status, body: E) -> Failed<E> {
     Failed { status, body }
 }
 
-/// The result of an operation that tells consistency data and nothing else.
-fn changed(result: Result<(), Status>, wcc: &Wcc) -> Result<nfs3::WccData, Failed<nfs3::WccData>> {
+/// Writes the result of an operation that tells consistency data and nothing else: SETATTR, REMOVE, RMDIR.
+fn put_changed(reply: &mut Reply, result: Result<(), Status>, wcc: &Wcc) -> Answered {
     let wcc = crate::convert::wcc_to_wire(wcc);
-    match result {
+    let result: nfs3::SetattrResult = match result {
         Ok(()) => Ok(wcc),
         Err(status) => Err(failed(status, wcc)),
-    }
+    };
+    put(reply, &result)
 }

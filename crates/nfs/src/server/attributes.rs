@@ -1,11 +1,11 @@
 //! GETATTR, SETATTR, ACCESS.
 
-use super::{Answered, Server, arguments, changed, failed, put};
+use super::{Answered, Server, arguments, failed, put, put_changed};
 use crate::convert::{attributes_to_wire, set_attributes_from_wire, time_from_wire};
 use gannet_rpc::{Call, Reply};
 use gannet_vfs::{AccessMask, Vfs, Wcc};
 use gannet_wire::nfs3::{
-    AccessArgs, AccessOk, AccessResult, GetattrArgs, GetattrResult, SetattrArgs, SetattrResult,
+    AccessArgs, AccessOk, AccessResult, GetattrArgs, GetattrResult, SetattrArgs,
 };
 
 /// RFC 1813 section 3.3.1.
@@ -35,7 +35,7 @@ pub(super) async fn setattr<V: Vfs>(
     let args: SetattrArgs<'_> = arguments(call)?;
     let target = match server.target_to_change(call, args.object) {
         Ok(target) => target,
-        Err(status) => return put(reply, &changed(Err(status), &Wcc::default())),
+        Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
     let change = set_attributes_from_wire(&args.change);
     let guard = args.guard.map(time_from_wire);
@@ -43,8 +43,7 @@ pub(super) async fn setattr<V: Vfs>(
         .store()
         .set_attributes(&target.credentials, &target.handle, &change, guard)
         .await;
-    let result: SetattrResult = changed(set.result, &set.wcc);
-    put(reply, &result)
+    put_changed(reply, set.result, &set.wcc)
 }
 
 /// RFC 1813 section 3.3.4. Nobody has the right to change what is exported read-only.

@@ -1,12 +1,11 @@
 //! REMOVE, RMDIR, RENAME, LINK.
 
-use super::{Answered, Server, arguments, changed, failed, put};
+use super::{Answered, Server, arguments, failed, put, put_changed};
 use crate::convert::{attributes_to_wire, wcc_to_wire};
 use gannet_rpc::{Call, Reply};
 use gannet_vfs::{Vfs, Wcc};
 use gannet_wire::nfs3::{
-    LinkArgs, LinkResult, LinkWcc, RemoveArgs, RemoveResult, RenameArgs, RenameResult, RenameWcc,
-    RmdirArgs, RmdirResult,
+    LinkArgs, LinkResult, LinkWcc, RemoveArgs, RenameArgs, RenameResult, RenameWcc, RmdirArgs,
 };
 
 /// RFC 1813 section 3.3.12.
@@ -14,15 +13,14 @@ pub(super) async fn remove<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
     let args: RemoveArgs<'_> = arguments(call)?;
     let target = match server.target_to_change(call, args.directory) {
         Ok(target) => target,
-        Err(status) => return put(reply, &changed(Err(status), &Wcc::default())),
+        Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
     let name = args.name.0;
     let removed = target
         .store()
         .remove(&target.credentials, &target.handle, name)
         .await;
-    let result: RemoveResult = changed(removed.result, &removed.wcc);
-    put(reply, &result)
+    put_changed(reply, removed.result, &removed.wcc)
 }
 
 /// RFC 1813 section 3.3.13.
@@ -30,15 +28,14 @@ pub(super) async fn rmdir<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     let args: RmdirArgs<'_> = arguments(call)?;
     let target = match server.target_to_change(call, args.directory) {
         Ok(target) => target,
-        Err(status) => return put(reply, &changed(Err(status), &Wcc::default())),
+        Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
     let name = args.name.0;
     let store = target.store();
     let removed = store
         .remove_directory(&target.credentials, &target.handle, name)
         .await;
-    let result: RmdirResult = changed(removed.result, &removed.wcc);
-    put(reply, &result)
+    put_changed(reply, removed.result, &removed.wcc)
 }
 
 /// RFC 1813 section 3.3.14.

@@ -23,14 +23,13 @@ pub(super) async fn write<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     if count as usize != len {
         return Err(XdrError::Value);
     }
-    let refused = |status| -> WriteResult { Err(failed(status, WccData::default())) };
     let target = match server.target_to_change(call, file) {
         Ok(target) => target,
-        Err(status) => return put(reply, &refused(status)),
+        Err(status) => return put_refused(reply, status),
     };
     let end = offset.checked_add(u64::from(count));
     if end.is_none_or(|end| end > target.store().limits().file_size_max) {
-        return put(reply, &refused(Status::Fbig));
+        return put_refused(reply, Status::Fbig);
     }
     let stability = stability_from_wire(stable);
     let written = target
@@ -57,6 +56,12 @@ pub(super) async fn write<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     put(reply, &result)
 }
 
+/// WRITE's and COMMIT's failures look the same.
+fn put_refused(reply: &mut Reply, status: Status) -> Answered {
+    let result: WriteResult = Err(failed(status, WccData::default()));
+    put(reply, &result)
+}
+
 /// The data in memory that the store may keep, and how many bytes it has.
 fn owned<V: Vfs>(server: &Server<V>, data: OpaqueArgument<'_>) -> (Buffer, usize) {
     let bytes = match data {
@@ -80,10 +85,7 @@ pub(super) async fn commit<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
     let args: CommitArgs<'_> = arguments(call)?;
     let target = match server.target_to_change(call, args.file) {
         Ok(target) => target,
-        Err(status) => {
-            let result: CommitResult = Err(failed(status, WccData::default()));
-            return put(reply, &result);
-        }
+        Err(status) => return put_refused(reply, status),
     };
     let done = target
         .store()

@@ -1,0 +1,245 @@
+//! Exports: who may mount what, who counts as whom, and what read-only means.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use gannet_fabric::Buffer;
+use gannet_nfs::client::{Client, Files};
+use gannet_nfs::server::Squash;
+use gannet_rpc::CallerCredential;
+use gannet_vfs::{
+    AccessMask, CreateMode, Credentials, FileHandle, NodeKind, SetAttributes, Stability, Status,
+    Vfs,
+};
+use support::memory::MemoryStore;
+use support::{Running, export, run, status, user};
+
+#[test]
+fn paths_lead_to_the_export_that_is_nearest() {
+    run(|runtime| async move {
+        let (outer, inner) = (MemoryStore::new(1), MemoryStore::new(2));
+        let exports = vec![
+            (export("/"), outer.clone()),
+            (export("/data/set"), inner.clone()),
+        ];
+        let running = Running::start(&runtime, exports);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        let files = Files::mount(client.clone(), b"/").await.unwrap();
+        files.make_directories(b"data/other", 0o755).await.unwrap();
+        let inside = Files::mount(client.clone(), b"/data/set").await.unwrap();
+        let sub = inside.make_directories(b"sub", 0o755).await.unwrap();
+
+        let root = client.mount(b"/").await.unwrap();
+        for path in ["", "data"] {
+            assert_eq!(
+                status(client.mount(path.as_bytes()).await),
+                Status::Noent,
+                "not absolute"
+            );
+        }
+        assert_eq!(client.mount(b"//").await.unwrap(), root);
+        assert_eq!(client.mount(b"/data//set/").await.unwrap(), inside.root());
+        assert_eq!(client.mount(b"/data/set/sub").await.unwrap(), sub.handle);
+        let other = files.stat(b"data/other").await.unwrap();
+        assert_eq!(client.mount(b"/data/other").await.unwrap(), other.handle);
+        assert_eq!(status(client.mount(b"/data/nowhere").await), Status::Noent);
+        assert_eq!(status(client.mount(b"/data/../etc").await), Status::Inval);
+        let deep = b"/x".repeat(400);
+        assert_eq!(status(client.mount(&deep).await), Status::Nametoolong);
+        client.unmount(b"/data/set").await.unwrap();
+    });
+}
+
+#[test]
+fn exports_are_listed_with_their_clients() {
+    run(|runtime| async move {
+        let networks = vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let private = export("/private").with_clients(networks).unwrap();
+        let exports = vec![
+            (export("/"), MemoryStore::new(1)),
+            (private, MemoryStore::new(2)),
+        ];
+        let running = Running::start(&runtime, exports);
+        let client = running.client(&runtime, CallerCredential::None);
+        let listed = client.exports().await.unwrap();
+        assert_eq!(listed.len(), 2);
+        assert_eq!(
+            (&listed[0].path[..], listed[0].clients.len()),
+            (&b"/"[..], 0)
+        );
+        assert_eq!(listed[1].path, b"/private");
+        assert_eq!(listed[1].clients, [&b"10.0.0.0/8"[..], b"fd00::/8"]);
+    });
+}
+
+#[test]
+fn clients_that_are_not_listed_get_nothing() {
+    run(|runtime| async move {
+        let store = MemoryStore::new(1);
+        let elsewhere = vec!["192.0.2.0/24".parse().unwrap()];
+        let closed = export("/").with_clients(elsewhere).unwrap();
+        let running = Running::start(&runtime, vec![(closed, store.clone())]);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        assert_eq!(status(client.mount(b"/").await), Status::Acces);
+
+        // A handle learned elsewhere opens nothing either.
+        let open = Running::start(&runtime, vec![(export("/"), store)]);
+        let handle = open.mount(&runtime).await.root();
+        assert_eq!(status(client.getattr(&handle).await), Status::Acces);
+        assert_eq!(status(client.lookup(&handle, b"x").await), Status::Acces);
+
+        let here = vec!["127.0.0.1".parse().unwrap()];
+        let listed = export("/").with_clients(here).unwrap();
+        let running = Running::start(&runtime, vec![(listed, MemoryStore::new(2))]);
+        running.mount(&runtime).await;
+    });
+}
+
+async fn caller_seen(
+    runtime: &gannet_runtime::Handle,
+    squash: Squash,
+    caller: CallerCredential,
+) -> Credentials {
+    let store = MemoryStore::new(1);
+    let mut export = export("/");
+    export.squash = squash;
+    let running = Running::start(runtime, vec![(export, store.clone())]);
+    let client = running.client(runtime, caller);
+    let root = client.mount(b"/").await.unwrap();
+    client.access(&root, AccessMask(1)).await.unwrap();
+    store.last_caller()
+}
+
+#[test]
+fn callers_become_who_the_export_says() {
+    run(|runtime| async move {
+        let nobody = Credentials::new(65534, 65534, &[]);
+        let seen = |squash, caller| caller_seen(&runtime, squash, caller);
+        let root = || user(0, &[0, 27]);
+        let squashed = Credentials::new(65534, 65534, &[65534, 27]);
+        assert_eq!(seen(Squash::Root, root()).await, squashed);
+        assert_eq!(
+            seen(Squash::None, root()).await,
+            Credentials::new(0, 0, &[0, 27])
+        );
+        assert_eq!(seen(Squash::All, root()).await, nobody);
+        let ordinary = Credentials::new(1000, 100, &[100, 27]);
+        assert_eq!(seen(Squash::Root, user(1000, &[100, 27])).await, ordinary);
+        assert_eq!(seen(Squash::None, CallerCredential::None).await, nobody);
+    });
+}
+
+#[test]
+fn squashed_root_has_no_more_rights_than_nobody() {
+    run(|runtime| async move {
+        let store = MemoryStore::new(1);
+        let running = Running::start(&runtime, vec![(export("/"), store.clone())]);
+        let owner = running.mount(&runtime).await;
+        let made = owner
+            .create(b"secret", 0o600, gannet_nfs::client::Existing::Refuse)
+            .await;
+        let file = made.unwrap().handle;
+        let root = running.client(&runtime, user(0, &[0]));
+        let refused = root.read(&file, 0, 1, Buffer::zeroed(1)).await;
+        assert_eq!(status(refused), Status::Acces);
+        let granted = root.access(&file, AccessMask(63)).await.unwrap();
+        assert_eq!(granted.0, 0);
+    });
+}
+
+async fn refusals(client: &Client, root: FileHandle, file: FileHandle) -> Vec<Status> {
+    let set = SetAttributes::default();
+    let create = CreateMode::Unchecked(set);
+    let data = Buffer::zeroed(1);
+    vec![
+        status(client.setattr(&file, &set, None).await),
+        status(client.write(&file, 0, data, 1, Stability::Unstable).await),
+        status(client.create(&root, b"n", &create).await),
+        status(client.mkdir(&root, b"n", &set).await),
+        status(client.symlink(&root, b"n", b"t", &set).await),
+        status(client.mknod(&root, b"n", NodeKind::Fifo, &set).await),
+        status(client.remove(&root, b"f").await),
+        status(client.rmdir(&root, b"f").await),
+        status(client.rename((&root, b"f"), (&root, b"n")).await),
+        status(client.link(&file, &root, b"n").await),
+        status(client.commit(&file, 0, 0).await),
+    ]
+}
+
+#[test]
+fn nothing_changes_through_a_read_only_export() {
+    run(|runtime| async move {
+        let store = MemoryStore::new(1);
+        let writable = Running::start(&runtime, vec![(export("/"), store.clone())]);
+        let files = writable.mount(&runtime).await;
+        files
+            .create(b"f", 0o666, gannet_nfs::client::Existing::Refuse)
+            .await
+            .unwrap();
+
+        let mut read_only = export("/");
+        read_only.read_only = true;
+        let running = Running::start(&runtime, vec![(read_only, store.clone())]);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        let root = client.mount(b"/").await.unwrap();
+        let file = client.lookup(&root, b"f").await.unwrap().handle;
+        let refused = refusals(&client, root, file).await;
+        assert_eq!(refused, [Status::Rofs; 11]);
+        let granted = client.access(&root, AccessMask(63)).await.unwrap();
+        assert_eq!(granted.0, AccessMask::READ | AccessMask::LOOKUP);
+        assert_eq!(
+            client
+                .read(&file, 0, 1, Buffer::zeroed(1))
+                .await
+                .unwrap()
+                .count,
+            0
+        );
+        assert_eq!(client.list(&root).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn handles_of_other_exports_and_forged_ones_are_told_apart() {
+    run(|runtime| async move {
+        let exports = vec![
+            (export("/a"), MemoryStore::new(1)),
+            (export("/b"), MemoryStore::new(2)),
+        ];
+        let running = Running::start(&runtime, exports);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        let one = client.mount(b"/a").await.unwrap();
+        let other = client.mount(b"/b").await.unwrap();
+        assert_ne!(one.as_bytes()[0], other.as_bytes()[0]);
+        let set = SetAttributes::default();
+        client
+            .create(&one, b"f", &CreateMode::Unchecked(set))
+            .await
+            .unwrap();
+        let across = client.rename((&one, b"f"), (&other, b"f")).await;
+        assert_eq!(status(across), Status::Xdev);
+        let file = client.lookup(&one, b"f").await.unwrap().handle;
+        assert_eq!(status(client.link(&file, &other, b"g").await), Status::Xdev);
+
+        // The store's own bytes under another export's mark.
+        let mut forged = one.as_bytes().to_vec();
+        forged[0] = other.as_bytes()[0];
+        let forged = FileHandle::new(&forged).unwrap();
+        assert_eq!(status(client.getattr(&forged).await), Status::Badhandle);
+        let mut unknown = one.as_bytes().to_vec();
+        unknown[0] ^= 0x55;
+        let unknown = FileHandle::new(&unknown).unwrap();
+        assert_eq!(status(client.getattr(&unknown).await), Status::Stale);
+        let short = FileHandle::new(&one.as_bytes()[..1]).unwrap();
+        assert_eq!(status(client.getattr(&short).await), Status::Badhandle);
+        // Marks belong to paths: a server with one export less gives the same handles.
+        let alone = Running::start(&runtime, vec![(export("/b"), MemoryStore::new(2))]);
+        let client = alone.client(&runtime, CallerCredential::None);
+        assert_eq!(client.mount(b"/b").await.unwrap(), other);
+        assert_eq!(
+            MemoryStore::new(2).root().as_bytes(),
+            &other.as_bytes()[1..]
+        );
+    });
+}

@@ -1,0 +1,107 @@
+//! What the tests share: a server on loopback, a client, a store in memory.
+#![allow(dead_code, clippy::unwrap_used)] // every test program uses its own part
+
+pub(crate) mod memory;
+
+use gannet_nfs::client::{Client, Files};
+use gannet_nfs::server::{Export, Server};
+use gannet_rpc::{
+    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Target,
+};
+use gannet_runtime::Handle;
+use gannet_vfs::{Status, Vfs};
+use gannet_wire::rpc::Groups;
+use memory::MemoryStore;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs a test on a runtime of its own, for a minute at most.
+pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
+    gannet_runtime::tokio_plug::block_on(|runtime| async move {
+        let limited =
+            gannet_runtime::timeout(&runtime, Duration::from_secs(60), test(runtime.clone()));
+        limited.await.expect("the test hangs");
+    })
+    .unwrap();
+}
+
+/// A server that answers NFS and MOUNT on loopback.
+pub(crate) struct Running<V: Vfs> {
+    pub(crate) address: SocketAddr,
+    rpc: gannet_rpc::Server<Server<V>>,
+}
+
+impl<V: Vfs> Running<V> {
+    pub(crate) fn start(runtime: &Handle, exports: Vec<(Export, V)>) -> Running<V> {
+        Running::start_at(runtime, exports, "127.0.0.1:0".parse().unwrap())
+    }
+
+    pub(crate) fn start_at(
+        runtime: &Handle,
+        exports: Vec<(Export, V)>,
+        address: SocketAddr,
+    ) -> Running<V> {
+        let service = Rc::new(Server::new(exports).unwrap());
+        let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
+        let rpc =
+            gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::<Counters>::default());
+        let listener = runtime.listen(address).unwrap();
+        let address = listener.local_address();
+        let serving = rpc.clone();
+        let task = async move { serving.serve_tcp(listener).await.unwrap() };
+        runtime.spawn("server", Box::pin(task));
+        Running { address, rpc }
+    }
+
+    /// Ends the server and waits for its connections to end.
+    pub(crate) async fn stop(self) {
+        self.rpc.stop();
+        self.rpc.drained().await;
+    }
+
+    pub(crate) fn client(&self, runtime: &Handle, credential: CallerCredential) -> Client {
+        let config = ClientConfig {
+            credential,
+            persistence: Persistence::Soft { attempts: 10 },
+            backoff_min: Duration::from_millis(10),
+            ..ClientConfig::default()
+        };
+        let target = Target::Tcp(self.address);
+        let rpc = gannet_rpc::Client::new(runtime.clone(), target, config);
+        Client::new(runtime.clone(), rpc)
+    }
+
+    pub(crate) async fn mount(&self, runtime: &Handle) -> Files {
+        let client = self.client(runtime, user(1000, &[1000]));
+        Files::mount(client, b"/").await.unwrap()
+    }
+}
+
+pub(crate) fn user(uid: u32, groups: &[u32]) -> CallerCredential {
+    CallerCredential::Sys {
+        machine_name: "test".to_owned(),
+        uid,
+        gid: groups.first().copied().unwrap_or(uid),
+        groups: Groups::new(groups),
+    }
+}
+
+pub(crate) fn export(path: &str) -> Export {
+    Export::new(path).unwrap()
+}
+
+/// One writable export "/" of an empty store, mounted by user 1000.
+pub(crate) async fn served(runtime: &Handle) -> (Running<MemoryStore>, MemoryStore, Files) {
+    let store = MemoryStore::new(7);
+    let running = Running::start(runtime, vec![(export("/"), store.clone())]);
+    let files = running.mount(runtime).await;
+    (running, store, files)
+}
+
+/// The status an operation was refused with.
+pub(crate) fn status<T: Debug>(result: Result<T, gannet_nfs::client::Error>) -> Status {
+    result.unwrap_err().status().unwrap()
+}
