@@ -5,7 +5,9 @@
 //! same XIDs, so that the server's duplicate request cache recognises it.
 
 mod pending;
+mod rdma;
 mod tcp;
+mod timer;
 mod types;
 
 pub use types::{
@@ -14,6 +16,7 @@ pub use types::{
 };
 
 use crate::limits::CLIENT_CALLS_MAX;
+use gannet_fabric::Disconnected;
 use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
 use pending::Pending;
 use std::cell::{Cell, RefCell};
@@ -154,6 +157,8 @@ enum Lost {
     Overdue,
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
+    #[error("{0}")]
+    Gone(Disconnected),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -204,12 +209,14 @@ async fn drive(shared: Rc<Shared>) {
 /// A connection that was made.
 enum Link {
     Tcp(gannet_runtime::Stream),
+    Rdma(rdma::RdmaLink),
 }
 
 impl Link {
     async fn run(self, shared: &Rc<Shared>) -> Lost {
         match self {
             Link::Tcp(stream) => tcp::run(shared, stream).await,
+            Link::Rdma(link) => link.run(shared).await,
         }
     }
 }
@@ -225,6 +232,13 @@ async fn connect(shared: &Shared) -> Result<Link, String> {
                 Err(elapsed) => Err(elapsed.to_string()),
             }
         }
-        Target::Rdma(..) => Err("rdma is not there yet".to_string()),
+        Target::Rdma(provider, address) => {
+            let connecting = rdma::connect(&**provider, *address);
+            match timeout(&shared.runtime, patience, connecting).await {
+                Ok(Ok(link)) => Ok(Link::Rdma(link)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(elapsed) => Err(elapsed.to_string()),
+            }
+        }
     }
 }

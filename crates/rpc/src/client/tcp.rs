@@ -4,6 +4,7 @@
 //! has a sink is received straight into it.
 
 use super::pending::{check_reply, fill_sink, opaque_len};
+use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
 use crate::limits::{
@@ -11,7 +12,7 @@ use crate::limits::{
     OUTGOING_BYTES_MAX, RECORD_MAX,
 };
 use crate::outgoing::{Outgoing, Progress};
-use gannet_runtime::{Instant, LocalFuture, Stream};
+use gannet_runtime::Stream;
 use gannet_wire::rpc::{RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord};
 use gannet_wire::xdr::pad_len;
 use std::io::{self, IoSliceMut};
@@ -49,8 +50,7 @@ struct Link {
     /// The beginning of a record that is not complete.
     partial: Vec<u8>,
     large: u32,
-    timer: LocalFuture<()>,
-    timer_at: Instant,
+    timer: ReplyTimer,
 }
 
 enum State {
@@ -101,10 +101,8 @@ fn protocol(error: impl ToString) -> Lost {
 
 impl Link {
     fn new(shared: Rc<Shared>, stream: Stream) -> Link {
-        let timer_at = shared.now() + shared.config.reply_timeout;
         Link {
-            timer: shared.runtime.sleep_until(timer_at),
-            timer_at,
+            timer: ReplyTimer::new(&shared),
             shared,
             stream,
             outgoing: Outgoing::default(),
@@ -140,7 +138,8 @@ impl Link {
         if received || sent || woken {
             return Ok(true);
         }
-        self.poll_timer(context)
+        self.timer.poll(&self.shared, context)?;
+        Ok(false)
     }
 
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
@@ -374,29 +373,6 @@ impl Link {
             },
         }
         Ok(())
-    }
-
-    fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
-        loop {
-            let due = self.shared.pending.borrow().next_deadline();
-            let now = self.shared.now();
-            if due.is_some_and(|due| due <= now) {
-                return Err(Lost::Overdue);
-            }
-            if let Some(due) = due.filter(|due| *due < self.timer_at) {
-                self.set_timer(due);
-            }
-            if self.timer.as_mut().poll(context).is_pending() {
-                return Ok(false);
-            }
-            let next = due.unwrap_or(now + self.shared.config.reply_timeout);
-            self.set_timer(next);
-        }
-    }
-
-    fn set_timer(&mut self, at: Instant) {
-        self.timer = self.shared.runtime.sleep_until(at);
-        self.timer_at = at;
     }
 
     /// A reply cut short: its sink goes back to the call, which will be sent again.

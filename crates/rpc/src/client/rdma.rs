@@ -1,0 +1,481 @@
+//! One RPC/RDMA connection of a client (RFC 8166).
+//!
+//! Each call chooses its message form by size: inline, a chunk for its opaque, or all of it in a chunk. Memory is
+//! registered just before the call leaves, for this connection alone, and the key is revoked before anybody sees
+//! the data. Credits bound the calls under way: one until the first reply tells the grant.
+
+use super::pending::{Entry, SharedPayload, check_reply, fill_sink, opaque_len};
+use super::timer::ReplyTimer;
+use super::types::{CallError, Sink};
+use super::{Lost, Shared};
+use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use gannet_fabric::{
+    Access, Arena, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected, Domain,
+    Done, PostError, Provider, Region, RegisterError, RemoteKey, Scope, SendOptions, Signal,
+    Source, WorkError, WorkId,
+};
+use gannet_wire::rpcrdma::{
+    ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, PrivateData, Segment,
+};
+use gannet_wire::xdr::{Decoder, Encoder, pad_len};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+const LIMITS: ChunkLimits =
+    ChunkLimits { segments_max: SEGMENTS_MAX, write_chunks_max: WRITE_CHUNKS_MAX };
+/// Rounds of completions before other tasks get their turn.
+const ROUNDS_MAX: usize = 4;
+const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
+/// Work ids of receives and of sends; nothing depends on telling one from another.
+const RECEIVE: WorkId = WorkId(0);
+const SEND: WorkId = WorkId(1);
+/// Bytes of a transport header without chunks, of one Read segment, of a Write chunk of one segment, and of a Reply
+/// chunk of one segment.
+const HEADER_LEN: usize = 28;
+const READ_LEN: usize = 24;
+const WRITE_LEN: usize = 24;
+const REPLY_HEADER_LEN: usize = 24;
+
+impl From<PostError> for Lost {
+    fn from(error: PostError) -> Lost {
+        Lost::Protocol(error.to_string())
+    }
+}
+
+impl From<RegisterError> for Lost {
+    fn from(error: RegisterError) -> Lost {
+        Lost::Protocol(error.to_string())
+    }
+}
+
+/// A connection that was made.
+pub(super) struct RdmaLink {
+    endpoint: Connected,
+    own: PrivateData,
+    inline: Arena,
+}
+
+/// Connects to `address`.
+pub(super) async fn connect(
+    provider: &dyn Provider,
+    address: SocketAddr,
+) -> Result<RdmaLink, ConnectError> {
+    let capabilities = provider.capabilities();
+    let own = PrivateData {
+        remote_invalidation: capabilities.remote_invalidation,
+        send_size: INLINE_THRESHOLD,
+        receive_size: INLINE_THRESHOLD,
+    };
+    let slots = (RECEIVES + CREDITS) as usize;
+    let inline = Arena::new(INLINE_THRESHOLD as usize, slots);
+    let options = ConnectOptions {
+        private_data: own.to_bytes().to_vec(),
+        // The server alone reads.
+        ord: 0,
+        ird: capabilities.read_depth_max,
+        receives: (0..RECEIVES).map_while(|_| inline.take()).collect(),
+    };
+    let endpoint = provider.connect(address, options).await?;
+    Ok(RdmaLink { endpoint, own, inline })
+}
+
+impl RdmaLink {
+    /// Makes calls until the connection ends.
+    pub(super) async fn run(self, shared: &Rc<Shared>) -> Lost {
+        let mut link = Link::new(Rc::clone(shared), self);
+        let lost = std::future::poll_fn(|context| link.poll(context)).await;
+        match &lost {
+            Lost::Closed | Lost::Peer => link.endpoint.close(),
+            other => link.endpoint.abort(&other.to_string()),
+        }
+        link.take_memory_back();
+        lost
+    }
+}
+
+struct Link {
+    shared: Rc<Shared>,
+    endpoint: Connected,
+    domain: Rc<dyn Domain>,
+    inline: Arena,
+    /// Largest message we may send, and that we may be sent.
+    call_max: usize,
+    reply_max: usize,
+    /// Calls that may be under way.
+    credits: usize,
+    sent: BTreeMap<u32, Sent>,
+    lists: ChunkLists,
+    scratch: Vec<u8>,
+    completions: Vec<Completion>,
+    timer: ReplyTimer,
+}
+
+/// The memory that a call under way has exposed.
+#[derive(Default)]
+struct Sent {
+    /// Holds the opaque argument, or the whole call.
+    source: Option<Region>,
+    /// The opaque's place in the arguments and its length, when `source` holds it.
+    payload: Option<(usize, usize)>,
+    /// The caller's sink.
+    sink: Option<(Region, fn(&[u8]) -> Option<usize>)>,
+    /// Takes the whole reply.
+    reply: Option<Region>,
+}
+
+impl Sent {
+    fn regions(&self) -> impl Iterator<Item = &Region> {
+        let sink = self.sink.as_ref().map(|(region, _)| region);
+        [self.source.as_ref(), sink, self.reply.as_ref()].into_iter().flatten()
+    }
+
+    /// Revokes all keys and gives the caller's memory back to its call. The Reply chunk's memory is left.
+    fn withdraw(&mut self, entry: &mut Entry) {
+        let source = self.source.take().and_then(|region| region.deregister());
+        if let (Some((position, len)), Some(buffer)) = (self.payload.take(), source) {
+            entry.payload = Some(SharedPayload { buffer: Rc::new(buffer), len, position });
+        }
+        if let Some((region, locate)) = self.sink.take()
+            && let Some(buffer) = region.deregister()
+        {
+            entry.sink = Some(Sink { buffer, locate });
+        }
+    }
+}
+
+impl Link {
+    fn new(shared: Rc<Shared>, made: RdmaLink) -> Link {
+        let RdmaLink { endpoint, own, inline } = made;
+        let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
+        Link {
+            timer: ReplyTimer::new(&shared),
+            shared,
+            domain: endpoint.domain(),
+            endpoint,
+            inline,
+            call_max: own.threshold_to(&theirs) as usize,
+            reply_max: theirs.threshold_to(&own) as usize,
+            credits: 1,
+            sent: BTreeMap::new(),
+            lists: ChunkLists::new(),
+            scratch: Vec::new(),
+            completions: Vec::new(),
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Lost> {
+        for _ in 0..ROUNDS_MAX {
+            if self.shared.closed.get() {
+                return Poll::Ready(Lost::Closed);
+            }
+            match self.round(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(lost) => return Poll::Ready(lost),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn round(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
+        let mut completions = std::mem::take(&mut self.completions);
+        let polled = self.endpoint.poll_completions(context, &mut completions);
+        let outcome = completions.drain(..).try_for_each(|completion| self.complete(completion));
+        self.completions = completions;
+        outcome?;
+        if let Poll::Ready(Err(gone)) = &polled {
+            return Err(Lost::Gone(gone.clone()));
+        }
+        let woken = self.shared.work.poll_notified(context).is_ready();
+        self.send_calls()?;
+        self.endpoint.flush();
+        if woken || polled.is_ready() {
+            return Ok(true);
+        }
+        self.timer.poll(&self.shared, context)?;
+        Ok(false)
+    }
+
+    fn complete(&mut self, completion: Completion) -> Result<(), Lost> {
+        match completion.outcome {
+            Ok(Done::Received { len, invalidated, .. }) => {
+                let Some(buffer) = completion.buffer else { return Ok(()) };
+                let outcome = self.take_reply(buffer.get(..len as usize).unwrap_or(&buffer), invalidated);
+                self.endpoint.post_receive(RECEIVE, buffer)?;
+                outcome
+            }
+            Ok(_) | Err(WorkError::Flushed) => Ok(()),
+            Err(error) => Err(Lost::Protocol(error.to_string())),
+        }
+    }
+
+    /// Sends what credits and the send queue allow.
+    fn send_calls(&mut self) -> Result<(), Lost> {
+        let shared = Rc::clone(&self.shared);
+        let mut pending = shared.pending.borrow_mut();
+        if !pending.has_unsent() {
+            return Ok(());
+        }
+        let queue = self.endpoint.attributes().send_queue_max as usize;
+        let now = shared.now();
+        while self.sent.len() < self.credits.min(queue)
+            && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
+        {
+            let mut sent = Sent::default();
+            match self.send(xid, entry, &mut sent) {
+                Ok(true) => {
+                    self.sent.insert(xid, sent);
+                }
+                Ok(false) => {
+                    sent.withdraw(entry);
+                    pending.finish(xid, Err(CallError::TooLarge));
+                }
+                Err(lost) => {
+                    sent.withdraw(entry);
+                    return Err(lost);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses the form of a call and sends it; false when no form fits.
+    fn send(&mut self, xid: u32, entry: &mut Entry, sent: &mut Sent) -> Result<bool, Lost> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let mut message = std::mem::take(&mut self.scratch);
+        lists.clear();
+        message.clear();
+        let outcome = self
+            .offer_result_memory(entry, sent, &mut lists)
+            .and_then(|()| self.build_message(xid, entry, sent, &mut lists, &mut message));
+        self.lists = lists;
+        let outcome = match outcome {
+            Ok(true) => self.post(&message).map(|()| true),
+            other => other,
+        };
+        self.scratch = message;
+        outcome
+    }
+
+    fn post(&self, message: &[u8]) -> Result<(), Lost> {
+        let Ok(len) = u32::try_from(message.len()) else { return Err(Lost::Protocol("too long".into())) };
+        let slot = self.inline.take().filter(|slot| slot.len() >= message.len());
+        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(message.len()));
+        if let Some(target) = buffer.get_mut(..message.len()) {
+            target.copy_from_slice(message);
+        }
+        let options = SendOptions { signal: Signal::OnError, ..SendOptions::default() };
+        Ok(self.endpoint.post_send(SEND, Source::Buffer { buffer, len }, options)?)
+    }
+
+    /// A Write chunk for the opaque result, a Reply chunk for a long reply, or nothing.
+    fn offer_result_memory(
+        &self,
+        entry: &mut Entry,
+        sent: &mut Sent,
+        lists: &mut ChunkLists,
+    ) -> Result<(), Lost> {
+        let inline = HEADER_LEN + REPLY_HEADER_LEN + entry.results_max;
+        let sink_len = entry.sink.as_ref().map_or(0, |sink| sink.buffer.len());
+        let sink_len = sink_len + pad_len(sink_len);
+        if inline + sink_len <= self.reply_max {
+            return Ok(());
+        }
+        if inline + WRITE_LEN <= self.reply_max
+            && let Some(Sink { buffer, locate }) = entry.sink.take()
+        {
+            let region = self.register(buffer, Access::RemoteWrite)?;
+            lists.push_write(&[segment(&region, region.len())]);
+            sent.sink = Some((region, locate));
+            return Ok(());
+        }
+        let len = REPLY_HEADER_LEN + entry.results_max + sink_len;
+        let region = self.register(Buffer::zeroed(len + pad_len(len)), Access::RemoteWrite)?;
+        lists.set_reply(&[segment(&region, region.len())]);
+        sent.reply = Some(region);
+        Ok(())
+    }
+
+    /// The Send's bytes: inline, with a Read chunk for the opaque argument, or with the call in a chunk.
+    fn build_message(
+        &self,
+        xid: u32,
+        entry: &mut Entry,
+        sent: &mut Sent,
+        lists: &mut ChunkLists,
+        message: &mut Vec<u8>,
+    ) -> Result<bool, Lost> {
+        let mut call = Vec::new();
+        entry.emit_header(xid, &self.shared.config.credential, &mut Encoder::new(&mut call));
+        let header_len = call.len();
+        let payload_len = entry.payload.as_ref().map_or(0, |payload| payload.len);
+        let padded = payload_len + pad_len(payload_len);
+        let transport = HEADER_LEN - 12 + lists.encoded_len();
+        let reduced = header_len + entry.arguments.len();
+        let procedure;
+        if transport + reduced + padded <= self.call_max {
+            emit_arguments(entry, &mut call);
+            procedure = Procedure::Msg;
+        } else if payload_len > 0 && transport + READ_LEN + reduced <= self.call_max {
+            let Some(payload) = entry.payload.take() else { return Ok(false) };
+            let position = payload.position;
+            call.extend_from_slice(&entry.arguments);
+            // No other connection holds it: the last one is over.
+            let Ok(buffer) = Rc::try_unwrap(payload.buffer) else { return Ok(false) };
+            let region = self.register(buffer, Access::RemoteRead)?;
+            let place = u32::try_from(header_len + position).unwrap_or(u32::MAX);
+            lists.push_read(place, segment(&region, payload_len as u64));
+            sent.source = Some(region);
+            sent.payload = Some((position, payload_len));
+            procedure = Procedure::Msg;
+        } else {
+            if transport + READ_LEN > self.call_max {
+                return Ok(false);
+            }
+            emit_arguments(entry, &mut call);
+            let region = self.register(Buffer::from_vec(std::mem::take(&mut call)), Access::RemoteRead)?;
+            lists.push_read(0, segment(&region, region.len()));
+            sent.source = Some(region);
+            procedure = Procedure::Nomsg;
+        }
+        let header = Header { xid, version: RDMA_VERSION, credits: CREDITS, procedure };
+        header.emit(&mut Encoder::new(message), lists);
+        message.extend_from_slice(&call);
+        Ok(true)
+    }
+
+    fn register(&self, buffer: Buffer, access: Access) -> Result<Region, Lost> {
+        let scope = Scope::Endpoint(self.endpoint.id());
+        Ok(self.domain.register(Backing::Buffer(buffer), access, scope)?)
+    }
+
+    /// Ends the call that a received message answers.
+    fn take_reply(&mut self, bytes: &[u8], invalidated: Option<RemoteKey>) -> Result<(), Lost> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let mut decoder = Decoder::new(bytes);
+        let parsed = Header::parse(&mut decoder, &mut lists, LIMITS);
+        let outcome = self.match_reply(parsed, &lists, decoder.remaining(), invalidated);
+        self.lists = lists;
+        outcome
+    }
+
+    fn match_reply(
+        &mut self,
+        parsed: Result<Header, HeaderError>,
+        lists: &ChunkLists,
+        message: &[u8],
+        invalidated: Option<RemoteKey>,
+    ) -> Result<(), Lost> {
+        let (xid, header) = match parsed {
+            Ok(header) => (header.xid, Some(header)),
+            Err(HeaderError::Short) => return Ok(()),
+            Err(
+                HeaderError::Version { xid, .. }
+                | HeaderError::Procedure { xid, .. }
+                | HeaderError::Chunk { xid, .. },
+            ) => (xid, None),
+        };
+        let Some(mut sent) = self.sent.remove(&xid) else {
+            tracing::debug!(xid, "reply to no call");
+            return Ok(());
+        };
+        let ours = |key| sent.regions().any(|region| region.key() == key);
+        if invalidated.is_some_and(|key| !ours(key)) {
+            self.sent.insert(xid, sent);
+            return Err(Lost::Protocol("revoked a key of another call".to_string()));
+        }
+        if let Some(header) = &header {
+            self.credits = header.credits.clamp(1, CREDITS) as usize;
+        }
+        let mut pending = self.shared.pending.borrow_mut();
+        let Some(entry) = pending.get_mut(xid) else { return Ok(()) };
+        let offered_sink = sent.sink.is_some();
+        sent.withdraw(entry);
+        let reply = sent.reply.take().and_then(|region| region.deregister());
+        let outcome = match header.map(|header| header.procedure) {
+            None => Err(CallError::Malformed("transport header")),
+            Some(Procedure::Error(_)) => Err(CallError::TransportRefused),
+            Some(_) if !lists.reads().is_empty() => Err(CallError::Malformed("read list in a reply")),
+            Some(Procedure::Done) => Err(CallError::Malformed("transport procedure")),
+            Some(Procedure::Nomsg) => {
+                whole_reply(lists, reply.as_ref()).and_then(|message| take_results(entry, message, 0))
+            }
+            Some(Procedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => {
+                Err(CallError::Malformed("reply chunk used with an inline reply"))
+            }
+            Some(Procedure::Msg) => {
+                let placed = lists.writes().next().map_or(0, total);
+                let placed = if offered_sink { placed } else { 0 };
+                take_results(entry, message, usize::try_from(placed).unwrap_or(usize::MAX))
+            }
+        };
+        match outcome {
+            Ok((results, sink)) => pending.answer(xid, results, sink),
+            Err(error) => pending.finish(xid, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// The connection is over: its keys mean nothing any more, and the calls get their memory back.
+    fn take_memory_back(&mut self) {
+        let mut pending = self.shared.pending.borrow_mut();
+        for (xid, mut sent) in std::mem::take(&mut self.sent) {
+            if let Some(entry) = pending.get_mut(xid) {
+                sent.withdraw(entry);
+            }
+        }
+    }
+}
+
+/// Names the first `len` bytes of a region to the server.
+fn segment(region: &Region, len: u64) -> Segment {
+    Segment {
+        handle: region.key().0,
+        // Payloads and replies are far below 2^32.
+        length: u32::try_from(len).unwrap_or(u32::MAX),
+        offset: region.base(),
+    }
+}
+
+fn total(segments: &[Segment]) -> u64 {
+    segments.iter().map(|segment| u64::from(segment.length)).sum()
+}
+
+/// Appends the arguments with the payload among them.
+fn emit_arguments(entry: &Entry, out: &mut Vec<u8>) {
+    let (before, behind) = entry.split_arguments();
+    let mut encoder = Encoder::new(out);
+    encoder.raw(before);
+    if let Some(payload) = &entry.payload {
+        encoder.fixed(payload.buffer.get(..payload.len).unwrap_or(&payload.buffer));
+    }
+    encoder.raw(behind);
+}
+
+/// The RPC message in the Reply chunk.
+fn whole_reply<'a>(lists: &ChunkLists, reply: Option<&'a Buffer>) -> Result<&'a [u8], CallError> {
+    let malformed = CallError::Malformed("reply chunk");
+    let len = lists.reply().map(total).and_then(|len| usize::try_from(len).ok());
+    len.and_then(|len| reply?.get(..len)).ok_or(malformed)
+}
+
+type Results = (Vec<u8>, Option<(Buffer, usize)>);
+
+/// The results in an RPC reply of which `placed` bytes are in the entry's sink already.
+fn take_results(entry: &mut Entry, message: &[u8], placed: usize) -> Result<Results, CallError> {
+    let results_at = check_reply(message)?;
+    let results = message.get(results_at..).unwrap_or(&[]);
+    let Some(mut sink) = entry.sink.take() else { return Ok((results.to_vec(), None)) };
+    if placed == 0 {
+        let (results, len) = fill_sink(results, &mut sink)?;
+        return Ok((results, Some((sink.buffer, len))));
+    }
+    let head = (sink.locate)(results).and_then(|position| results.get(..position));
+    if head.and_then(opaque_len) != Some(placed) || placed > sink.buffer.len() {
+        return Err(CallError::Malformed("opaque result and write chunk differ"));
+    }
+    Ok((results.to_vec(), Some((sink.buffer, placed))))
+}

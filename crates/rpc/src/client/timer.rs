@@ -1,0 +1,44 @@
+//! Watches that replies come in time.
+
+use super::{Lost, Shared};
+use gannet_runtime::{Instant, LocalFuture};
+use std::task::Context;
+
+/// The deadline of the oldest call under way.
+pub(super) struct ReplyTimer {
+    timer: LocalFuture<()>,
+    at: Instant,
+}
+
+impl ReplyTimer {
+    pub(super) fn new(shared: &Shared) -> ReplyTimer {
+        let at = shared.now() + shared.config.reply_timeout;
+        ReplyTimer { timer: shared.runtime.sleep_until(at), at }
+    }
+
+    /// Registers for waking when a reply is overdue.
+    ///
+    /// # Errors
+    /// One is.
+    pub(super) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Result<(), Lost> {
+        loop {
+            let due = shared.pending.borrow().next_deadline();
+            let now = shared.now();
+            if due.is_some_and(|due| due <= now) {
+                return Err(Lost::Overdue);
+            }
+            if let Some(due) = due.filter(|due| *due < self.at) {
+                self.set(shared, due);
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Ok(());
+            }
+            self.set(shared, due.unwrap_or(now + shared.config.reply_timeout));
+        }
+    }
+
+    fn set(&mut self, shared: &Shared, at: Instant) {
+        self.timer = shared.runtime.sleep_until(at);
+        self.at = at;
+    }
+}
