@@ -40,6 +40,3 @@ mod tree;
 pub use open::{HandleScheme, LocalOptions, OpenError};
 pub use store::LocalStore;
 pub use tree::LocalTree;
-
-#[cfg(test)]
-mod tests;

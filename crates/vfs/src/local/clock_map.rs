@@ -132,9 +132,10 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> Shard<K, V, S> {
         self.tickets += 1;
         let ticket = self.tickets;
         self.ring.push_back((key.clone(), ticket));
+        // A second use earns the stay: passing through everything once does not drive out what is in use.
         let slot = Slot {
             value,
-            used: true,
+            used: false,
             ticket,
         };
         self.map.insert(key, slot);
