@@ -41,8 +41,8 @@ pub const SPARE_CHUNKS_MAX: usize = 8;
 /// The largest read depth offered or accepted; Linux siw drops a peer that states more.
 pub const READ_DEPTH_MAX: u16 = 128;
 
-/// Connections in set-up at once per listener; more wait in the kernel's queue.
-pub const SETUPS_MAX: usize = 256;
+/// Connections in set-up at once per listener; one more ends the one that has been silent for longest.
+pub const SETUPS_MAX: usize = 512;
 
 /// Connections set up and not yet taken by the application, per listener.
 pub const BACKLOG_MAX: usize = 256;

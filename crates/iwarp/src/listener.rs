@@ -1,17 +1,19 @@
 //! Waiting for peers: many may be in set-up at once, none holds up another.
 
-use crate::connect;
+use crate::connect::{self, FrameError};
 use crate::limits::{BACKLOG_MAX, SETUPS_MAX};
 use crate::provider::Core;
 use gannet_fabric::{ConnectOptions, Incoming, Listener, Outgoing};
-use gannet_runtime::{LocalFuture, Notify, Stream};
+use gannet_runtime::{ByteStream, LocalFuture, Notify, Stream};
 use gannet_wire::mpa::{Enhanced, FrameKind};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 /// Waits for iWARP peers on byte streams from anywhere; see [`crate::IwarpProvider::listen_on`].
 pub struct IwarpListener {
@@ -22,8 +24,9 @@ pub struct IwarpListener {
 /// Between the task that accepts streams and the application.
 struct Queue {
     ready: RefCell<VecDeque<Box<dyn Incoming>>>,
-    /// Streams whose request has not come yet.
-    in_setup: Cell<usize>,
+    /// Streams whose request has not come yet, oldest first; a notification gives one up.
+    in_setup: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    setups: Cell<u64>,
     /// Why no more will come.
     failure: RefCell<Option<io::ErrorKind>>,
     closed: Cell<bool>,
@@ -38,7 +41,8 @@ impl IwarpListener {
         let address = streams.local_address();
         let queue = Rc::new(Queue {
             ready: RefCell::default(),
-            in_setup: Cell::new(0),
+            in_setup: RefCell::default(),
+            setups: Cell::new(0),
             failure: RefCell::default(),
             closed: Cell::new(false),
             arrived: Notify::default(),
@@ -95,7 +99,7 @@ async fn accept_streams(
             if queue.closed.get() {
                 return Poll::Ready(());
             }
-            if queue.in_setup.get() >= SETUPS_MAX || queue.ready.borrow().len() >= BACKLOG_MAX {
+            if queue.ready.borrow().len() >= BACKLOG_MAX {
                 return Poll::Pending;
             }
             let next = accepting.get_or_insert_with(|| streams.accept());
@@ -117,16 +121,16 @@ async fn accept_streams(
     .await;
 }
 
-/// Waits for the request of a new stream in a task of its own.
+/// Waits for the request of a new stream in a task of its own. When too many wait, the one that has been silent for
+/// longest makes room.
 fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
-    queue.in_setup.set(queue.in_setup.get() + 1);
+    let (number, given_up) = queue.begin_setup();
     let (core_of_task, queue) = (Rc::clone(core), Rc::clone(queue));
     core.runtime.spawn(
         "iwarp-setup",
         Box::pin(async move {
-            let incoming = receive_request(core_of_task, stream).await;
-            queue.in_setup.set(queue.in_setup.get() - 1);
-            queue.room.notify();
+            let incoming = receive_request(core_of_task, stream, &given_up).await;
+            queue.in_setup.borrow_mut().remove(&number);
             if let Some(incoming) = incoming
                 && !queue.closed.get()
             {
@@ -137,18 +141,37 @@ fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
     );
 }
 
-async fn receive_request(core: Rc<Core>, stream: Stream) -> Option<IwarpIncoming> {
+impl Queue {
+    fn begin_setup(&self) -> (u64, Rc<Notify>) {
+        let number = self.setups.get();
+        self.setups.set(number + 1);
+        let given_up = Rc::new(Notify::default());
+        let mut in_setup = self.in_setup.borrow_mut();
+        if in_setup.len() >= SETUPS_MAX
+            && let Some((_, oldest)) = in_setup.pop_first()
+        {
+            oldest.notify();
+        }
+        in_setup.insert(number, Rc::clone(&given_up));
+        (number, given_up)
+    }
+}
+
+async fn receive_request(
+    core: Rc<Core>,
+    stream: Stream,
+    given_up: &Notify,
+) -> Option<IwarpIncoming> {
     let peer = stream.peer_address();
     let deadline = core.config.request_deadline;
-    let kind = FrameKind::Request;
-    let bytes = match connect::receive_frame(&core, &*stream, kind, deadline).await {
+    let bytes = match receive_unless(given_up, &core, &*stream, deadline).await {
         Ok(bytes) => bytes,
         Err(error) => {
             tracing::info!(%peer, %error, "connection dropped during set-up");
             return None;
         }
     };
-    let request = connect::parsed(kind, &bytes).ok()?;
+    let request = connect::parsed(FrameKind::Request, &bytes).ok()?;
     if let Err(refusal) = crate::startup::check_request(&request) {
         tracing::info!(%peer, ?refusal, "connection dropped during set-up");
         return None;
@@ -161,6 +184,25 @@ async fn receive_request(core: Rc<Core>, stream: Stream) -> Option<IwarpIncoming
         enhanced,
         request: bytes,
     })
+}
+
+async fn receive_unless(
+    given_up: &Notify,
+    core: &Core,
+    stream: &dyn ByteStream,
+    deadline: Duration,
+) -> Result<Vec<u8>, FrameError> {
+    let mut receiving = pin!(connect::receive_frame(
+        core,
+        stream,
+        FrameKind::Request,
+        deadline
+    ));
+    std::future::poll_fn(|context| match given_up.poll_notified(context) {
+        Poll::Ready(()) => Poll::Ready(Err(FrameError::TimedOut)),
+        Poll::Pending => receiving.as_mut().poll(context),
+    })
+    .await
 }
 
 /// A peer whose request has come.

@@ -13,6 +13,7 @@
 //! Memory is named by regions and buffers; the engine touches a region's bytes only within one call.
 
 mod batch;
+mod frame;
 mod outgoing;
 mod receive;
 mod transmit;

@@ -4,7 +4,8 @@
 //! of memory is computed when the FPDU is framed: whoever changes a region that the peer is just reading breaks the
 //! connection, as with an RNIC.
 
-use super::batch::{Batch, ChunkPool, Frame, Piece};
+use super::batch::{Batch, ChunkPool, Piece};
+use super::frame::{crc_of, frame_head, frame_of, pad_of};
 use super::outgoing::{Answer, FileFetch, Leaving, LeavingSource};
 use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
 use crate::crc;
@@ -15,10 +16,9 @@ use crate::startup::{Agreement, Role};
 use gannet_fabric::{AccessError, Buffer, Done, SendOptions, Signal, Source, WorkError, WorkId};
 use gannet_runtime::FileRef;
 use gannet_wire::ddp::{
-    Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, UNTAGGED_HEADER_LEN,
-    Untagged,
+    Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
-use gannet_wire::mpa::{CRC_LEN, Markers, PAD_MAX, fpdu_len, pad_len};
+use gannet_wire::mpa::{CRC_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
 use std::collections::VecDeque;
 use std::io;
@@ -657,54 +657,6 @@ impl Transmitter {
         }
         Ok(Some(bytes))
     }
-}
-
-/// Length field and DDP header of an FPDU.
-struct FrameHead {
-    bytes: [u8; 2 + UNTAGGED_HEADER_LEN],
-    len: usize,
-}
-
-impl FrameHead {
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-fn frame_head(header: &Header, payload_len: usize) -> FrameHead {
-    let mut fields = [0; UNTAGGED_HEADER_LEN];
-    let header_len = header.emit(&mut fields);
-    let ulpdu_len = u16::try_from(header_len + payload_len).unwrap_or(u16::MAX);
-    let mut bytes = [0; 2 + UNTAGGED_HEADER_LEN];
-    let (length, rest) = bytes.split_at_mut(2);
-    length.copy_from_slice(&ulpdu_len.to_be_bytes());
-    rest.copy_from_slice(&fields);
-    FrameHead {
-        bytes,
-        len: 2 + header_len,
-    }
-}
-
-/// How much around a payload belongs to its FPDU.
-fn frame_of(header: &Header, payload_len: usize) -> Frame {
-    let pad = pad_of(header, payload_len).len();
-    Frame {
-        head: 2 + header.encoded_len(),
-        tail: pad + CRC_LEN,
-    }
-}
-
-fn pad_of(header: &Header, payload_len: usize) -> &'static [u8] {
-    const PADS: [&[u8]; PAD_MAX + 1] = [&[], &[0], &[0; 2], &[0; 3]];
-    PADS[pad_len(header.encoded_len() + payload_len)]
-}
-
-fn crc_of(header: &Header, payload: &[u8], agreement: &Agreement) -> [u8; CRC_LEN] {
-    if !agreement.crc {
-        return [0; CRC_LEN];
-    }
-    let head = frame_head(header, payload.len());
-    crc::field_of_parts([head.bytes(), payload, pad_of(header, payload.len())])
 }
 
 fn tagged(opcode: Opcode, stag: STag, offset: TaggedOffset) -> Header {

@@ -1,0 +1,439 @@
+//! Peers that are not what they should be, over real loopback sockets: each is refused or dropped in time, and the
+//! provider goes on serving others.
+
+#![allow(clippy::unwrap_used)]
+
+use gannet_fabric::{
+    Buffer, ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener, Provider,
+    RemoteAddress, RemoteKey, SendOptions, Signal, Source, WorkId, next_completions,
+};
+use gannet_iwarp::limits::SETUPS_MAX;
+use gannet_iwarp::{AcceptRace, IwarpConfig, IwarpProvider};
+use gannet_runtime::stream::{Follow, readable, writable};
+use gannet_runtime::tokio_plug::block_on;
+use gannet_runtime::{Handle, Stream};
+use gannet_wire::mpa::{Enhanced, Fpdu, FrameKind, Revision, StartupFrame};
+use gannet_wire::rdmap::{Opcode, Terminate, TerminateCode};
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_millis(50);
+
+fn config() -> IwarpConfig {
+    IwarpConfig {
+        crc: false,
+        request_deadline: SOON,
+        reply_deadline: SOON,
+        stall_deadline: SOON,
+        close_deadline: SOON,
+        accept_race: None,
+        ..IwarpConfig::default()
+    }
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Runs a story on a runtime, with a provider of these settings.
+fn story<F: Future<Output = ()>>(
+    config: IwarpConfig,
+    body: impl FnOnce(Handle, Rc<IwarpProvider>) -> F,
+) {
+    block_on(|runtime| {
+        let provider = IwarpProvider::new(Rc::clone(&runtime), config);
+        body(runtime, provider)
+    })
+    .unwrap();
+}
+
+async fn write(stream: &Stream, bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        writable(&**stream).await.unwrap();
+        match stream.try_write(&[IoSlice::new(rest)], Follow::Nothing) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+}
+
+/// Everything until the other side ends the stream, by whatever means.
+async fn read_to_end(stream: &Stream) -> Vec<u8> {
+    let (mut all, mut space) = (Vec::new(), vec![0; 65_536]);
+    loop {
+        readable(&**stream).await.unwrap();
+        match stream.try_read(&mut space) {
+            Ok(0) => return all,
+            Ok(count) => all.extend_from_slice(&space[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return all,
+        }
+    }
+}
+
+async fn read_exactly(stream: &Stream, len: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < len {
+        readable(&**stream).await.unwrap();
+        let mut space = vec![0; len - all.len()];
+        match stream.try_read(&mut space) {
+            Ok(0) => panic!("the stream ended after {} bytes", all.len()),
+            Ok(count) => all.extend_from_slice(&space[..count]),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    all
+}
+
+fn frame(kind: FrameKind) -> StartupFrame<'static> {
+    StartupFrame {
+        kind,
+        markers: false,
+        crc: false,
+        rejected: false,
+        reserved: 0,
+        revision: Revision::TWO,
+        enhanced: Some(Enhanced::client_server(4, 4)),
+        private_data: b"",
+    }
+}
+
+fn bytes_of(frame: &StartupFrame<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; frame.encoded_len()];
+    frame.emit(&mut bytes).unwrap();
+    bytes
+}
+
+fn zero_length_write() -> Vec<u8> {
+    let mut bytes = vec![0, 14, 0xc1, 0x40, 0, 0, 0, 1];
+    bytes.resize(20, 0);
+    bytes
+}
+
+/// The Terminate at the end of `bytes`, which are FPDUs.
+fn terminate_in(bytes: &[u8]) -> Option<TerminateCode> {
+    let mut rest = bytes;
+    let mut code = None;
+    while let Ok(Some((fpdu, used))) = Fpdu::parse(rest) {
+        if fpdu.ulpdu[1] == Opcode::Terminate.control() {
+            code = Some(Terminate::parse(&fpdu.ulpdu[18..]).unwrap().0.code);
+        }
+        rest = &rest[used..];
+    }
+    code
+}
+
+async fn connected(
+    provider: &IwarpProvider,
+    listener: &mut dyn Listener,
+) -> (Connected, Connected) {
+    let options = || ConnectOptions {
+        receives: vec![Buffer::zeroed(100)],
+        ..ConnectOptions::default()
+    };
+    let connecting = provider.connect(listener.local_address(), options());
+    let accepting = async { listener.accept().await.unwrap().accept(options()).await };
+    let (near, far) = tokio::join!(connecting, accepting);
+    (near.unwrap(), far.unwrap())
+}
+
+/// A message arrives: the provider serves.
+async fn check_alive(provider: &IwarpProvider, listener: &mut dyn Listener) {
+    let (near, far) = connected(provider, listener).await;
+    let source = Source::Buffer {
+        buffer: Buffer::from_vec(b"alive".to_vec()),
+        len: 5,
+    };
+    near.post_send(WorkId(1), source, SendOptions::default())
+        .unwrap();
+    near.flush();
+    let mut completions = Vec::new();
+    next_completions(&*far, &mut completions).await.unwrap();
+    assert!(matches!(
+        completions[0].outcome,
+        Ok(Done::Received { len: 5, .. })
+    ));
+}
+
+/// Why an endpoint ended, after all its completions.
+async fn reason_of(endpoint: &Connected) -> Disconnected {
+    loop {
+        if let Err(reason) = next_completions(&**endpoint, &mut Vec::new()).await {
+            return reason;
+        }
+    }
+}
+
+#[test]
+fn whoever_does_not_ask_properly_is_dropped() {
+    story(config(), |runtime, provider| async move {
+        let mut listener = provider.listen(address()).unwrap();
+        let good = bytes_of(&frame(FrameKind::Request));
+        let mut pipelined = good.clone();
+        pipelined.extend_from_slice(&zero_length_write());
+        let mut revision_0 = good.clone();
+        revision_0[17] = 0;
+        let revision_3 = bytes_of(&StartupFrame {
+            revision: Revision(3),
+            ..frame(FrameKind::Request)
+        });
+        let strangers: [&[u8]; 8] = [
+            b"",
+            b"GET / HTTP/1.1\r\n\r\n",
+            &good[..19],
+            &bytes_of(&frame(FrameKind::Reply)),
+            &pipelined,
+            &revision_0,
+            &revision_3,
+            &[0xff; 2000],
+        ];
+        for stranger in strangers {
+            let stream = runtime.connect(listener.local_address()).await.unwrap();
+            write(&stream, stranger).await;
+            assert!(
+                read_to_end(&stream).await.is_empty(),
+                "{stranger:?} was answered"
+            );
+        }
+        check_alive(&provider, &mut *listener).await;
+    });
+}
+
+#[test]
+fn a_thousand_silent_connections_hold_up_nobody() {
+    let patient = IwarpConfig {
+        request_deadline: Duration::from_millis(300),
+        ..config()
+    };
+    story(patient, |runtime, provider| async move {
+        let mut listener = provider.listen(address()).unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..SETUPS_MAX + 10 {
+            silent.push(runtime.connect(listener.local_address()).await.unwrap());
+        }
+        check_alive(&provider, &mut *listener).await;
+        // The first ones had to make room.
+        for stream in &silent[..10] {
+            assert!(read_to_end(stream).await.is_empty());
+        }
+    });
+}
+
+/// Lets a provider connect to a responder made by hand.
+async fn connect_to(
+    runtime: &Handle,
+    provider: &IwarpProvider,
+    reply: Vec<u8>,
+) -> (Result<Connected, ConnectError>, Stream) {
+    let mut listener = runtime.listen(address()).unwrap();
+    let options = ConnectOptions {
+        ord: 4,
+        ird: 4,
+        ..ConnectOptions::default()
+    };
+    let connecting = provider.connect(listener.local_address(), options);
+    let answering = async {
+        let stream = listener.accept().await.unwrap();
+        read_exactly(&stream, 24).await;
+        write(&stream, &reply).await;
+        stream
+    };
+    tokio::join!(connecting, answering)
+}
+
+#[test]
+fn replies_that_will_not_do() {
+    story(config(), |runtime, provider| async move {
+        let good = frame(FrameKind::Reply);
+        let (silence, _stream) = connect_to(&runtime, &provider, Vec::new()).await;
+        assert!(matches!(silence, Err(ConnectError::TimedOut)));
+        let (rejection, _stream) = connect_to(
+            &runtime,
+            &provider,
+            bytes_of(&StartupFrame {
+                rejected: true,
+                private_data: b"why",
+                ..good
+            }),
+        )
+        .await;
+        assert!(
+            matches!(rejection, Err(ConnectError::Rejected { private_data }) if private_data == b"why")
+        );
+        let pipelined = [bytes_of(&good), zero_length_write()].concat();
+        let unusable = [
+            bytes_of(&frame(FrameKind::Request)),
+            bytes_of(&StartupFrame {
+                revision: Revision::ONE,
+                enhanced: None,
+                ..good
+            }),
+            bytes_of(&StartupFrame {
+                enhanced: None,
+                ..good
+            }),
+            pipelined,
+        ];
+        for reply in unusable {
+            let (outcome, stream) = connect_to(&runtime, &provider, reply).await;
+            assert!(matches!(outcome, Err(ConnectError::Incompatible(_))));
+            assert!(read_to_end(&stream).await.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_responder_that_would_read_too_much_is_told_so() {
+    story(config(), |runtime, provider| async move {
+        let greedy = StartupFrame {
+            enhanced: Some(Enhanced::client_server(4, 200)),
+            ..frame(FrameKind::Reply)
+        };
+        let (outcome, stream) = connect_to(&runtime, &provider, bytes_of(&greedy)).await;
+        assert!(matches!(outcome, Err(ConnectError::Incompatible(_))));
+        let told = terminate_in(&read_to_end(&stream).await);
+        assert_eq!(told, Some(TerminateCode::MPA_INSUFFICIENT_IRD));
+    });
+}
+
+/// A provider accepts an initiator made by hand.
+async fn accepted(runtime: &Handle, provider: &IwarpProvider) -> (Connected, Stream) {
+    let mut listener = provider.listen(address()).unwrap();
+    let stream = runtime.connect(listener.local_address()).await.unwrap();
+    write(&stream, &bytes_of(&frame(FrameKind::Request))).await;
+    let incoming = listener.accept().await.unwrap();
+    let endpoint = incoming.accept(ConnectOptions::default()).await.unwrap();
+    let reply = read_exactly(&stream, 24).await;
+    assert!(
+        StartupFrame::parse(FrameKind::Reply, &reply)
+            .unwrap()
+            .is_some()
+    );
+    (endpoint, stream)
+}
+
+#[test]
+fn an_unfinished_fpdu_is_not_waited_for_for_ever() {
+    story(config(), |runtime, provider| async move {
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        write(&stream, &zero_length_write()).await;
+        write(&stream, &zero_length_write()[..10]).await;
+        assert_eq!(reason_of(&endpoint).await, Disconnected::TimedOut);
+    });
+}
+
+#[test]
+fn an_idle_peer_is_left_alone() {
+    story(config(), |runtime, provider| async move {
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        write(&stream, &zero_length_write()).await;
+        let idle = gannet_runtime::timeout(&runtime, 4 * SOON, reason_of(&endpoint)).await;
+        assert!(idle.is_err(), "{idle:?}");
+        stream.shutdown_write();
+        assert_eq!(reason_of(&endpoint).await, Disconnected::Peer);
+    });
+}
+
+#[test]
+fn a_stream_that_ends_within_an_fpdu_is_lost() {
+    story(config(), |runtime, provider| async move {
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        write(&stream, &zero_length_write()[..10]).await;
+        stream.shutdown_write();
+        let lost = Disconnected::Lost(io::ErrorKind::UnexpectedEof);
+        assert_eq!(reason_of(&endpoint).await, lost);
+    });
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_given_up_with_its_queue_full() {
+    let bounded = IwarpConfig {
+        send_queue_max: 64,
+        ..config()
+    };
+    story(bounded, |runtime, provider| async move {
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        write(&stream, &zero_length_write()).await;
+        let target = RemoteAddress {
+            key: RemoteKey(0x1234),
+            offset: 0,
+        };
+        let mut posted = 0;
+        loop {
+            let source = Source::Buffer {
+                buffer: Buffer::zeroed(1 << 20),
+                len: 1 << 20,
+            };
+            match endpoint.post_write(WorkId(posted), source, target, Signal::OnError) {
+                Ok(()) => posted += 1,
+                Err(error) => {
+                    assert_eq!(error, gannet_fabric::PostError::QueueFull);
+                    break;
+                }
+            }
+            endpoint.flush();
+        }
+        assert!(
+            posted < 200,
+            "{posted} MiB were taken for a peer that reads nothing"
+        );
+        assert_eq!(reason_of(&endpoint).await, Disconnected::TimedOut);
+    });
+}
+
+#[test]
+fn a_violation_is_answered_although_the_stream_ends() {
+    story(config(), |runtime, provider| async move {
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        let mut bytes = zero_length_write();
+        // A version that is none, and bytes behind it that nobody will look at.
+        bytes[2] ^= 3;
+        write(&stream, &bytes).await;
+        write(&stream, &[0xee; 10_000]).await;
+        let told = terminate_in(&read_to_end(&stream).await);
+        assert_eq!(told, Some(TerminateCode::TAGGED_VERSION));
+        assert!(matches!(
+            reason_of(&endpoint).await,
+            Disconnected::PeerMisbehaved(_)
+        ));
+    });
+}
+
+#[test]
+fn a_responder_that_missed_the_first_message_is_nudged() {
+    let race = AcceptRace {
+        delay: Duration::ZERO,
+        nudge_after: Duration::from_millis(10),
+    };
+    let considerate = IwarpConfig {
+        accept_race: Some(race),
+        ..config()
+    };
+    story(considerate, |runtime, provider| async move {
+        let reply = bytes_of(&frame(FrameKind::Reply));
+        let (endpoint, stream) = connect_to(&runtime, &provider, reply).await;
+        let endpoint = endpoint.unwrap();
+        let source = Source::Buffer {
+            buffer: Buffer::from_vec(b"hello".to_vec()),
+            len: 5,
+        };
+        endpoint
+            .post_send(WorkId(1), source, SendOptions::default())
+            .unwrap();
+        endpoint.flush();
+        let message_len = 2 + 18 + 5 + 3 + 4;
+        read_exactly(&stream, message_len).await;
+        for _ in 0..2 {
+            assert_eq!(read_exactly(&stream, 20).await, zero_length_write());
+        }
+        // A sign of life ends it.
+        write(&stream, &zero_length_write()).await;
+        endpoint.close();
+        let rest = read_to_end(&stream).await;
+        assert!(rest.len() <= 20, "nudged again: {rest:?}");
+    });
+}
