@@ -1,7 +1,7 @@
 //! Bounds of the simulator, in one place.
 
 /// Polls and events of one world before it counts as going round in circles.
-pub const STEPS_MAX: u64 = 200_000_000;
+pub const STEPS_MAX: u64 = 20_000_000;
 /// Virtual nanoseconds of one world before it counts as making no progress: a day.
 pub const TIME_MAX_NS: u64 = 24 * 3600 * 1_000_000_000;
 /// Connections that wait to be accepted at one address.

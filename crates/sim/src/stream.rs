@@ -177,7 +177,9 @@ impl SimStream {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let window = self.core.network.profile.get().window;
-        Ok(window.saturating_sub(state.outstanding).min(SEGMENT_MAX))
+        let room = window.saturating_sub(state.outstanding);
+        // As kernels do: a nearly full buffer is full, or streams decay into segments of a byte.
+        Ok(if room < window / 4 { 0 } else { room.min(SEGMENT_MAX) })
     }
 
     /// Puts bytes on the way.

@@ -1,0 +1,143 @@
+//! The conformance suite in virtual time, over many seeds: on the fabric in memory with both ways to refuse an
+//! access, and on the software RNIC over simulated byte streams that are cut anywhere.
+
+#![allow(clippy::unwrap_used)]
+
+use gannet_fabric::conformance::{Case, Harness, cases, run_case};
+use gannet_fabric::{Provider, conformance};
+use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
+use gannet_runtime::Handle;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::{LinkProfile, Random, World};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+struct SimHarness {
+    runtime: Handle,
+    near: Rc<dyn Provider>,
+    far: Rc<dyn Provider>,
+    address: SocketAddr,
+}
+
+impl Harness for SimHarness {
+    fn runtime(&self) -> Handle {
+        Rc::clone(&self.runtime)
+    }
+
+    fn near(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.near)
+    }
+
+    fn far(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.far)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Memory,
+    MemorySurvivable,
+    Iwarp,
+}
+
+/// A world whose links, segments and settings are drawn from the seed.
+fn build(seed: u64, kind: Kind) -> (World, SimHarness) {
+    let world = World::new(seed);
+    let random = world.random("profile");
+    world.set_links(LinkProfile {
+        latency_ns: random.between(100, 1_000_000),
+        jitter_ns: random.between(0, 500_000),
+        kibibyte_ns: random.between(10, 20_000),
+        window: 1 << random.between(12, 20),
+        reslice_per_mille: random.between(0, 1000),
+    });
+    let (near, far) = (world.add_node("near"), world.add_node("far"));
+    let address = SocketAddr::new(far.ip(), 0);
+    let (near_provider, far_provider): (Rc<dyn Provider>, Rc<dyn Provider>) = match kind {
+        Kind::Iwarp => {
+            let config = iwarp_config(&random);
+            let near_provider = IwarpProvider::new(near.runtime(), config.clone());
+            (near_provider, IwarpProvider::new(far.runtime(), config))
+        }
+        Kind::Memory | Kind::MemorySurvivable => {
+            let segments = [100, 1448, 16 << 10, 64 << 10];
+            let profile = FabricProfile {
+                survivable_exceptions: matches!(kind, Kind::MemorySurvivable),
+                segment_len: segments[random.index(segments.len())],
+                ..FabricProfile::default()
+            };
+            let fabric = SimFabric::new(&world, profile);
+            (fabric.provider(&near), fabric.provider(&far))
+        }
+    };
+    let harness = SimHarness {
+        runtime: near.runtime(),
+        near: near_provider,
+        far: far_provider,
+        address,
+    };
+    (world, harness)
+}
+
+fn iwarp_config(random: &Random) -> IwarpConfig {
+    let peer_to_peer = random.chance(500);
+    IwarpConfig {
+        revision: Revision::TWO,
+        crc: random.chance(500),
+        peer_to_peer,
+        ulpdu_max: usize::try_from(random.between(128, 64_768)).unwrap(),
+        ..IwarpConfig::default()
+    }
+}
+
+fn run(seed: u64, kind: Kind, case: Case) -> Option<String> {
+    let (world, harness) = build(seed, kind);
+    let outcome = world.run(async move { run_case(&harness, &case).await });
+    match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(failure)) => Some(format!("seed {seed}, {kind:?}: {failure}")),
+        Err(stopped) => Some(format!("{} {kind:?}: {stopped}", case.name)),
+    }
+}
+
+fn every_case_holds(kind: Kind, seeds: std::ops::Range<u64>) {
+    let failures: Vec<String> = seeds
+        .flat_map(|seed| {
+            let cases = cases().into_iter();
+            cases.filter_map(move |case| run(seed, kind, case))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_fabric_in_memory_passes() {
+    every_case_holds(Kind::Memory, 0..6);
+}
+
+#[test]
+fn the_fabric_in_memory_passes_with_survivable_exceptions() {
+    every_case_holds(Kind::MemorySurvivable, 100..106);
+}
+
+#[test]
+fn the_software_rnic_passes_over_simulated_streams() {
+    every_case_holds(Kind::Iwarp, 200..206);
+}
+
+#[test]
+fn the_whole_suite_replays() {
+    for kind in [Kind::Memory, Kind::Iwarp] {
+        let digest = || {
+            let (world, harness) = build(99, kind);
+            let failures = world.run(async move { conformance::run_all(&harness).await.len() });
+            assert_eq!(failures, Ok(0));
+            world.trace_digest()
+        };
+        assert_eq!(digest(), digest());
+    }
+}
