@@ -1,5 +1,5 @@
-//! The ping of the RDMA world, as librdmacm's `rping`: the client tells where its buffer is, the server reads it, and
-//! writes it back to another one; then the client compares.
+//! The ping of the RDMA world, as librdmacm's `rping`: the client tells where its buffer is, the
+//! server reads it, and writes it back to another one; then the client compares.
 //!
 //! ```text
 //! cargo run --example rping                          # both ends in this process

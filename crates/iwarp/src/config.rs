@@ -7,14 +7,16 @@ use std::time::Duration;
 /// Settings of a provider; they hold for all its connections.
 #[derive(Debug, Clone)]
 pub struct IwarpConfig {
-    /// The MPA revision offered when connecting: [`Revision::TWO`] unless the peer is known to be old.
+    /// The MPA revision offered when connecting: [`Revision::TWO`] unless the peer is known to be
+    /// old.
     pub revision: Revision,
-    /// Ask for CRCs. They are used when either side asks. Without them file-backed data leaves by sendfile.
+    /// Ask for CRCs. They are used when either side asks. Without them file-backed data leaves by
+    /// sendfile.
     pub crc: bool,
     /// Offer the peer-to-peer model when connecting, so that the responder may send first.
     pub peer_to_peer: bool,
-    /// Largest ULPDU sent, in bytes (128 to 64768). Any legal length is received. A hardware peer wants one that
-    /// fits a TCP segment.
+    /// Largest ULPDU sent, in bytes (128 to 64768). Any legal length is received. A hardware peer
+    /// wants one that fits a TCP segment.
     pub ulpdu_max: usize,
     /// Largest IRD and ORD agreed to, at most [`READ_DEPTH_MAX`].
     pub read_depth_max: u16,
@@ -36,13 +38,14 @@ pub struct IwarpConfig {
     pub accept_race: Option<AcceptRace>,
 }
 
-/// Linux siw as responder may miss an FPDU that arrives right behind its reply: it then sees it only when more
-/// bytes arrive.
+/// Linux siw as responder may miss an FPDU that arrives right behind its reply: it then sees it
+/// only when more bytes arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptRace {
     /// How long the initiator waits before its first FPDU.
     pub delay: Duration,
-    /// When nothing came back for so long after the first FPDU, a zero-length RDMA Write wakes the responder.
+    /// When nothing came back for so long after the first FPDU, a zero-length RDMA Write wakes the
+    /// responder.
     pub nudge_after: Duration,
 }
 

@@ -186,7 +186,8 @@ pub(crate) fn parsed(kind: FrameKind, bytes: &[u8]) -> Result<StartupFrame<'_>, 
     }
 }
 
-/// Sends a startup frame, with one call: Linux siw blocks a kernel thread over a reply that comes in pieces.
+/// Sends a startup frame, with one call: Linux siw blocks a kernel thread over a reply that comes
+/// in pieces.
 async fn send_frame(stream: &dyn ByteStream, frame: &StartupFrame<'_>) -> Result<(), ConnectError> {
     let mut bytes = vec![0; frame.encoded_len()];
     let emitted = frame.emit(&mut bytes);
@@ -256,8 +257,8 @@ fn terminate(core: &Rc<Core>, stream: Stream, code: TerminateCode, crc_on: bool)
     );
 }
 
-/// Closes our side and waits, for a while, for the peer to close its own, so that what was said last is not lost to a
-/// reset.
+/// Closes our side and waits, for a while, for the peer to close its own, so that what was said
+/// last is not lost to a reset.
 fn finish(core: &Rc<Core>, stream: Stream) {
     stream.shutdown_write();
     let lingering = Rc::clone(core);

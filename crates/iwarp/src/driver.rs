@@ -1,7 +1,9 @@
-//! Moves bytes between an engine and its stream, and keeps the deadlines. It decides nothing about the protocol.
+//! Moves bytes between an engine and its stream, and keeps the deadlines. It decides nothing about
+//! the protocol.
 //!
-//! One task per connection waits for the stream, for timers and for posted work. Posting work and flushing it sends
-//! at once, in the poster's own task; only what the stream does not take then is left to this one.
+//! One task per connection waits for the stream, for timers and for posted work. Posting work and
+//! flushing it sends at once, in the poster's own task; only what the stream does not take then is
+//! left to this one.
 
 use crate::engine::{Engine, Outgoing};
 use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX};
@@ -65,14 +67,16 @@ pub(crate) async fn drive(connection: Rc<Connection>) {
     std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
 }
 
-/// A timer that is set anew only when the deadline moves forward: later ones are noticed when it fires.
+/// A timer that is set anew only when the deadline moves forward: later ones are noticed when it
+/// fires.
 #[derive(Default)]
 struct Timer {
     armed: Option<(Instant, LocalFuture<()>)>,
 }
 
 impl Timer {
-    /// Ready when the armed deadline passed; pending with the timer armed for `deadline` or earlier.
+    /// Ready when the armed deadline passed; pending with the timer armed for `deadline` or
+    /// earlier.
     fn poll(
         &mut self,
         core: &Core,

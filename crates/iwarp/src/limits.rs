@@ -2,21 +2,22 @@
 
 use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, fpdu_len};
 
-/// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small enough to stay
-/// in the second-level cache until the bytes are copied into place.
+/// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small
+/// enough to stay in the second-level cache until the bytes are copied into place.
 pub const STAGING_LEN: usize = 512 * 1024;
 
 /// Staging buffers a core keeps for the next connection that receives.
 pub const STAGING_SPARE_MAX: usize = 4;
 
-/// Connections of a core that may keep a staging buffer while they wait for the rest of an FPDU; beyond, the part
-/// that is there moves to a buffer of its own size.
+/// Connections of a core that may keep a staging buffer while they wait for the rest of an FPDU;
+/// beyond, the part that is there moves to a buffer of its own size.
 pub const STAGING_HELD_MAX: usize = 32;
 
 /// Bytes one connection receives before other tasks of its core run.
 pub const RECEIVE_TURN_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes given to the stream with one call. Four FPDUs of 64 KiB measured best on loopback; sixteen were slower.
+/// Bytes given to the stream with one call. Four FPDUs of 64 KiB measured best on loopback; sixteen
+/// were slower.
 pub const BATCH_LEN: usize = 256 * 1024;
 
 /// Batches prepared at once: one that the stream is taking, one behind it.
@@ -28,8 +29,8 @@ pub const SLICES_MAX: usize = 128;
 /// Payloads up to this length are copied behind their header: cheaper than a slice of their own.
 pub const INLINE_PAYLOAD_MAX: usize = 256;
 
-/// File ranges from this length on leave by sendfile when CRCs are off; below, two more system calls cost more than
-/// the copy they save.
+/// File ranges from this length on leave by sendfile when CRCs are off; below, two more system
+/// calls cost more than the copy they save.
 pub const SEND_FILE_MIN: usize = 32 * 1024;
 
 /// How far ahead residency of a file range is asked for.
@@ -41,7 +42,8 @@ pub const SPARE_CHUNKS_MAX: usize = 8;
 /// The largest read depth offered or accepted; Linux siw drops a peer that states more.
 pub const READ_DEPTH_MAX: u16 = 128;
 
-/// Connections in set-up at once per listener; one more ends the one that has been silent for longest.
+/// Connections in set-up at once per listener; one more ends the one that has been silent for
+/// longest.
 pub const SETUPS_MAX: usize = 512;
 
 /// Connections set up and not yet taken by the application, per listener.

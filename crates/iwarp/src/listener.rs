@@ -121,8 +121,8 @@ async fn accept_streams(
     .await;
 }
 
-/// Waits for the request of a new stream in a task of its own. When too many wait, the one that has been silent for
-/// longest makes room.
+/// Waits for the request of a new stream in a task of its own. When too many wait, the one that has
+/// been silent for longest makes room.
 fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
     let (number, given_up) = queue.begin_setup();
     let (core_of_task, queue) = (Rc::clone(core), Rc::clone(queue));

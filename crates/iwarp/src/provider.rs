@@ -54,7 +54,8 @@ impl IwarpProvider {
         })
     }
 
-    /// Listens on byte streams that come from anywhere: a socket shared by several cores, for instance.
+    /// Listens on byte streams that come from anywhere: a socket shared by several cores, for
+    /// instance.
     pub fn listen_on(&self, streams: Box<dyn gannet_runtime::Listener>) -> IwarpListener {
         IwarpListener::new(Rc::clone(&self.core), streams)
     }

@@ -1,8 +1,8 @@
 //! Receive buffers shared by the connections of a core.
 //!
-//! A connection takes one when its stream becomes readable and gives it back in the same turn, unless part of an
-//! FPDU is left over. So the memory follows what is being received, not how many connections there are, and the
-//! buffer used next is the one that is still in the cache.
+//! A connection takes one when its stream becomes readable and gives it back in the same turn,
+//! unless part of an FPDU is left over. So the memory follows what is being received, not how many
+//! connections there are, and the buffer used next is the one that is still in the cache.
 
 use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
 use std::cell::{Cell, RefCell};

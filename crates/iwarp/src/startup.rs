@@ -1,4 +1,5 @@
-//! What two ends agree on before full operation (RFC 5044 section 7, RFC 6581 section 9): pure functions.
+//! What two ends agree on before full operation (RFC 5044 section 7, RFC 6581 section 9): pure
+//! functions.
 
 use crate::config::IwarpConfig;
 use gannet_fabric::ConnectOptions;

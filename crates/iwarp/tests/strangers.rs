@@ -1,5 +1,5 @@
-//! Peers that are not what they should be, over real loopback sockets: each is refused or dropped in time, and the
-//! provider goes on serving others.
+//! Peers that are not what they should be, over real loopback sockets: each is refused or dropped
+//! in time, and the provider goes on serving others.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,8 @@
 //! Direct Data Placement, RFC 5041: the header in front of every segment.
 //!
-//! A segment is *tagged* (it names the memory it goes to) or *untagged* (it belongs to a message on a
-//! queue, and goes into the buffer that message took there). This module knows the two headers; what the
-//! bytes reserved for the upper layer mean is [`crate::rdmap`]'s business.
+//! A segment is *tagged* (it names the memory it goes to) or *untagged* (it belongs to a message on
+//! a queue, and goes into the buffer that message took there). This module knows the two headers;
+//! what the bytes reserved for the upper layer mean is [`crate::rdmap`]'s business.
 
 use core::fmt;
 

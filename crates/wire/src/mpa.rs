@@ -1,8 +1,8 @@
 //! Marker PDU Aligned framing, RFC 5044 with the enhanced connection setup of RFC 6581.
 //!
-//! Two phases of one TCP stream: a [`StartupFrame`] each way, then FPDUs (length, one ULPDU, pad, CRC). The
-//! CRC's place and coverage are known here; computing it is the provider's task, which has the hardware
-//! instruction for it.
+//! Two phases of one TCP stream: a [`StartupFrame`] each way, then FPDUs (length, one ULPDU, pad,
+//! CRC). The CRC's place and coverage are known here; computing it is the provider's task, which
+//! has the hardware instruction for it.
 
 mod marker;
 mod startup;
@@ -26,7 +26,8 @@ pub const ULPDU_MAX: usize = 64_768;
 /// The smallest MULPDU (RFC 5044 section 4).
 pub const MULPDU_MIN: usize = 128;
 
-/// Pad bytes behind a ULPDU of `ulpdu_len` bytes, so that length field, ULPDU and pad fill whole words.
+/// Pad bytes behind a ULPDU of `ulpdu_len` bytes, so that length field, ULPDU and pad fill whole
+/// words.
 pub const fn pad_len(ulpdu_len: usize) -> usize {
     (CRC_LEN - (LENGTH_LEN + ulpdu_len) % CRC_LEN) % CRC_LEN
 }

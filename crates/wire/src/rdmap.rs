@@ -1,7 +1,7 @@
 //! Remote Direct Memory Access Protocol, RFC 5040: what a DDP message means.
 //!
-//! The control byte ([`Opcode`]) stands in every segment; [`ReadRequest`] and [`Terminate`] are the payloads
-//! of their messages. The extensions of RFC 7306 (atomics, immediate data) are not spoken.
+//! The control byte ([`Opcode`]) stands in every segment; [`ReadRequest`] and [`Terminate`] are the
+//! payloads of their messages. The extensions of RFC 7306 (atomics, immediate data) are not spoken.
 
 mod terminate;
 

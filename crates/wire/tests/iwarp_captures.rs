@@ -1,4 +1,5 @@
-//! Every frame of Linux 6.1's siw, knfsd, NFS client and rping that was captured: decode it, encode it again.
+//! Every frame of Linux 6.1's siw, knfsd, NFS client and rping that was captured: decode it, encode
+//! it again.
 
 #![allow(clippy::unwrap_used)]
 

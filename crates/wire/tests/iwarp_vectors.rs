@@ -193,7 +193,8 @@ fn terminates_in_the_order_of_siw() {
     assert_eq!(read("11000000").0.code, TerminateCode::TAGGED_INVALID_STAG);
 }
 
-/// Puts the markers of RFC 5044 into a frame that starts at `position`, and computes the CRC over them.
+/// Puts the markers of RFC 5044 into a frame that starts at `position`, and computes the CRC over
+/// them.
 fn marked(position: u64, unmarked: &[u8]) -> (Vec<u8>, Vec<(u64, u16)>) {
     let ulpdu_len = usize::from(u16::from_be_bytes([unmarked[0], unmarked[1]]));
     let body = &unmarked[..unmarked.len() - CRC_LEN];

@@ -1,9 +1,9 @@
 //! The software RNIC next to a plain TCP socket: what RDMA costs, on this machine, in this run.
 //!
-//! Two threads, each with its own runtime, are connected over loopback by the provider (with and without CRC) and by
-//! a plain socket. Each row alternates between the two for several rounds and reports medians, so that what else the
-//! machine does meanwhile falls on both. Working sets are [`WORKING_SET`] bytes on either side, larger than the
-//! caches.
+//! Two threads, each with its own runtime, are connected over loopback by the provider (with and
+//! without CRC) and by a plain socket. Each row alternates between the two for several rounds and
+//! reports medians, so that what else the machine does meanwhile falls on both. Working sets are
+//! [`WORKING_SET`] bytes on either side, larger than the caches.
 
 use super::raw::RawEnd;
 use anyhow::{Context, anyhow, bail};
@@ -36,7 +36,8 @@ const MESSAGE: usize = 64;
 const DEPTH: usize = 16;
 /// Rounds per row; the median counts.
 const ROUNDS: usize = 7;
-/// What a row moves per second of its time, at a guess: half of what plain TCP does on the smallest machine.
+/// What a row moves per second of its time, at a guess: half of what plain TCP does on the smallest
+/// machine.
 const BULK_PER_SECOND: usize = 2 << 30;
 const TRIPS_PER_SECOND: usize = 20_000;
 
@@ -568,7 +569,8 @@ impl FabricEnd {
         self.send(buffer)
     }
 
-    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up: another receive takes its place.
+    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up: another receive takes its
+    /// place.
     fn send(&self, buffer: Buffer) -> anyhow::Result<()> {
         let source = Source::Buffer {
             buffer,

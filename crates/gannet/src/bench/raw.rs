@@ -1,5 +1,5 @@
-//! The yardstick: a plain TCP connection that moves the same bytes between the same kind of memory, on the same
-//! runtime and with the same way of waiting.
+//! The yardstick: a plain TCP connection that moves the same bytes between the same kind of memory,
+//! on the same runtime and with the same way of waiting.
 
 use super::fabric::{WORKING_SET, piece};
 use anyhow::{Context, ensure};

@@ -1,7 +1,8 @@
 //! Bytes on their way out: pieces in stream order, most of them named rather than held.
 //!
-//! Headers, pads and CRCs of a batch stand in one `control` buffer, so that what lies between two payloads (the CRC
-//! of one FPDU, the header of the next) is a single slice. Payloads stay where they are until the stream takes them.
+//! Headers, pads and CRCs of a batch stand in one `control` buffer, so that what lies between two
+//! payloads (the CRC of one FPDU, the header of the next) is a single slice. Payloads stay where
+//! they are until the stream takes them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -155,8 +156,8 @@ impl Batch {
         self.pieces.get_mut(index)
     }
 
-    /// Drops the FPDU around the payload at `index` and everything behind it. When the FPDU has begun to leave, zeros
-    /// take the place of its payload instead.
+    /// Drops the FPDU around the payload at `index` and everything behind it. When the FPDU has
+    /// begun to leave, zeros take the place of its payload instead.
     pub(super) fn cut(&mut self, index: usize) {
         let (len, frame) = match self.pieces.get(index) {
             Some(Piece::Memory { len, frame, .. } | Piece::File { len, frame, .. }) => {

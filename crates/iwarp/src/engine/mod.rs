@@ -2,15 +2,16 @@
 //!
 //! The shell calls, in any order:
 //!
-//! - commands from the application: [`Engine::post_receive`], [`Engine::post_send`], [`Engine::post_write`],
-//!   [`Engine::post_read`], [`Engine::close`], [`Engine::disconnect`];
+//! - commands from the application: [`Engine::post_receive`], [`Engine::post_send`],
+//!   [`Engine::post_write`], [`Engine::post_read`], [`Engine::close`], [`Engine::disconnect`];
 //! - what the world did: [`Engine::receive`] with the bytes at the front of the incoming stream,
 //!   [`Engine::sent`] with how many outgoing ones the stream took, [`Engine::file_ended`],
 //!   [`Engine::file_fetched`];
-//! - what the world should do next: [`Engine::prepare`], then [`Engine::outgoing`] until nothing is left,
-//!   [`Engine::fetch_wanted`], [`Engine::completions`].
+//! - what the world should do next: [`Engine::prepare`], then [`Engine::outgoing`] until nothing is
+//!   left, [`Engine::fetch_wanted`], [`Engine::completions`].
 //!
-//! Memory is named by regions and buffers; the engine touches a region's bytes only within one call.
+//! Memory is named by regions and buffers; the engine touches a region's bytes only within one
+//! call.
 
 mod batch;
 mod frame;
@@ -103,7 +104,8 @@ enum Operation {
         sink: Span,
         source: RemoteAddress,
     },
-    /// A zero-length Write without meaning: it opens a connection, or wakes a peer that missed something.
+    /// A zero-length Write without meaning: it opens a connection, or wakes a peer that missed
+    /// something.
     Ping,
     /// A zero-length Read or Send that opens a peer-to-peer connection.
     OpeningRead,
@@ -282,8 +284,8 @@ impl Engine {
         self.fail_message(message, error);
     }
 
-    /// Ends the connection because message `message` cannot be finished. A peer that reads a region whose key was
-    /// revoked is told so.
+    /// Ends the connection because message `message` cannot be finished. A peer that reads a region
+    /// whose key was revoked is told so.
     fn fail_message(&mut self, message: u64, error: WorkError) {
         let Some(leaving) = self.tx.message_mut(message) else {
             return;

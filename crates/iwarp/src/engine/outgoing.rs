@@ -248,7 +248,8 @@ impl Engine {
         }
     }
 
-    /// The stream cannot send files by itself: the range shown last, and all later ones, are read instead.
+    /// The stream cannot send files by itself: the range shown last, and all later ones, are read
+    /// instead.
     pub(crate) fn send_file_unsupported(&mut self) {
         self.tx.send_file_unsupported = true;
         let Some(&mut Piece::File {
@@ -280,7 +281,8 @@ impl Engine {
         Some((FileRef::clone(&fetch.file), fetch.offset, fetch.len))
     }
 
-    /// The bytes of the range that was wanted, of which `filled` are of the file; what follows are zeros.
+    /// The bytes of the range that was wanted, of which `filled` are of the file; what follows are
+    /// zeros.
     pub(crate) fn file_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
         if self.phase == Phase::Ended {
             return;
@@ -313,8 +315,8 @@ impl Transmitter {
         self.front_fetch.is_some()
     }
 
-    /// An FPDU of a region that the peer reads has begun to leave: keeps the rest of its payload, because its CRC is
-    /// on the way, and the key may be revoked before the stream takes more.
+    /// An FPDU of a region that the peer reads has begun to leave: keeps the rest of its payload,
+    /// because its CRC is on the way, and the key may be revoked before the stream takes more.
     fn keep_begun(&mut self) {
         let (base, leaving) = (self.leaving_base, &self.leaving);
         let Some(piece) = self.batches.front_mut().and_then(Batch::begun_payload) else {

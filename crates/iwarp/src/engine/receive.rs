@@ -23,7 +23,8 @@ pub(super) struct Receiver {
     current: Option<CurrentSend>,
     /// The tagged message whose last segment is still to come.
     tagged: Option<CurrentTagged>,
-    /// Reads of the peer to be answered, oldest first; with those being answered never more than IRD.
+    /// Reads of the peer to be answered, oldest first; with those being answered never more than
+    /// IRD.
     pub(super) requests: VecDeque<InboundRead>,
     /// The opening Send of a peer-to-peer initiator was taken.
     opened_by_send: bool,
@@ -78,8 +79,9 @@ impl Receiver {
 }
 
 impl Engine {
-    /// Takes whole FPDUs off the front of `bytes`, which stand at the front of the incoming stream; returns how many
-    /// bytes were used up. Once the connection has ended everything is used up and ignored.
+    /// Takes whole FPDUs off the front of `bytes`, which stand at the front of the incoming stream;
+    /// returns how many bytes were used up. Once the connection has ended everything is used up and
+    /// ignored.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         while self.phase != Phase::Ended {
@@ -258,8 +260,8 @@ impl Engine {
         self.next_message(QueueNumber::SEND)
     }
 
-    /// True for the zero-length Send by which a peer-to-peer initiator says that it is ready (RFC 6581 section 8);
-    /// it is between the two MPA layers and takes no buffer of the application.
+    /// True for the zero-length Send by which a peer-to-peer initiator says that it is ready (RFC
+    /// 6581 section 8); it is between the two MPA layers and takes no buffer of the application.
     fn is_opening_send(&self, header: &Untagged, payload: &[u8]) -> bool {
         self.agreement.ready == ReadyToReceive::Send
             && !self.rx.opened_by_send
@@ -382,7 +384,8 @@ fn fill(current: &mut CurrentSend, header: &Untagged, payload: &[u8]) -> Result<
     Ok(())
 }
 
-/// Copies bytes into a region; false when its memory is not there (a file range, or memory that was taken back).
+/// Copies bytes into a region; false when its memory is not there (a file range, or memory that was
+/// taken back).
 fn place(region: &Region, offset: u64, payload: &[u8]) -> bool {
     let placed = region.with_bytes(|bytes| {
         let start = usize::try_from(offset).ok()?;

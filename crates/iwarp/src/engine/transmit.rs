@@ -1,8 +1,9 @@
-//! Outgoing messages: chosen, cut into FPDUs, and placed in batches (RFC 5041 section 4, RFC 5044 section 5).
+//! Outgoing messages: chosen, cut into FPDUs, and placed in batches (RFC 5041 section 4, RFC 5044
+//! section 5).
 //!
-//! Messages never interleave. Answers to the peer's Reads and our own work take turns, message by message. The CRC
-//! of memory is computed when the FPDU is framed: whoever changes a region that the peer is just reading breaks the
-//! connection, as with an RNIC.
+//! Messages never interleave. Answers to the peer's Reads and our own work take turns, message by
+//! message. The CRC of memory is computed when the FPDU is framed: whoever changes a region that
+//! the peer is just reading breaks the connection, as with an RNIC.
 
 use super::batch::{Batch, ChunkPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
@@ -122,8 +123,8 @@ impl Transmitter {
             .count()
     }
 
-    /// Ends all messages where they are; returns the work they belong to, and its memory unless bytes of it may still
-    /// leave.
+    /// Ends all messages where they are; returns the work they belong to, and its memory unless
+    /// bytes of it may still leave.
     pub(super) fn abandon_leaving(&mut self) -> Vec<(WorkId, Done, Option<Buffer>)> {
         self.framing = None;
         self.fetch = None;
@@ -275,7 +276,8 @@ impl Transmitter {
 }
 
 impl Engine {
-    /// Frames as much as the batches take. Call it before [`Engine::outgoing`] and after every command or event.
+    /// Frames as much as the batches take. Call it before [`Engine::outgoing`] and after every
+    /// command or event.
     pub(crate) fn prepare(&mut self) {
         while self.phase != Phase::Ended
             && self.tx.enabled
@@ -297,7 +299,8 @@ impl Engine {
         }
     }
 
-    /// Picks the next message: answers and own work in turn. False when there is none that may begin.
+    /// Picks the next message: answers and own work in turn. False when there is none that may
+    /// begin.
     fn begin_message(&mut self) -> Result<bool, WorkError> {
         let has_work = match self.tx.queue.front() {
             Some(Work {
@@ -531,25 +534,7 @@ impl Engine {
                 let crc = crc_of(header, &bytes, &agreement);
                 tx.push_frame(header, Piece::Chunk { bytes, start: 0 }, len, crc);
             }
-            Payload::Memory(offset) if is_short => {
-                // Short enough for a copy on the stack unless the peer wants markers.
-                let mut space = [0; INLINE_PAYLOAD_MAX];
-                let mut long = Vec::new();
-                let target = match space.get_mut(..len) {
-                    Some(target) => target,
-                    None => {
-                        long.resize(len, 0);
-                        &mut long[..]
-                    }
-                };
-                let source = tx.leaving.back().map(|leaving| &leaving.source);
-                source
-                    .and_then(|source| {
-                        source.with_memory(offset, len, |bytes| target.copy_from_slice(bytes))
-                    })
-                    .ok_or(WorkError::Local(AccessError::InvalidKey))?;
-                tx.push_short_frame(header, target, &agreement);
-            }
+            Payload::Memory(offset) if is_short => return self.push_copied(header, offset, len),
             Payload::Memory(offset) => {
                 let source = tx.leaving.back().map(|leaving| &leaving.source);
                 let crc = source
@@ -570,6 +555,24 @@ impl Engine {
                 );
             }
         }
+        Ok(())
+    }
+
+    /// Frames a segment of memory that is copied: a short one on the stack, a long one for markers.
+    fn push_copied(&mut self, header: &Header, offset: usize, len: usize) -> Result<(), WorkError> {
+        let mut short = [0; INLINE_PAYLOAD_MAX];
+        let mut long = Vec::new();
+        let target = if let Some(target) = short.get_mut(..len) {
+            target
+        } else {
+            long.resize(len, 0);
+            &mut long[..]
+        };
+        let source = self.tx.leaving.back().map(|leaving| &leaving.source);
+        source
+            .and_then(|source| source.with_memory(offset, len, |from| target.copy_from_slice(from)))
+            .ok_or(WorkError::Local(AccessError::InvalidKey))?;
+        self.tx.push_short_frame(header, target, &self.agreement);
         Ok(())
     }
 
@@ -634,7 +637,8 @@ impl Transmitter {
         step > len && file.is_resident(offset, len)
     }
 
-    /// A segment's bytes from the page cache, zeros behind the end of the file; `None` when the disk is needed.
+    /// A segment's bytes from the page cache, zeros behind the end of the file; `None` when the
+    /// disk is needed.
     fn read_cached(
         &self,
         file: &FileRef,

@@ -88,7 +88,8 @@ impl Violation {
     }
 }
 
-/// The code for a refused RDMA Write. DDP has none for a missing right: the key is then invalid for the peer.
+/// The code for a refused RDMA Write. DDP has none for a missing right: the key is then invalid for
+/// the peer.
 pub(super) fn write_refused(error: AccessError) -> TerminateCode {
     match error {
         AccessError::InvalidKey | AccessError::Rights => TerminateCode::TAGGED_INVALID_STAG,

@@ -13,7 +13,8 @@ pub const MARKER_LEN: usize = 4;
 /// One marker of an FPDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// How many bytes of the FPDU (markers not counted) stand before it. Zero: it precedes the length field.
+    /// How many bytes of the FPDU (markers not counted) stand before it. Zero: it precedes the
+    /// length field.
     pub after: usize,
     /// Bytes of the stream from the FPDU's length field to the marker (FPDUPTR).
     pub fpdu_pointer: u16,
@@ -43,7 +44,8 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// The markers of an FPDU with a ULPDU of `ulpdu_len` bytes that starts at `position` of the stream.
+    /// The markers of an FPDU with a ULPDU of `ulpdu_len` bytes that starts at `position` of the
+    /// stream.
     pub fn new(position: u64, ulpdu_len: usize) -> Markers {
         let crc_at = fpdu_len(ulpdu_len) - CRC_LEN;
         Markers {
@@ -83,7 +85,8 @@ impl Iterator for Markers {
     }
 }
 
-/// Appends `bytes`, which start at `position` of a stream with markers, to `out` without the markers.
+/// Appends `bytes`, which start at `position` of a stream with markers, to `out` without the
+/// markers.
 ///
 /// Markers cut by the end of `bytes` are handled: pass the rest with the position moved on.
 pub fn strip_markers(position: u64, bytes: &[u8], out: &mut Vec<u8>) {

@@ -62,7 +62,8 @@ pub struct Enhanced {
     pub write_rtr: bool,
     /// D: it may be a zero-length RDMA Read.
     pub read_rtr: bool,
-    /// Reads the sender of the frame can answer at a time; 14 bits, [`NOT_NEGOTIATED`] leaves it open.
+    /// Reads the sender of the frame can answer at a time; 14 bits, [`NOT_NEGOTIATED`] leaves it
+    /// open.
     pub ird: u16,
     /// Reads the sender of the frame will have outstanding; 14 bits, as above.
     pub ord: u16,
@@ -118,8 +119,8 @@ pub struct StartupFrame<'a> {
     pub crc: bool,
     /// R: the connection is refused (reply only; without meaning in a request).
     pub rejected: bool,
-    /// Reserved flag bits (low nibble): zero on transmit, ignored on receive. Linux siw puts a hint of its own
-    /// into 0x08.
+    /// Reserved flag bits (low nibble): zero on transmit, ignored on receive. Linux siw puts a hint
+    /// of its own into 0x08.
     pub reserved: u8,
     /// The revision.
     pub revision: Revision,
@@ -132,8 +133,8 @@ pub struct StartupFrame<'a> {
 impl<'a> StartupFrame<'a> {
     /// The frame at the start of `stream`; `None` until all of it is there.
     ///
-    /// Returns it together with its length; bytes behind it are the peer's error during startup. A wrong key is
-    /// found as soon as its first wrong byte is there.
+    /// Returns it together with its length; bytes behind it are the peer's error during startup. A
+    /// wrong key is found as soon as its first wrong byte is there.
     ///
     /// # Errors
     /// [`StartupError`]: close the connection, there is no answer to a stranger.
@@ -191,8 +192,9 @@ impl<'a> StartupFrame<'a> {
     /// Writes the frame at the start of `out` and returns its length.
     ///
     /// # Errors
-    /// [`StartupError::PrivateDataLength`] when the private data is longer than [`PRIVATE_DATA_MAX`] allows,
-    /// [`StartupError::Buffer`] when `out` is shorter than [`StartupFrame::encoded_len`].
+    /// [`StartupError::PrivateDataLength`] when the private data is longer than
+    /// [`PRIVATE_DATA_MAX`] allows, [`StartupError::Buffer`] when `out` is shorter than
+    /// [`StartupFrame::encoded_len`].
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, StartupError> {
         let private_len = self.private_len();
         let too_long = StartupError::PrivateDataLength { len: private_len };

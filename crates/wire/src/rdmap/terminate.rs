@@ -134,8 +134,8 @@ impl fmt::Display for TerminateCode {
 /// What of the offending message is quoted. A Read Request is quoted with its own payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminateContext {
-    /// Length of the offending segment; `None` when not stated. Linux siw counts payload only, the RFC does not
-    /// say: a hint.
+    /// Length of the offending segment; `None` when not stated. Linux siw counts payload only, the
+    /// RFC does not say: a hint.
     pub segment_len: Option<u16>,
     /// Its DDP header.
     pub header: ddp::Header,
@@ -145,15 +145,16 @@ pub struct TerminateContext {
 
 /// In which order a received control word has its bits.
 ///
-/// Linux siw on little-endian machines swaps the nibbles of the first byte and puts the flags of the third
-/// byte at its other end. With no flags set, both readings are possible.
+/// Linux siw on little-endian machines swaps the nibbles of the first byte and puts the flags of
+/// the third byte at its other end. With no flags set, both readings are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitOrder {
     /// As RFC 5040 has it.
     Rfc,
     /// As Linux siw sends it.
     Siw,
-    /// No flag tells. [`Terminate::code`] is the reading that means something, RFC order when both do.
+    /// No flag tells. [`Terminate::code`] is the reading that means something, RFC order when both
+    /// do.
     Ambiguous,
 }
 

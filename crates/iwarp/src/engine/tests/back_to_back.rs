@@ -267,7 +267,8 @@ proptest! {
         ulpdu_max in prop_oneof![Just(128usize), Just(1442), Just(64_768), 128usize..64_768],
         depth in 1u16..5,
     ) {
-        // A receiver that stripped markers from its stream cannot check CRCs over them: the wire crate's vectors do.
+        // A receiver that stripped markers from its stream cannot check CRCs over them: the wire
+        // crate's vectors do.
         let crc = crc && !markers;
         // Bytewise cuts of long messages only take time.
         let cuts: Vec<usize> = if ulpdu_max > 1000 {

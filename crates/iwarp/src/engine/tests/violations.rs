@@ -1,4 +1,5 @@
-//! Each rule a peer may break, and the Terminate it is answered with (RFC 5040 section 7, RFC 5041 section 8).
+//! Each rule a peer may break, and the Terminate it is answered with (RFC 5040 section 7, RFC 5041
+//! section 8).
 
 use super::*;
 use gannet_fabric::Access;
