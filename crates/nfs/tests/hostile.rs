@@ -6,7 +6,7 @@ mod support;
 
 use gannet_fabric::Buffer;
 use gannet_nfs::client::Existing;
-use gannet_rpc::{CallError, Client, ClientConfig, Request, Target};
+use gannet_rpc::{CallError, Client, ClientConfig, Request};
 use gannet_runtime::Handle;
 use gannet_vfs::FileHandle;
 use gannet_wire::nfs3::{self, Decode, Encode, Procedure};
@@ -133,11 +133,7 @@ async fn served_tree(
         link,
         forged,
     ];
-    let rpc = Client::new(
-        runtime.clone(),
-        Target::Tcp(running.address),
-        ClientConfig::default(),
-    );
+    let rpc = Client::new(runtime.clone(), running.target(), ClientConfig::default());
     (running, handles, rpc)
 }
 

@@ -14,7 +14,7 @@ fn a_copy_survives_restarts_with_loss_of_unstable_data() {
         let store = MemoryStore::new(1);
         let exports = || vec![(export("/"), store.clone())];
         let mut running = Running::start(&runtime, exports());
-        let address = running.address;
+        let addresses = running.addresses;
         let files = running.mount(&runtime).await;
         let file = files
             .create(b"f", 0o644, Existing::Refuse)
@@ -34,7 +34,7 @@ fn a_copy_survives_restarts_with_loss_of_unstable_data() {
             if index % 20 == 10 {
                 running.stop().await;
                 store.crash();
-                running = Running::start_at(&runtime, exports(), address);
+                running = Running::start_at(&runtime, exports(), addresses);
             }
         }
         let written = writer.finish().await.unwrap();
@@ -52,7 +52,7 @@ fn a_copy_survives_restarts_with_loss_of_unstable_data() {
             reader.recycle(block.buffer);
             if seen == 30 {
                 running.stop().await;
-                running = Running::start_at(&runtime, exports(), address);
+                running = Running::start_at(&runtime, exports(), addresses);
             }
         }
         assert_eq!(seen, blocks);

@@ -3,23 +3,40 @@
 
 pub(crate) mod memory;
 
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Files};
 use gannet_nfs::server::{Export, Server};
 use gannet_rpc::{
     CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Target,
+    Transport,
 };
 use gannet_runtime::Handle;
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::rpc::Groups;
 use memory::MemoryStore;
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs a test on a runtime of its own, for a minute at most.
-pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
+thread_local! {
+    /// What the running test goes over.
+    static TRANSPORT: Cell<Transport> = const { Cell::new(Transport::Tcp) };
+}
+
+/// Runs a test twice, over TCP and over RDMA, each on a runtime of its own and for a minute at most.
+pub(crate) fn run<F: Future<Output = ()>>(test: impl Fn(Handle) -> F) {
+    for transport in [Transport::Tcp, Transport::Rdma] {
+        println!("over {transport:?}");
+        TRANSPORT.set(transport);
+        run_once(&test);
+    }
+}
+
+fn run_once<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
     gannet_runtime::tokio_plug::block_on(|runtime| async move {
         let limited =
             gannet_runtime::timeout(&runtime, Duration::from_secs(60), test(runtime.clone()));
@@ -30,30 +47,63 @@ pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
 
 /// A server that answers NFS and MOUNT on loopback.
 pub(crate) struct Running<V: Vfs> {
-    pub(crate) address: SocketAddr,
+    pub(crate) addresses: Addresses,
     rpc: gannet_rpc::Server<Server<V>>,
+    provider: Rc<dyn Provider>,
+}
+
+/// Where a server listens, over TCP and over RDMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Addresses {
+    tcp: SocketAddr,
+    rdma: SocketAddr,
 }
 
 impl<V: Vfs> Running<V> {
     pub(crate) fn start(runtime: &Handle, exports: Vec<(Export, V)>) -> Running<V> {
-        Running::start_at(runtime, exports, "127.0.0.1:0".parse().unwrap())
+        let any = "127.0.0.1:0".parse().unwrap();
+        let addresses = Addresses {
+            tcp: any,
+            rdma: any,
+        };
+        Running::start_at(runtime, exports, addresses)
     }
 
     pub(crate) fn start_at(
         runtime: &Handle,
         exports: Vec<(Export, V)>,
-        address: SocketAddr,
+        addresses: Addresses,
     ) -> Running<V> {
         let service = Rc::new(Server::new(exports).unwrap());
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         let rpc =
             gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::<Counters>::default());
-        let listener = runtime.listen(address).unwrap();
-        let address = listener.local_address();
+        let listener = runtime.listen(addresses.tcp).unwrap();
+        let tcp = listener.local_address();
         let serving = rpc.clone();
         let task = async move { serving.serve_tcp(listener).await.unwrap() };
-        runtime.spawn("server", Box::pin(task));
-        Running { address, rpc }
+        runtime.spawn("tcp server", Box::pin(task));
+
+        let provider: Rc<dyn Provider> =
+            IwarpProvider::new(runtime.clone(), IwarpConfig::default());
+        let listener = provider.listen(addresses.rdma).unwrap();
+        let rdma = listener.local_address();
+        let (serving, served_by) = (rpc.clone(), Rc::clone(&provider));
+        let task = async move { serving.serve_rdma(served_by, listener).await.unwrap() };
+        runtime.spawn("rdma server", Box::pin(task));
+        Running {
+            addresses: Addresses { tcp, rdma },
+            rpc,
+            provider,
+        }
+    }
+
+    /// Where the running test's clients connect to.
+    pub(crate) fn target(&self) -> Target {
+        match TRANSPORT.get() {
+            Transport::Tcp => Target::Tcp(self.addresses.tcp),
+            Transport::Rdma => Target::Rdma(Rc::clone(&self.provider), self.addresses.rdma),
+        }
     }
 
     /// Ends the server and waits for its connections to end.
@@ -69,8 +119,7 @@ impl<V: Vfs> Running<V> {
             backoff_min: Duration::from_millis(10),
             ..ClientConfig::default()
         };
-        let target = Target::Tcp(self.address);
-        let rpc = gannet_rpc::Client::new(runtime.clone(), target, config);
+        let rpc = gannet_rpc::Client::new(runtime.clone(), self.target(), config);
         Client::new(runtime.clone(), rpc)
     }
 
