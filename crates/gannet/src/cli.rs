@@ -254,7 +254,7 @@ pub struct CpOptions {
     /// Directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Read everything back from source and target and compare checksums
+    /// Read everything back and compare every byte with the source
     #[arg(long)]
     pub verify: bool,
     /// Files under way at a time, and parts of one file

@@ -10,6 +10,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod copy;
 pub mod failure;
 pub mod files;
 pub mod generate;
@@ -30,7 +31,7 @@ use failure::Failure;
 /// What failed, why, and what to do about it.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let default_level = match arguments.command {
-        Command::Serve(_) => LogLevel::Info,
+        Command::Serve(_) | Command::Cp(_) => LogLevel::Info,
         _ => LogLevel::Warn,
     };
     logs::start(&arguments.logs, default_level);
@@ -39,6 +40,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Ls(options) => files::ls(&options),
         Command::Cat(options) => files::cat(&options),
         Command::Stat(options) => files::stat(&options),
+        Command::Cp(options) => copy::run(&options),
         Command::Mkdir(options) => files::mkdir(&options),
         Command::Rm(options) => files::rm(&options),
         Command::Mv(options) => files::mv(&options),

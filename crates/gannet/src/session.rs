@@ -80,6 +80,12 @@ impl Session {
         below.join(&b'/')
     }
 
+    /// True when the export mounted for `known` holds the path of `url` as well.
+    pub fn reaches(&self, known: &Url, url: &Url) -> bool {
+        let export = known.path.get(..self.export_len).unwrap_or_default();
+        url.path.starts_with(export)
+    }
+
     /// What `url` names.
     ///
     /// # Errors

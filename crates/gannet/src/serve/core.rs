@@ -7,7 +7,7 @@ use gannet_nfs::server::Server as NfsServer;
 use gannet_rpc::Server as RpcServer;
 use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, timeout};
-use gannet_vfs::local::{LocalStore, LocalTree};
+use gannet_vfs::local::LocalStore;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -81,8 +81,9 @@ fn serve_rdma(runtime: &Handle, rpc: &Rpc, streams: Box<dyn gannet_runtime::List
     runtime.spawn(
         "nfs over rdma",
         Box::pin(async move {
-            let _keep = (rpc, provider as Rc<dyn Provider>, listener);
-            std::future::pending::<()>().await;
+            if let Err(error) = rpc.serve_rdma(provider as Rc<dyn Provider>, listener).await {
+                tracing::error!(%error, "nfs over rdma ended");
+            }
         }),
     );
 }

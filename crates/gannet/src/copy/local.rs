@@ -1,0 +1,143 @@
+//! The local side of a copy. Everything here may block: run it on the blocking pool.
+
+use super::place::{Kind, Node};
+use gannet_vfs::Time;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, Timespec, Timestamps};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Entries of one directory that are listed at most.
+const ENTRIES_MAX: usize = 10_000_000;
+
+/// What a path names, symbolic links followed.
+pub(super) fn node_followed(path: &Path) -> io::Result<Node> {
+    std::fs::metadata(path).map(|metadata| node_of(&metadata))
+}
+
+fn node_of(metadata: &Metadata) -> Node {
+    let kind = metadata.file_type();
+    Node {
+        kind: if kind.is_file() {
+            Kind::File
+        } else if kind.is_dir() {
+            Kind::Directory
+        } else if kind.is_symlink() {
+            Kind::Symlink
+        } else {
+            Kind::Special
+        },
+        mode: metadata.mode() & 0o7777,
+        size: metadata.len(),
+        used: metadata.blocks().saturating_mul(512),
+        modify_time: Time {
+            // NFSv3 counts seconds in 32 bits without a sign; times outside are clipped.
+            seconds: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
+            nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+        },
+    }
+}
+
+/// The names in a directory, sorted, with what they are.
+pub(super) fn list(path: &Path) -> io::Result<Vec<(std::ffi::OsString, Node)>> {
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entries.len() == ENTRIES_MAX {
+            return Err(io::Error::other("the directory has too many entries"));
+        }
+        entries.push((entry.file_name(), node_of(&entry.metadata()?)));
+    }
+    entries.sort_by(|left, right| left.0.cmp(&right.0));
+    Ok(entries)
+}
+
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+/// Makes or empties a file; its mode is set when it is complete.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+pub(super) fn make_symlink(path: &Path, target: &Path) -> io::Result<()> {
+    match std::os::unix::fs::symlink(target, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if std::fs::read_link(path).is_ok_and(|known| known == target) {
+                return Ok(());
+            }
+            std::fs::remove_file(path)?;
+            std::os::unix::fs::symlink(target, path)
+        }
+        other => other,
+    }
+}
+
+/// Sets length, mode and modification time; of a symbolic link, only the time.
+pub(super) fn set_attributes(path: &Path, node: &Node) -> io::Result<()> {
+    if node.kind == Kind::File && std::fs::symlink_metadata(path)?.len() != node.size {
+        File::options().write(true).open(path)?.set_len(node.size)?;
+    }
+    if node.kind != Kind::Symlink {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(node.mode))?;
+    }
+    let modified = Timespec {
+        tv_sec: node.modify_time.seconds.into(),
+        tv_nsec: node.modify_time.nanoseconds.into(),
+    };
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        last_modification: modified,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+/// Fills `buffer` from `offset` on; how many bytes there were before the end of the file.
+pub(super) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// The next range that holds data at or after `from`, clipped to `end`; `None` when only a hole is left.
+pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+    let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) => start,
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        // The file system does not tell: everything is data.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => from,
+        Err(error) => return Err(error.into()),
+    };
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(start))
+        .unwrap_or(end)
+        .min(end);
+    Ok((start < hole).then_some((start, hole)))
+}
+
+/// Opens a file for reading, not a FIFO that would wait for a writer.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    Ok(File::from(descriptor))
+}

@@ -1,0 +1,288 @@
+//! A file or directory on either side of a copy.
+
+use super::content::{Sink, Source};
+use super::local;
+use crate::failure::{Explain, Failure};
+use crate::session::Session;
+use crate::url::Url;
+use gannet_nfs::client::{Error, Existing, Transfer};
+use gannet_runtime::{Handle, run_blocking};
+use gannet_vfs::{Attributes, FileHandle, FileKind, SetAttributes, SetTime, Status, Time};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// What a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    /// A device, socket or FIFO.
+    Special,
+}
+
+/// What a copy keeps of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Bytes of disk; fewer than `size` when there are holes.
+    pub(crate) used: u64,
+    pub(crate) modify_time: Time,
+}
+
+impl Node {
+    pub(crate) fn of(attributes: &Attributes) -> Node {
+        Node {
+            kind: match attributes.kind {
+                FileKind::Regular => Kind::File,
+                FileKind::Directory => Kind::Directory,
+                FileKind::Symlink => Kind::Symlink,
+                _ => Kind::Special,
+            },
+            mode: attributes.mode,
+            size: attributes.size,
+            used: attributes.used,
+            modify_time: attributes.modify_time,
+        }
+    }
+}
+
+/// Where an object is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Local(Handle, PathBuf),
+    Remote(Session, FileHandle, Url),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Local(_, path) => path.display().fmt(f),
+            Place::Remote(_, _, url) => url.fmt(f),
+        }
+    }
+}
+
+/// An entry of a directory.
+pub(crate) struct Entry {
+    pub(crate) name: OsString,
+    pub(crate) place: Place,
+    pub(crate) node: Node,
+}
+
+/// Directories and files belong to their owner alone until they are complete.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// Runs local work on the blocking pool.
+pub(super) async fn locally<T: Send + 'static>(
+    runtime: &Handle,
+    job: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    run_blocking(runtime, job)
+        .await
+        .map_err(|_| io::Error::other("shutting down"))?
+}
+
+impl Place {
+    /// What is in a directory, sorted by name.
+    pub(crate) async fn list(&self) -> Result<Vec<Entry>, Failure> {
+        let what = || format!("cannot list {self}");
+        match self {
+            Place::Local(runtime, path) => {
+                let folder = path.clone();
+                let found = locally(runtime, move || local::list(&folder))
+                    .await
+                    .explain(what)?;
+                let entry = |(name, node): (OsString, Node)| Entry {
+                    place: Place::Local(Rc::clone(runtime), path.join(&name)),
+                    name,
+                    node,
+                };
+                Ok(found.into_iter().map(entry).collect())
+            }
+            Place::Remote(session, handle, url) => {
+                let mut found = session.files().list_directory(handle).await.explain(what)?;
+                found.sort_by(|left, right| left.0.name.cmp(&right.0.name));
+                let entries = found.into_iter().map(|(item, node)| Entry {
+                    place: Place::Remote(session.clone(), node.handle, url.child(&item.name)),
+                    name: OsString::from_vec(item.name),
+                    node: Node::of(&node.attributes),
+                });
+                Ok(entries.collect())
+            }
+        }
+    }
+
+    /// The text of a symbolic link.
+    pub(crate) async fn read_link(&self) -> Result<Vec<u8>, Failure> {
+        let what = || format!("cannot read the link {self}");
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.clone();
+                let target = locally(runtime, move || std::fs::read_link(path)).await;
+                target
+                    .map(|target| target.into_os_string().into_vec())
+                    .explain(what)
+            }
+            Place::Remote(session, handle, _) => session
+                .files()
+                .client()
+                .readlink(handle)
+                .await
+                .explain(what),
+        }
+    }
+
+    /// Makes a directory in this one, or takes the one that is there.
+    pub(crate) async fn make_directory(&self, name: &OsStr) -> Result<Place, Failure> {
+        let what = || format!("cannot make the directory {} in {self}", name.display());
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.join(name);
+                let made = path.clone();
+                locally(runtime, move || local::make_directory(&made))
+                    .await
+                    .explain(what)?;
+                Ok(Place::Local(Rc::clone(runtime), path))
+            }
+            Place::Remote(session, handle, url) => {
+                let files = session.files();
+                let made = files
+                    .make_directory_in(handle, name.as_bytes(), DIRECTORY_MODE)
+                    .await;
+                let handle = match made {
+                    Ok(node) => node.handle,
+                    // There already, or made by a call whose answer was lost with the server.
+                    Err(Error::Status(Status::Exist)) => {
+                        let found = files
+                            .client()
+                            .lookup(handle, name.as_bytes())
+                            .await
+                            .explain(what)?;
+                        let attributes =
+                            files.client().getattr(&found.handle).await.explain(what)?;
+                        if attributes.kind != FileKind::Directory {
+                            return Err(Failure::new(what(), Status::Notdir));
+                        }
+                        found.handle
+                    }
+                    Err(error) => return Err(Failure::new(what(), error)),
+                };
+                Ok(Place::Remote(
+                    session.clone(),
+                    handle,
+                    url.child(name.as_bytes()),
+                ))
+            }
+        }
+    }
+
+    /// Makes a symbolic link in this directory, in place of another file of that name.
+    pub(crate) async fn make_symlink(&self, name: &OsStr, target: &[u8]) -> Result<Place, Failure> {
+        let what = || format!("cannot make the link {} in {self}", name.display());
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.join(name);
+                let (made, target) = (path.clone(), PathBuf::from(OsStr::from_bytes(target)));
+                locally(runtime, move || local::make_symlink(&made, &target))
+                    .await
+                    .explain(what)?;
+                Ok(Place::Local(Rc::clone(runtime), path))
+            }
+            Place::Remote(session, handle, url) => {
+                let client = session.files().client();
+                let (bytes, plain) = (name.as_bytes(), SetAttributes::default());
+                let made = match client.symlink(handle, bytes, target, &plain).await {
+                    Err(Error::Status(Status::Exist)) => {
+                        client.remove(handle, bytes).await.explain(what)?;
+                        client.symlink(handle, bytes, target, &plain).await
+                    }
+                    made => made,
+                };
+                let made = made.explain(what)?.handle;
+                Ok(Place::Remote(session.clone(), made, url.child(bytes)))
+            }
+        }
+    }
+
+    /// Makes or empties a file in this directory, to be written by `transfer`.
+    pub(crate) async fn create(
+        &self,
+        name: &OsStr,
+        transfer: Transfer,
+    ) -> Result<(Place, Sink), Failure> {
+        let what = || format!("cannot create {} in {self}", name.display());
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.join(name);
+                let made = path.clone();
+                let file = locally(runtime, move || local::create(&made))
+                    .await
+                    .explain(what)?;
+                let place = Place::Local(Rc::clone(runtime), path);
+                Ok((place, Sink::local(runtime, file, transfer)))
+            }
+            Place::Remote(session, handle, url) => {
+                let (files, bytes) = (session.files(), name.as_bytes());
+                let made = files
+                    .create_in(handle, bytes, FILE_MODE, Existing::Truncate)
+                    .await;
+                let made = made.explain(what)?.handle;
+                let sink = Sink::remote(session, &made, transfer);
+                Ok((Place::Remote(session.clone(), made, url.child(bytes)), sink))
+            }
+        }
+    }
+
+    /// Opens a file of `size` bytes to be read by `transfer`.
+    pub(crate) async fn open(&self, size: u64, transfer: Transfer) -> Result<Source, Failure> {
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.clone();
+                let file = locally(runtime, move || local::open(&path)).await;
+                let file = file.explain(|| format!("cannot open {self}"))?;
+                Ok(Source::local(runtime, file, size, transfer))
+            }
+            Place::Remote(session, handle, _) => {
+                Ok(Source::remote(session, handle, size, transfer))
+            }
+        }
+    }
+
+    /// Gives it the mode and the modification time of `node`, and a file its length.
+    pub(crate) async fn set_attributes(&self, node: &Node) -> Result<(), Failure> {
+        let what = || format!("cannot set mode and time of {self}");
+        match self {
+            Place::Local(runtime, path) => {
+                let (path, node) = (path.clone(), *node);
+                locally(runtime, move || local::set_attributes(&path, &node))
+                    .await
+                    .explain(what)
+            }
+            Place::Remote(session, handle, _) => {
+                let change = SetAttributes {
+                    mode: (node.kind != Kind::Symlink).then_some(node.mode),
+                    // Only where the end is a hole, which was not written.
+                    size: (node.kind == Kind::File && node.used < node.size).then_some(node.size),
+                    modify_time: SetTime::To(node.modify_time),
+                    ..SetAttributes::default()
+                };
+                let changed = session
+                    .files()
+                    .client()
+                    .setattr(handle, &change, None)
+                    .await;
+                changed.map(|_| ()).explain(what)
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads a copy back and compares it with its source, byte by byte, from start to end.
+
+use super::local;
+use super::place::{Place, locally};
+use crate::failure::{Explain, Failure};
+use gannet_fabric::Buffer;
+use gannet_nfs::client::{Block, Reader, Transfer};
+use gannet_runtime::Handle;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes of a local file read at a time.
+const LOCAL_BLOCK_LEN: usize = 1 << 20;
+
+/// Where `source` and `target` differ first, in bytes from the start; `None` when they are equal.
+///
+/// # Errors
+/// One of them cannot be read.
+pub(super) async fn first_difference(
+    source: &Place,
+    target: &Place,
+    transfer: Transfer,
+) -> Result<Option<u64>, Failure> {
+    let mut left = Cursor::open(source, transfer).await?;
+    let mut right = Cursor::open(target, transfer).await?;
+    let what = || format!("cannot compare {source} and {target}");
+    let mut position = 0;
+    loop {
+        left.fill().await.explain(what)?;
+        right.fill().await.explain(what)?;
+        let len = left.rest().len().min(right.rest().len());
+        if len == 0 {
+            let is_longer = left.rest().len() != right.rest().len();
+            return Ok(is_longer.then_some(position));
+        }
+        let pairs = left.rest().iter().zip(right.rest());
+        if left.rest().get(..len) != right.rest().get(..len) {
+            let at = pairs.take_while(|(left, right)| left == right).count();
+            return Ok(Some(position + at as u64));
+        }
+        left.used += len;
+        right.used += len;
+        position += len as u64;
+    }
+}
+
+/// A file from its start to its end, holes as zeros.
+struct Cursor {
+    bytes: Bytes,
+    block: Option<Block>,
+    /// Bytes of the block that were compared.
+    used: usize,
+}
+
+enum Bytes {
+    Local(Handle, Arc<File>, u64),
+    Remote(Reader),
+}
+
+impl Cursor {
+    async fn open(place: &Place, transfer: Transfer) -> Result<Cursor, Failure> {
+        let bytes = match place {
+            Place::Local(runtime, path) => {
+                let path = path.clone();
+                let file = locally(runtime, move || local::open(&path)).await;
+                let file = file.explain(|| format!("cannot open {place}"))?;
+                Bytes::Local(Rc::clone(runtime), Arc::new(file), 0)
+            }
+            Place::Remote(session, handle, _) => {
+                Bytes::Remote(session.files().read_file(handle, 0..u64::MAX, transfer))
+            }
+        };
+        Ok(Cursor {
+            bytes,
+            block: None,
+            used: 0,
+        })
+    }
+
+    /// What is there to compare; nothing only at the end of the file, after [`Cursor::fill`].
+    fn rest(&self) -> &[u8] {
+        let data = self.block.as_ref().map_or(&[][..], Block::data);
+        data.get(self.used..).unwrap_or_default()
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        if !self.rest().is_empty() {
+            return Ok(());
+        }
+        self.used = 0;
+        let free = self.block.take().map(|block| block.buffer);
+        self.block = match &mut self.bytes {
+            Bytes::Remote(reader) => {
+                if let Some(buffer) = free {
+                    reader.recycle(buffer);
+                }
+                reader.next().await.map_err(io::Error::other)?
+            }
+            Bytes::Local(runtime, file, position) => {
+                let (file, offset) = (Arc::clone(file), *position);
+                let mut buffer = free.unwrap_or_else(|| Buffer::zeroed(LOCAL_BLOCK_LEN));
+                let block = locally(runtime, move || {
+                    let len = local::read(&file, offset, &mut buffer)?;
+                    Ok(Block {
+                        offset,
+                        buffer,
+                        len,
+                    })
+                })
+                .await?;
+                *position += block.len as u64;
+                (block.len > 0).then_some(block)
+            }
+        };
+        Ok(())
+    }
+}
