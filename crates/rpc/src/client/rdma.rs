@@ -15,7 +15,7 @@ use gannet_fabric::{
     Source, WorkError, WorkId,
 };
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, PrivateData, Segment,
+    ChunkLimits, ChunkLists, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION, Segment,
 };
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
 use std::collections::BTreeMap;
@@ -23,8 +23,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-const LIMITS: ChunkLimits =
-    ChunkLimits { segments_max: SEGMENTS_MAX, write_chunks_max: WRITE_CHUNKS_MAX };
+const LIMITS: ChunkLimits = ChunkLimits {
+    segments_max: SEGMENTS_MAX,
+    write_chunks_max: WRITE_CHUNKS_MAX,
+};
 /// Rounds of completions before other tasks get their turn.
 const ROUNDS_MAX: usize = 4;
 const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
@@ -78,7 +80,11 @@ pub(super) async fn connect(
         receives: (0..RECEIVES).map_while(|_| inline.take()).collect(),
     };
     let endpoint = provider.connect(address, options).await?;
-    Ok(RdmaLink { endpoint, own, inline })
+    Ok(RdmaLink {
+        endpoint,
+        own,
+        inline,
+    })
 }
 
 impl RdmaLink {
@@ -128,14 +134,20 @@ struct Sent {
 impl Sent {
     fn regions(&self) -> impl Iterator<Item = &Region> {
         let sink = self.sink.as_ref().map(|(region, _)| region);
-        [self.source.as_ref(), sink, self.reply.as_ref()].into_iter().flatten()
+        [self.source.as_ref(), sink, self.reply.as_ref()]
+            .into_iter()
+            .flatten()
     }
 
     /// Revokes all keys and gives the caller's memory back to its call. The Reply chunk's memory is left.
     fn withdraw(&mut self, entry: &mut Entry) {
         let source = self.source.take().and_then(|region| region.deregister());
         if let (Some((position, len)), Some(buffer)) = (self.payload.take(), source) {
-            entry.payload = Some(SharedPayload { buffer: Rc::new(buffer), len, position });
+            entry.payload = Some(SharedPayload {
+                buffer: Rc::new(buffer),
+                len,
+                position,
+            });
         }
         if let Some((region, locate)) = self.sink.take()
             && let Some(buffer) = region.deregister()
@@ -147,7 +159,11 @@ impl Sent {
 
 impl Link {
     fn new(shared: Rc<Shared>, made: RdmaLink) -> Link {
-        let RdmaLink { endpoint, own, inline } = made;
+        let RdmaLink {
+            endpoint,
+            own,
+            inline,
+        } = made;
         let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
         Link {
             timer: ReplyTimer::new(&shared),
@@ -183,7 +199,9 @@ impl Link {
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
         let mut completions = std::mem::take(&mut self.completions);
         let polled = self.endpoint.poll_completions(context, &mut completions);
-        let outcome = completions.drain(..).try_for_each(|completion| self.complete(completion));
+        let outcome = completions
+            .drain(..)
+            .try_for_each(|completion| self.complete(completion));
         self.completions = completions;
         outcome?;
         if let Poll::Ready(Err(gone)) = &polled {
@@ -201,9 +219,14 @@ impl Link {
 
     fn complete(&mut self, completion: Completion) -> Result<(), Lost> {
         match completion.outcome {
-            Ok(Done::Received { len, invalidated, .. }) => {
-                let Some(buffer) = completion.buffer else { return Ok(()) };
-                let outcome = self.take_reply(buffer.get(..len as usize).unwrap_or(&buffer), invalidated);
+            Ok(Done::Received {
+                len, invalidated, ..
+            }) => {
+                let Some(buffer) = completion.buffer else {
+                    return Ok(());
+                };
+                let outcome =
+                    self.take_reply(buffer.get(..len as usize).unwrap_or(&buffer), invalidated);
                 self.endpoint.post_receive(RECEIVE, buffer)?;
                 outcome
             }
@@ -261,14 +284,24 @@ impl Link {
     }
 
     fn post(&self, message: &[u8]) -> Result<(), Lost> {
-        let Ok(len) = u32::try_from(message.len()) else { return Err(Lost::Protocol("too long".into())) };
-        let slot = self.inline.take().filter(|slot| slot.len() >= message.len());
+        let Ok(len) = u32::try_from(message.len()) else {
+            return Err(Lost::Protocol("too long".into()));
+        };
+        let slot = self
+            .inline
+            .take()
+            .filter(|slot| slot.len() >= message.len());
         let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(message.len()));
         if let Some(target) = buffer.get_mut(..message.len()) {
             target.copy_from_slice(message);
         }
-        let options = SendOptions { signal: Signal::OnError, ..SendOptions::default() };
-        Ok(self.endpoint.post_send(SEND, Source::Buffer { buffer, len }, options)?)
+        let options = SendOptions {
+            signal: Signal::OnError,
+            ..SendOptions::default()
+        };
+        Ok(self
+            .endpoint
+            .post_send(SEND, Source::Buffer { buffer, len }, options)?)
     }
 
     /// A Write chunk for the opaque result, a Reply chunk for a long reply, or nothing.
@@ -309,7 +342,11 @@ impl Link {
         message: &mut Vec<u8>,
     ) -> Result<bool, Lost> {
         let mut call = Vec::new();
-        entry.emit_header(xid, &self.shared.config.credential, &mut Encoder::new(&mut call));
+        entry.emit_header(
+            xid,
+            &self.shared.config.credential,
+            &mut Encoder::new(&mut call),
+        );
         let header_len = call.len();
         let payload_len = entry.payload.as_ref().map_or(0, |payload| payload.len);
         let padded = payload_len + pad_len(payload_len);
@@ -320,11 +357,15 @@ impl Link {
             emit_arguments(entry, &mut call);
             procedure = Procedure::Msg;
         } else if payload_len > 0 && transport + READ_LEN + reduced <= self.call_max {
-            let Some(payload) = entry.payload.take() else { return Ok(false) };
+            let Some(payload) = entry.payload.take() else {
+                return Ok(false);
+            };
             let position = payload.position;
             call.extend_from_slice(&entry.arguments);
             // No other connection holds it: the last one is over.
-            let Ok(buffer) = Rc::try_unwrap(payload.buffer) else { return Ok(false) };
+            let Ok(buffer) = Rc::try_unwrap(payload.buffer) else {
+                return Ok(false);
+            };
             let region = self.register(buffer, Access::RemoteRead)?;
             let place = u32::try_from(header_len + position).unwrap_or(u32::MAX);
             lists.push_read(place, segment(&region, payload_len as u64));
@@ -336,12 +377,20 @@ impl Link {
                 return Ok(false);
             }
             emit_arguments(entry, &mut call);
-            let region = self.register(Buffer::from_vec(std::mem::take(&mut call)), Access::RemoteRead)?;
+            let region = self.register(
+                Buffer::from_vec(std::mem::take(&mut call)),
+                Access::RemoteRead,
+            )?;
             lists.push_read(0, segment(&region, region.len()));
             sent.source = Some(region);
             procedure = Procedure::Nomsg;
         }
-        let header = Header { xid, version: RDMA_VERSION, credits: CREDITS, procedure };
+        let header = Header {
+            xid,
+            version: RDMA_VERSION,
+            credits: CREDITS,
+            procedure,
+        };
         header.emit(&mut Encoder::new(message), lists);
         message.extend_from_slice(&call);
         Ok(true)
@@ -349,7 +398,9 @@ impl Link {
 
     fn register(&self, buffer: Buffer, access: Access) -> Result<Region, Lost> {
         let scope = Scope::Endpoint(self.endpoint.id());
-        Ok(self.domain.register(Backing::Buffer(buffer), access, scope)?)
+        Ok(self
+            .domain
+            .register(Backing::Buffer(buffer), access, scope)?)
     }
 
     /// Ends the call that a received message answers.
@@ -391,25 +442,32 @@ impl Link {
             self.credits = header.credits.clamp(1, CREDITS) as usize;
         }
         let mut pending = self.shared.pending.borrow_mut();
-        let Some(entry) = pending.get_mut(xid) else { return Ok(()) };
+        let Some(entry) = pending.get_mut(xid) else {
+            return Ok(());
+        };
         let offered_sink = sent.sink.is_some();
         sent.withdraw(entry);
         let reply = sent.reply.take().and_then(|region| region.deregister());
         let outcome = match header.map(|header| header.procedure) {
             None => Err(CallError::Malformed("transport header")),
             Some(Procedure::Error(_)) => Err(CallError::TransportRefused),
-            Some(_) if !lists.reads().is_empty() => Err(CallError::Malformed("read list in a reply")),
+            Some(_) if !lists.reads().is_empty() => {
+                Err(CallError::Malformed("read list in a reply"))
+            }
             Some(Procedure::Done) => Err(CallError::Malformed("transport procedure")),
-            Some(Procedure::Nomsg) => {
-                whole_reply(lists, reply.as_ref()).and_then(|message| take_results(entry, message, 0))
-            }
-            Some(Procedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => {
-                Err(CallError::Malformed("reply chunk used with an inline reply"))
-            }
+            Some(Procedure::Nomsg) => whole_reply(lists, reply.as_ref())
+                .and_then(|message| take_results(entry, message, 0)),
+            Some(Procedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
+                CallError::Malformed("reply chunk used with an inline reply"),
+            ),
             Some(Procedure::Msg) => {
                 let placed = lists.writes().next().map_or(0, total);
                 let placed = if offered_sink { placed } else { 0 };
-                take_results(entry, message, usize::try_from(placed).unwrap_or(usize::MAX))
+                take_results(
+                    entry,
+                    message,
+                    usize::try_from(placed).unwrap_or(usize::MAX),
+                )
             }
         };
         match outcome {
@@ -441,7 +499,10 @@ fn segment(region: &Region, len: u64) -> Segment {
 }
 
 fn total(segments: &[Segment]) -> u64 {
-    segments.iter().map(|segment| u64::from(segment.length)).sum()
+    segments
+        .iter()
+        .map(|segment| u64::from(segment.length))
+        .sum()
 }
 
 /// Appends the arguments with the payload among them.
@@ -458,7 +519,10 @@ fn emit_arguments(entry: &Entry, out: &mut Vec<u8>) {
 /// The RPC message in the Reply chunk.
 fn whole_reply<'a>(lists: &ChunkLists, reply: Option<&'a Buffer>) -> Result<&'a [u8], CallError> {
     let malformed = CallError::Malformed("reply chunk");
-    let len = lists.reply().map(total).and_then(|len| usize::try_from(len).ok());
+    let len = lists
+        .reply()
+        .map(total)
+        .and_then(|len| usize::try_from(len).ok());
     len.and_then(|len| reply?.get(..len)).ok_or(malformed)
 }
 
@@ -468,7 +532,9 @@ type Results = (Vec<u8>, Option<(Buffer, usize)>);
 fn take_results(entry: &mut Entry, message: &[u8], placed: usize) -> Result<Results, CallError> {
     let results_at = check_reply(message)?;
     let results = message.get(results_at..).unwrap_or(&[]);
-    let Some(mut sink) = entry.sink.take() else { return Ok((results.to_vec(), None)) };
+    let Some(mut sink) = entry.sink.take() else {
+        return Ok((results.to_vec(), None));
+    };
     if placed == 0 {
         let (results, len) = fill_sink(results, &mut sink)?;
         return Ok((results, Some((sink.buffer, len))));

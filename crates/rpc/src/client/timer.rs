@@ -13,7 +13,10 @@ pub(super) struct ReplyTimer {
 impl ReplyTimer {
     pub(super) fn new(shared: &Shared) -> ReplyTimer {
         let at = shared.now() + shared.config.reply_timeout;
-        ReplyTimer { timer: shared.runtime.sleep_until(at), at }
+        ReplyTimer {
+            timer: shared.runtime.sleep_until(at),
+            at,
+        }
     }
 
     /// Registers for waking when a reply is overdue.

@@ -179,11 +179,6 @@ impl CallTable {
         }
     }
 
-    /// Calls under way.
-    pub(crate) fn len(&self) -> usize {
-        self.busy
-    }
-
     /// True when no call is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.busy == 0

@@ -2,7 +2,9 @@
 
 #![allow(dead_code)] // Every test file uses its own part.
 
-use gannet_fabric::Buffer;
+pub mod raw;
+
+use gannet_fabric::{Buffer, Provider};
 use gannet_rpc::{
     Call, CallError, Client, ClientConfig, Counters, OpaqueArgument, Payload, Persistence, Program,
     Reply, ReplyCache, Request, Response, Server, Service, Sink, Target, Transport,
@@ -259,6 +261,16 @@ impl Bench {
         let address = listener.local_address();
         let server = self.server.clone();
         let task = Box::pin(async move { server.serve_tcp(listener).await.unwrap() });
+        self.runtime.spawn("server", task);
+        address
+    }
+
+    /// Listens on the fabric of `provider`.
+    pub fn listen_rdma(&self, provider: &Rc<dyn Provider>, address: SocketAddr) -> SocketAddr {
+        let listener = provider.listen(address).unwrap();
+        let address = listener.local_address();
+        let (server, provider) = (self.server.clone(), Rc::clone(provider));
+        let task = Box::pin(async move { server.serve_rdma(provider, listener).await.unwrap() });
         self.runtime.spawn("server", task);
         address
     }

@@ -1,0 +1,189 @@
+//! An RPC/RDMA requester made by hand, for what a proper one would not send.
+
+use super::{PROGRAM, config};
+use gannet_fabric::{
+    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Provider,
+    Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
+};
+use gannet_runtime::{Handle, timeout};
+use gannet_wire::rpc::{CallHeader, OpaqueAuth};
+use gannet_wire::rpcrdma::{
+    ChunkLimits, ChunkLists, Header, PrivateData, Procedure, Segment, TransportError,
+};
+use gannet_wire::xdr::{Decoder, Encoder};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+pub const LIMITS: ChunkLimits = ChunkLimits {
+    segments_max: 64,
+    write_chunks_max: 8,
+};
+
+/// The header of a call of the test program, and `arguments`.
+pub fn call_bytes(xid: u32, procedure: u32, arguments: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    let header = CallHeader {
+        xid,
+        program: PROGRAM,
+        version: 1,
+        procedure,
+        credential,
+        verifier,
+    };
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes);
+    header.emit(&mut encoder);
+    arguments(&mut encoder);
+    bytes
+}
+
+/// A received message.
+pub struct Answer {
+    pub header: Header,
+    pub lists: ChunkLists,
+    pub message: Vec<u8>,
+    pub invalidated: Option<RemoteKey>,
+}
+
+impl Answer {
+    pub fn is_chunk_error(&self) -> bool {
+        self.header.procedure == Procedure::Error(TransportError::Chunk)
+    }
+}
+
+pub struct Raw {
+    runtime: Handle,
+    pub endpoint: Connected,
+    received: RefCell<Vec<Completion>>,
+}
+
+pub fn linux() -> PrivateData {
+    PrivateData {
+        remote_invalidation: true,
+        send_size: 4096,
+        receive_size: 4096,
+    }
+}
+
+impl Raw {
+    pub async fn connect(
+        runtime: &Handle,
+        provider: &Rc<dyn Provider>,
+        address: SocketAddr,
+        private_data: &[u8],
+    ) -> Raw {
+        let options = ConnectOptions {
+            private_data: private_data.to_vec(),
+            ord: 0,
+            ird: 8,
+            receives: (0..200).map(|_| Buffer::zeroed(4096)).collect(),
+        };
+        let endpoint = provider.connect(address, options).await.unwrap();
+        Raw {
+            runtime: Handle::clone(runtime),
+            endpoint,
+            received: RefCell::default(),
+        }
+    }
+
+    /// Memory the server may use; all of it.
+    pub fn register(&self, bytes: Vec<u8>, access: Access) -> Region {
+        let scope = Scope::Endpoint(self.endpoint.id());
+        let backing = Backing::Buffer(Buffer::from_vec(bytes));
+        self.endpoint
+            .domain()
+            .register(backing, access, scope)
+            .unwrap()
+    }
+
+    pub fn send_bytes(&self, bytes: Vec<u8>) {
+        let len = bytes.len() as u32;
+        let source = Source::Buffer {
+            buffer: Buffer::from_vec(bytes),
+            len,
+        };
+        self.endpoint
+            .post_send(WorkId(7), source, SendOptions::default())
+            .unwrap();
+        self.endpoint.flush();
+    }
+
+    pub fn send(&self, xid: u32, procedure: Procedure, lists: &ChunkLists, message: &[u8]) {
+        let header = Header {
+            xid,
+            version: 1,
+            credits: 128,
+            procedure,
+        };
+        let mut bytes = Vec::new();
+        header.emit(&mut Encoder::new(&mut bytes), lists);
+        bytes.extend_from_slice(message);
+        self.send_bytes(bytes);
+    }
+
+    /// The next message from the server, or why there will be none.
+    pub async fn receive(&self) -> Result<Answer, Disconnected> {
+        let patience = config().reply_timeout;
+        timeout(&self.runtime, patience, self.next())
+            .await
+            .expect("an answer in time")
+    }
+
+    async fn next(&self) -> Result<Answer, Disconnected> {
+        loop {
+            let next = {
+                let mut received = self.received.borrow_mut();
+                (!received.is_empty()).then(|| received.remove(0))
+            };
+            let Some(completion) = next else {
+                let mut completions = Vec::new();
+                next_completions(&*self.endpoint, &mut completions).await?;
+                self.received.borrow_mut().extend(completions);
+                continue;
+            };
+            let Ok(Done::Received {
+                len, invalidated, ..
+            }) = completion.outcome
+            else {
+                continue;
+            };
+            let buffer = completion.buffer.unwrap();
+            let mut decoder = Decoder::new(&buffer[..len as usize]);
+            let mut lists = ChunkLists::new();
+            let header = Header::parse(&mut decoder, &mut lists, LIMITS).unwrap();
+            let message = decoder.remaining().to_vec();
+            return Ok(Answer {
+                header,
+                lists,
+                message,
+                invalidated,
+            });
+        }
+    }
+
+    pub async fn exchange(
+        &self,
+        xid: u32,
+        procedure: Procedure,
+        lists: &ChunkLists,
+        message: &[u8],
+    ) -> Answer {
+        self.send(xid, procedure, lists, message);
+        let answer = self.receive().await.unwrap();
+        assert_eq!(answer.header.xid, xid);
+        assert!(answer.header.credits > 0, "a grant of nothing");
+        assert!(answer.lists.reads().is_empty());
+        answer
+    }
+}
+
+/// Part of a region, as a segment.
+pub fn part(region: &Region, from: usize, len: usize) -> Segment {
+    let offset = region.base() + from as u64;
+    Segment {
+        handle: region.key().0,
+        length: len as u32,
+        offset,
+    }
+}
