@@ -16,6 +16,7 @@ pub mod limits;
 mod network;
 mod node;
 mod random;
+pub mod store;
 mod stream;
 mod trace;
 mod world;

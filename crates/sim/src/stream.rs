@@ -179,7 +179,11 @@ impl SimStream {
         let window = self.core.network.profile.get().window;
         let room = window.saturating_sub(state.outstanding);
         // As kernels do: a nearly full buffer is full, or streams decay into segments of a byte.
-        Ok(if room < window / 4 { 0 } else { room.min(SEGMENT_MAX) })
+        Ok(if room < window / 4 {
+            0
+        } else {
+            room.min(SEGMENT_MAX)
+        })
     }
 
     /// Puts bytes on the way.

@@ -1,0 +1,133 @@
+//! The bytes of a simulated file: what programs see, what is durable, and what lies between.
+
+use crate::limits::FILE_MAX;
+use crate::random::Random;
+use gannet_runtime::FileSource;
+use gannet_vfs::Status;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A simulated file's content. A lock because transports read it through [`FileSource`], which is `Sync`.
+#[derive(Default)]
+pub(super) struct FileBytes {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    data: Vec<u8>,
+    durable: Vec<u8>,
+    /// Written to `data` and not to `durable`, oldest first.
+    unsynced: Vec<(usize, Vec<u8>)>,
+    /// Not in the page cache: the next read must wait for the disk.
+    is_cold: bool,
+}
+
+impl FileBytes {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.state().data.len() as u64
+    }
+
+    /// Writes unstably.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Status> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let start = position(offset, bytes.len())?;
+        let mut state = self.state();
+        place(&mut state.data, start, bytes);
+        state.unsynced.push((start, bytes.to_vec()));
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    pub(super) fn sync(&self) {
+        let mut state = self.state();
+        for (start, bytes) in std::mem::take(&mut state.unsynced) {
+            place(&mut state.durable, start, &bytes);
+        }
+    }
+
+    /// Cuts the file, or extends it with zeros; durable at once, with all that was written before.
+    pub(super) fn set_len(&self, len: u64) -> Result<(), Status> {
+        let len = position(len, 0)?;
+        self.sync();
+        let mut state = self.state();
+        state.data.resize(len, 0);
+        state.durable.resize(len, 0);
+        Ok(())
+    }
+
+    /// Drops the file from the page cache.
+    pub(super) fn evict(&self) {
+        self.state().is_cold = true;
+    }
+
+    /// The power fails: of what was not synced, each write is lost or was written back already, as the seed says.
+    pub(super) fn crash(&self, random: &Random) {
+        let mut state = self.state();
+        for (start, bytes) in std::mem::take(&mut state.unsynced) {
+            if random.chance(500) {
+                place(&mut state.durable, start, &bytes);
+            }
+        }
+        state.data = state.durable.clone();
+        state.is_cold = true;
+    }
+}
+
+/// Where a write of `len` bytes at `offset` starts, if the file may become so long.
+fn position(offset: u64, len: usize) -> Result<usize, Status> {
+    let end = offset.checked_add(len as u64).ok_or(Status::Fbig)?;
+    if end > FILE_MAX {
+        return Err(Status::Fbig);
+    }
+    usize::try_from(offset).map_err(|_| Status::Fbig)
+}
+
+fn place(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    let end = start + bytes.len();
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    data[start..end].copy_from_slice(bytes);
+}
+
+impl State {
+    fn copy(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.data.get(start..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        count
+    }
+}
+
+impl FileSource for FileBytes {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let state = self.state();
+        if state.is_cold {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(state.copy(offset, buffer))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.state();
+        state.is_cold = false;
+        Ok(state.copy(offset, buffer))
+    }
+
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
+        !self.state().is_cold
+    }
+}

@@ -1,0 +1,488 @@
+//! A simulated store: the [`Vfs`] seam over a disk in memory that is slow, fails, and forgets what was not synced.
+//!
+//! A [`Disk`] outlives the servers that run on it; each server opens it anew with [`SimStore::open`], under a new
+//! write verifier. Every caller may do everything: permissions are the local store's business.
+
+mod disk;
+mod file;
+
+use crate::random::Random;
+use crate::world::World;
+use disk::{Content, FileSystem, Make, ROOT, handle_of};
+use gannet_fabric::Buffer;
+use gannet_runtime::Handle;
+use gannet_vfs::{
+    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
+    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
+    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How a simulated disk behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskProfile {
+    /// Of a thousand operations, how many wait for the disk; the others are answered at once.
+    pub slow_per_mille: u64,
+    /// Longest wait, in nanoseconds.
+    pub delay_max_ns: u64,
+    /// Of a thousand operations, how many fail with EIO and do nothing.
+    pub io_errors_per_mille: u64,
+    /// Of a thousand operations that need space, how many fail with ENOSPC and do nothing.
+    pub no_space_per_mille: u64,
+    /// Of a thousand writes, how many take only a part.
+    pub short_writes_per_mille: u64,
+    /// Of a thousand files, how many leave the page cache at every operation.
+    pub evictions_per_mille: u64,
+}
+
+/// A disk of a world.
+pub struct Disk {
+    system: RefCell<FileSystem>,
+    random: Random,
+    profile: Cell<DiskProfile>,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(world: &World) -> Rc<Disk> {
+        Rc::new(Disk {
+            system: RefCell::new(FileSystem::new()),
+            random: world.random("disk"),
+            profile: Cell::default(),
+        })
+    }
+
+    /// How it behaves from now on.
+    pub fn set_profile(&self, profile: DiskProfile) {
+        self.profile.set(profile);
+    }
+
+    /// The machine loses its power: each write that was not synced is lost or not, as the seed says.
+    pub fn crash(&self) {
+        self.system.borrow().crash(&self.random);
+    }
+}
+
+/// A disk opened by one life of a server.
+pub struct SimStore {
+    disk: Rc<Disk>,
+    runtime: Handle,
+    verifier: Verifier,
+}
+
+impl SimStore {
+    /// Opens `disk` under a new write verifier.
+    pub fn open(disk: &Rc<Disk>, runtime: Handle) -> SimStore {
+        SimStore {
+            verifier: runtime.random().to_be_bytes(),
+            disk: Rc::clone(disk),
+            runtime,
+        }
+    }
+
+    /// Waits for the disk, now and then.
+    async fn wait(&self) {
+        let profile = self.disk.profile.get();
+        if self.disk.random.chance(profile.slow_per_mille) {
+            let delay = self.disk.random.between(1, profile.delay_max_ns);
+            gannet_runtime::sleep(&self.runtime, Duration::from_nanos(delay)).await;
+        }
+    }
+
+    /// Does an operation in one step, between two waits: what is answered late was done early, or the other way round.
+    async fn step<T>(&self, operation: impl FnOnce(&mut FileSystem) -> T) -> T {
+        self.wait().await;
+        let done = {
+            let mut system = self.disk.system.borrow_mut();
+            let now = self.runtime.wall_clock();
+            system.now = Time {
+                seconds: u32::try_from(now.as_secs()).unwrap_or(u32::MAX),
+                nanoseconds: now.subsec_nanos(),
+            };
+            system.evict(
+                &self.disk.random,
+                self.disk.profile.get().evictions_per_mille,
+            );
+            operation(&mut system)
+        };
+        self.wait().await;
+        done
+    }
+
+    /// An error of the disk, if it is time for one.
+    fn fault(&self, needs: Needs) -> Result<(), Status> {
+        let profile = self.disk.profile.get();
+        if self.disk.random.chance(profile.io_errors_per_mille) {
+            return Err(Status::Io);
+        }
+        if needs == Needs::Space && self.disk.random.chance(profile.no_space_per_mille) {
+            return Err(Status::Nospc);
+        }
+        Ok(())
+    }
+
+    /// A change of one object, with its consistency data.
+    async fn change<T>(
+        &self,
+        file: &FileHandle,
+        needs: Needs,
+        change: impl FnOnce(&mut FileSystem, u64) -> Result<T, Status>,
+    ) -> Changed<T> {
+        let fault = self.fault(needs);
+        let (result, wcc) = self
+            .step(|system| {
+                let inode = system.find(file);
+                system.around(inode, |system, inode| {
+                    fault.and_then(|()| change(system, inode))
+                })
+            })
+            .await;
+        Changed { result, wcc }
+    }
+
+    /// As [`SimStore::change`], of a directory in which something is made.
+    async fn make(
+        &self,
+        directory: &FileHandle,
+        make: impl FnOnce(&mut FileSystem, u64) -> Result<u64, Status>,
+    ) -> Changed<Created> {
+        let made = |system: &mut FileSystem, directory| {
+            let inode = make(system, directory)?;
+            Ok(Created {
+                handle: handle_of(inode),
+                attributes: Some(system.attributes(inode)?),
+            })
+        };
+        self.change(directory, Needs::Space, made).await
+    }
+}
+
+/// What an operation takes from the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Space,
+}
+
+impl Vfs for SimStore {
+    fn root(&self) -> FileHandle {
+        handle_of(ROOT)
+    }
+
+    async fn resolve(&self, _cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
+        self.step(|system| {
+            let found = path
+                .iter()
+                .try_fold(ROOT, |at, name| system.lookup(at, name));
+            found.map(handle_of)
+        })
+        .await
+    }
+
+    async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
+        self.step(|system| system.attributes(system.find(file)?))
+            .await
+    }
+
+    async fn set_attributes(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Changed<()> {
+        self.change(file, Needs::Nothing, |system, inode| {
+            system.set_attributes(inode, change, guard)
+        })
+        .await
+    }
+
+    async fn lookup(
+        &self,
+        _cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(FileHandle, Attributes), Status> {
+        self.step(|system| {
+            let found = system.lookup(system.find(directory)?, name)?;
+            Ok((handle_of(found), system.attributes(found)?))
+        })
+        .await
+    }
+
+    async fn access(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<(AccessMask, Attributes), Status> {
+        let attributes = self.attributes(file).await?;
+        Ok((wanted, attributes))
+    }
+
+    async fn read_link(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+    ) -> Result<(Vec<u8>, Attributes), Status> {
+        self.step(|system| {
+            let inode = system.find(file)?;
+            match system.content(inode)? {
+                Content::Symlink(target) => Ok((target.clone(), system.attributes(inode)?)),
+                _ => Err(Status::Inval),
+            }
+        })
+        .await
+    }
+
+    async fn read(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, Status> {
+        self.fault(Needs::Nothing)?;
+        self.step(|system| {
+            let inode = system.find(file)?;
+            let file = system.regular(inode)?;
+            let attributes = system.attributes(inode)?;
+            let left = attributes.size.saturating_sub(offset);
+            let taken = u32::try_from(left).unwrap_or(u32::MAX).min(count);
+            Ok(ReadReply {
+                file,
+                count: taken,
+                eof: u64::from(taken) == left,
+                attributes,
+            })
+        })
+        .await
+    }
+
+    async fn write(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> Changed<WriteDone> {
+        let mut bytes = data.get(range).unwrap_or_default();
+        let short = self.disk.profile.get().short_writes_per_mille;
+        if bytes.len() > 1 && self.disk.random.chance(short) {
+            bytes = &bytes[..bytes.len() / 2];
+        }
+        let verifier = self.verifier;
+        self.change(file, Needs::Space, |system, inode| {
+            system.write(inode, offset, bytes)?;
+            if stability != Stability::Unstable {
+                system.regular(inode)?.sync();
+            }
+            Ok(WriteDone {
+                count: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+                committed: stability,
+                verifier,
+            })
+        })
+        .await
+    }
+
+    async fn commit(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        _offset: u64,
+        _count: u32,
+    ) -> Changed<Commit> {
+        let verifier = self.verifier;
+        self.change(file, Needs::Nothing, |system, inode| {
+            system.regular(inode)?.sync();
+            Ok(Commit { verifier })
+        })
+        .await
+    }
+
+    async fn create(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created> {
+        self.make(directory, |system, at| system.create(cred, at, name, mode))
+            .await
+    }
+
+    async fn make_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(directory, |system, at| {
+            system.make(cred, at, name, Make::Directory, attributes)
+        })
+        .await
+    }
+
+    async fn make_symlink(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(directory, |system, at| {
+            system.make(cred, at, name, Make::Symlink(target), attributes)
+        })
+        .await
+    }
+
+    async fn make_node(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(directory, |system, at| {
+            system.make(cred, at, name, Make::Node(kind), attributes)
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        _cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()> {
+        self.change(directory, Needs::Nothing, |system, at| {
+            system.remove(at, name)
+        })
+        .await
+    }
+
+    async fn remove_directory(
+        &self,
+        _cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()> {
+        self.change(directory, Needs::Nothing, |system, at| {
+            system.remove_directory(at, name)
+        })
+        .await
+    }
+
+    async fn rename(
+        &self,
+        _cred: &Credentials,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        let fault = self.fault(Needs::Nothing);
+        self.step(|system| {
+            let (source, target) = (system.find(from.0), system.find(to.0));
+            let ((result, inner), outer) = {
+                let (result, outer) = system.around(source, |system, source| {
+                    Ok(system.around(target, |system, target| {
+                        fault?;
+                        system.rename((source, from.1), (target, to.1))
+                    }))
+                });
+                (
+                    result.unwrap_or_else(|error| (Err(error), Wcc::default())),
+                    outer,
+                )
+            };
+            (result, outer, inner)
+        })
+        .await
+    }
+
+    async fn link(
+        &self,
+        _cred: &Credentials,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>) {
+        let fault = self.fault(Needs::Space);
+        self.step(|system| {
+            let (target, at) = (system.find(file), system.find(directory));
+            let (result, wcc) = system.around(at, |system, at| {
+                fault?;
+                system.link(target?, at, name)
+            });
+            let attributes = target.and_then(|target| system.attributes(target)).ok();
+            (Changed { result, wcc }, attributes)
+        })
+        .await
+    }
+
+    async fn read_directory(
+        &self,
+        _cred: &Credentials,
+        directory: &FileHandle,
+        cookie: u64,
+        _verifier: Verifier,
+        entries: &mut dyn Entries,
+    ) -> Result<DirectoryPage, Status> {
+        self.step(|system| {
+            let inode = system.find(directory)?;
+            let mut eof = true;
+            for listed in system.list(inode, cookie)? {
+                let object = entries
+                    .wants_objects()
+                    .then(|| system.attributes(listed.inode).ok())
+                    .flatten()
+                    .map(|attributes| (handle_of(listed.inode), attributes));
+                let entry = DirectoryEntry {
+                    fileid: listed.inode,
+                    name: &listed.name,
+                    cookie: listed.cookie,
+                    object,
+                };
+                if !entries.push(&entry) {
+                    eof = false;
+                    break;
+                }
+            }
+            Ok(DirectoryPage {
+                attributes: system.attributes(inode)?,
+                eof,
+                verifier: Verifier::default(),
+            })
+        })
+        .await
+    }
+
+    async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
+        self.step(|system| system.find(file).map(|_| system.usage()))
+            .await
+    }
+
+    fn limits(&self) -> FileSystemLimits {
+        FileSystemLimits {
+            file_size_max: crate::limits::FILE_MAX,
+            link_max: crate::limits::LINK_MAX,
+            name_max: u32::try_from(gannet_vfs::limits::NAME_MAX).unwrap_or(u32::MAX),
+            time_delta: Time {
+                seconds: 0,
+                nanoseconds: 1,
+            },
+        }
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        self.verifier
+    }
+}
