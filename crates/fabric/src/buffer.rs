@@ -1,6 +1,6 @@
 //! Memory that can be handed to the fabric: owned, movable, recycled.
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,6 +38,22 @@ impl Buffer {
         }
         Vec::from(std::mem::take(&mut self.bytes).freeze())
     }
+}
+
+/// Zeroed memory that starts on a page.
+///
+/// Not for DMA's sake: a copy whose target lies 1 to 31 bytes behind its source, modulo 4096, runs at a third of
+/// the speed on processors that mistake the two for overlapping. Large `Vec`s start 16 bytes into a page, and the
+/// page cache's pages at 0 (docs/decisions/0004-aligned-buffers.md has the figures).
+fn page_aligned(len: usize) -> BytesMut {
+    const PAGE_LEN: usize = 4096;
+    let mut bytes = BytesMut::zeroed(len + PAGE_LEN);
+    let skip = bytes.as_ptr().align_offset(PAGE_LEN);
+    if skip <= PAGE_LEN {
+        bytes.advance(skip);
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 impl Deref for Buffer {
@@ -124,7 +140,7 @@ impl Arena {
             state.made += 1;
         }
         drop(state);
-        let bytes = recycled.unwrap_or_else(|| BytesMut::zeroed(self.shared.slot_len));
+        let bytes = recycled.unwrap_or_else(|| page_aligned(self.shared.slot_len));
         Some(Buffer {
             bytes,
             home: Some(Arc::clone(&self.shared)),
@@ -164,6 +180,19 @@ mod tests {
         buffer[3] = 9;
         let vec = buffer.into_vec();
         assert_eq!((vec.as_ptr(), vec[3], vec[4]), (address, 9, 7));
+    }
+
+    #[test]
+    fn memory_starts_on_a_page() {
+        let arena = Arena::new(10_000, 1);
+        for buffer in [
+            Buffer::zeroed(1),
+            Buffer::zeroed(1 << 20),
+            arena.take().unwrap(),
+        ] {
+            assert_eq!(buffer.as_ptr().addr() % 4096, 0);
+            assert!(buffer.iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]
