@@ -14,10 +14,10 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeroed memory of its own, `len` bytes.
+    /// Zeroed memory of its own, `len` bytes from the start of a page.
     pub fn zeroed(len: usize) -> Buffer {
         Buffer {
-            bytes: BytesMut::zeroed(len),
+            bytes: page_aligned(len),
             home: None,
         }
     }
