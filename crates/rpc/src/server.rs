@@ -143,7 +143,7 @@ pub(crate) struct Core<S> {
     payloads: Arena,
     /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
     /// pass on their way out. Taken by whoever uses it, never across an await.
-    stage: Cell<Vec<u8>>,
+    stage: Cell<Buffer>,
     /// Memory for Sends and receives.
     inline: Arena,
     /// Where messages are put together before they go to memory that can be sent.
@@ -217,10 +217,10 @@ impl<S: Service> Core<S> {
         !poisoned.is_empty() && poisoned.remove(&(client, xid)).is_some()
     }
 
-    fn take_stage(&self) -> Vec<u8> {
+    fn take_stage(&self) -> Buffer {
         let mut stage = self.stage.take();
         if stage.len() != STAGE_LEN {
-            stage = vec![0; STAGE_LEN];
+            stage = Buffer::zeroed(STAGE_LEN);
         }
         stage
     }

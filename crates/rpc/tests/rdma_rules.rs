@@ -458,9 +458,8 @@ proptest! {
             for (valid, words, cut) in messages {
                 let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
                 if valid {
-                    let mut front: Vec<u8> = [3u32, 1, 128].iter().flat_map(|it| it.to_be_bytes()).collect();
-                    front.append(&mut bytes);
-                    bytes = front;
+                    let front = [3u32, 1, 128].iter().flat_map(|it| it.to_be_bytes());
+                    bytes = front.chain(bytes).collect();
                 }
                 bytes.truncate(bytes.len().saturating_sub(cut));
                 let len = bytes.len() as u32;

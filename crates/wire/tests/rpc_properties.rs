@@ -141,7 +141,10 @@ proptest! {
 
     /// What was parsed from any bytes is emitted as the bytes it was parsed from (except XDR pads).
     #[test]
-    fn arbitrary_bytes_parse_to_what_emits_them(bytes in vec(0u8..4, 0..200), whole in vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_parse_to_what_emits_them(
+        bytes in vec(0u8..4, 0..200),
+        whole in vec(any::<u8>(), 0..200),
+    ) {
         for bytes in [bytes, whole] {
             let mut lists = ChunkLists::new();
             let mut decoder = Decoder::new(&bytes);
@@ -229,7 +232,10 @@ proptest! {
     }
 
     #[test]
-    fn a_record_reader_never_panics(bytes in vec(any::<u8>(), 0..100), steps in vec(0usize..9, 0..20)) {
+    fn a_record_reader_never_panics(
+        bytes in vec(any::<u8>(), 0..100),
+        steps in vec(0usize..9, 0..20),
+    ) {
         let mut reader = RecordReader::new(1 << 20, 8);
         let mut input = &bytes[..];
         for step in steps {

@@ -46,7 +46,7 @@ struct Link {
     blocked: bool,
     reader: RecordReader,
     state: State,
-    stage: Vec<u8>,
+    stage: Buffer,
     /// The beginning of a record that is not complete.
     partial: Vec<u8>,
     large: u32,
@@ -110,7 +110,7 @@ impl Link {
             // Far below 2^31.
             reader: RecordReader::new(u32::try_from(RECORD_MAX).unwrap_or(u32::MAX), FRAGMENTS_MAX),
             state: State::Between,
-            stage: vec![0; CLIENT_STAGE_LEN],
+            stage: Buffer::zeroed(CLIENT_STAGE_LEN),
             partial: Vec::new(),
             large: 0,
         }

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Every test file uses its own part.
 
 pub mod raw;
+pub mod stream;
 
 use gannet_fabric::{Buffer, Provider};
 use gannet_rpc::{
@@ -137,7 +138,7 @@ impl TestService {
                 reply.results().opaque(bytes);
             }
             READ => {
-                let bytes = pattern(arguments.u32()? as usize);
+                let bytes = pattern((arguments.u32()? as usize).min(1 << 20));
                 let len = bytes.len();
                 let payload = match len % 2 {
                     0 => Payload::Bytes(bytes.into()),
@@ -176,11 +177,17 @@ impl TestService {
             }
             READ_FILE => {
                 let (offset, len) = (arguments.u64()?, arguments.u32()? as usize);
-                let file = Arc::clone(self.file.borrow().as_ref().unwrap()) as FileRef;
+                let file = self
+                    .file
+                    .borrow()
+                    .as_ref()
+                    .map(Arc::clone)
+                    .ok_or(XdrError::Value)?;
+                let file = file as FileRef;
                 self.put(reply, Payload::File { file, offset, len });
             }
             LONG => {
-                let bytes = pattern(arguments.u32()? as usize);
+                let bytes = pattern((arguments.u32()? as usize).min(1 << 20));
                 reply.results().opaque(&bytes);
             }
             GARBAGE => return Err(XdrError::Value),

@@ -1,0 +1,282 @@
+//! Peers of the TCP server that do not mean well, or do not speak RPC.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::raw::call_bytes;
+use common::stream::{exchange, receive, receive_record, record, send};
+use common::*;
+use gannet_runtime::{Handle, Stream};
+use gannet_sim::World;
+use gannet_wire::rpc::{AcceptStatus, AuthStat, RecordMark, Rejection, ReplyHeader, ReplyOutcome};
+use gannet_wire::xdr::{Decoder, Encoder};
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+struct Lab {
+    runtime: Handle,
+    address: SocketAddr,
+    bench: Rc<Bench>,
+}
+
+impl Lab {
+    async fn connect(&self) -> Stream {
+        self.runtime.connect(self.address).await.unwrap()
+    }
+
+    async fn check_alive(&self) {
+        let stream = self.connect().await;
+        assert!(
+            exchange(&stream, &call_bytes(1, NULL, |_| {}))
+                .await
+                .is_ok()
+        );
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.runtime.now().as_nanos())
+    }
+}
+
+/// Runs `test` in virtual time, so that deadlines cost nothing.
+fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
+    let world = World::new(3);
+    let (near, far) = (world.add_node("client"), world.add_node("server"));
+    let bench = Rc::new(Bench::new(&far.runtime()));
+    let listener = far
+        .runtime()
+        .listen(SocketAddr::new(far.ip(), 2049))
+        .unwrap();
+    let address = listener.local_address();
+    let server = bench.server.clone();
+    let serve = Box::pin(async move { server.serve_tcp(listener).await.unwrap() });
+    far.runtime().spawn("server", serve);
+    world
+        .run(test(Lab {
+            runtime: near.runtime(),
+            address,
+            bench,
+        }))
+        .unwrap();
+}
+
+fn outcome(reply: &[u8]) -> ReplyHeader<'_> {
+    ReplyHeader::parse(&mut Decoder::new(reply)).unwrap()
+}
+
+#[test]
+fn what_is_not_rpc_ends_the_connection() {
+    lab(|lab| async move {
+        let reply = record(&ReplyBytes::accepted(1));
+        for bytes in [
+            b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(),
+            vec![0xff; 64],
+            // A record larger than any call, announced only.
+            vec![0x80, 0x7f, 0xff, 0xff],
+            // A record too short for a header, and a reply.
+            record(&[0, 0, 0, 1]),
+            reply,
+        ] {
+            let stream = lab.connect().await;
+            send(&stream, &bytes).await.unwrap();
+            assert_eq!(receive(&stream, 1).await, Err(vec![]), "{bytes:?}");
+        }
+        assert_eq!(lab.bench.counters.drops.total(), 5);
+        assert_eq!(lab.bench.counters.calls.total(), 0);
+        lab.check_alive().await;
+    });
+}
+
+struct ReplyBytes;
+
+impl ReplyBytes {
+    fn accepted(xid: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        ReplyHeader::accepted(xid, AcceptStatus::Success).emit(&mut Encoder::new(&mut bytes));
+        bytes
+    }
+}
+
+#[test]
+fn what_is_rpc_but_wrong_is_answered() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        let mut other_version = call_bytes(5, NULL, |_| {});
+        other_version[11] = 3;
+        let reply = exchange(&stream, &other_version).await.unwrap();
+        let mismatch = Rejection::RpcMismatch { low: 2, high: 2 };
+        assert_eq!(outcome(&reply).outcome, ReplyOutcome::Denied(mismatch));
+
+        // A credential whose group count asks for 16 GiB.
+        let mut huge_groups = call_bytes(6, NULL, |_| {});
+        huge_groups.truncate(24);
+        let body: Vec<u8> = [0u32, 0, 0, 0, u32::MAX]
+            .iter()
+            .flat_map(|word| word.to_be_bytes())
+            .collect();
+        let mut encoder = Encoder::new(&mut huge_groups);
+        encoder.u32(1);
+        encoder.opaque(&body);
+        encoder.u64(0);
+        let reply = exchange(&stream, &huge_groups).await.unwrap();
+        let bad = ReplyOutcome::Denied(Rejection::AuthError(AuthStat::BADCRED));
+        assert_eq!(outcome(&reply).outcome, bad);
+
+        // A credential longer than any, and a flavor (TLS) that is not had.
+        for (flavor, len, status) in [
+            (1u32, 401u32, AuthStat::BADCRED),
+            (7, 0, AuthStat::REJECTEDCRED),
+        ] {
+            let mut call = call_bytes(7, NULL, |_| {});
+            call.truncate(24);
+            let mut encoder = Encoder::new(&mut call);
+            encoder.u32(flavor);
+            encoder.opaque(&vec![0; len as usize]);
+            encoder.u64(0);
+            let reply = exchange(&stream, &call).await.unwrap();
+            assert_eq!(
+                outcome(&reply).outcome,
+                ReplyOutcome::Denied(Rejection::AuthError(status))
+            );
+        }
+        assert_eq!(lab.bench.counters.drops.total(), 0);
+    });
+}
+
+#[test]
+fn records_in_many_fragments_and_slices_are_put_together() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        for len in [10, 50_000] {
+            let call = call_bytes(1, ECHO, |encoder| encoder.opaque(&pattern(len)));
+            let mut bytes = Vec::new();
+            let pieces: Vec<&[u8]> = call.chunks(len / 7 + 3).collect();
+            for (index, piece) in pieces.iter().enumerate() {
+                let last = index + 1 == pieces.len();
+                let mark = RecordMark {
+                    last,
+                    length: piece.len() as u32,
+                };
+                bytes.extend_from_slice(&mark.to_bytes());
+                bytes.extend_from_slice(piece);
+                if index == 2 {
+                    bytes.extend_from_slice(&[0; 4]);
+                }
+            }
+            for slice in bytes.chunks(997) {
+                send(&stream, slice).await.unwrap();
+            }
+            let reply = receive_record(&stream).await.unwrap();
+            assert_eq!(
+                Decoder::new(&reply[24..]).opaque(len).unwrap(),
+                pattern(len)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_sends_nothing_or_half_a_call_is_dropped_soon() {
+    lab(|lab| async move {
+        let half = record(&call_bytes(1, NULL, |_| {}));
+        for bytes in [&[][..], &half[..2], &half[..20]] {
+            let (began, stream) = (lab.elapsed(), lab.connect().await);
+            send(&stream, bytes).await.unwrap();
+            assert_eq!(receive(&stream, 1).await, Err(vec![]));
+            let waited = lab.elapsed() - began;
+            assert!(waited > Duration::from_secs(5) && waited < Duration::from_secs(30));
+        }
+        assert_eq!(lab.bench.counters.drops.total(), 3);
+    });
+}
+
+#[test]
+fn an_established_peer_may_be_idle_for_long_but_not_for_ever() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        let null = call_bytes(1, NULL, |_| {});
+        exchange(&stream, &null).await.unwrap();
+        gannet_runtime::sleep(&lab.runtime, Duration::from_secs(600)).await;
+        exchange(&stream, &null).await.unwrap();
+        let began = lab.elapsed();
+        assert_eq!(receive(&stream, 1).await, Err(vec![]));
+        assert!(lab.elapsed() - began >= Duration::from_secs(899));
+    });
+}
+
+#[test]
+fn a_peer_that_takes_no_replies_is_parked_and_then_dropped() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        let call = record(&call_bytes(1, READ, |encoder| encoder.u32(1 << 20)));
+        let asking = async {
+            // Asks for gigabytes and reads nothing: at some point nobody takes the calls either.
+            while send(&stream, &call).await.is_ok() {}
+        };
+        let began = lab.elapsed();
+        gannet_runtime::timeout(&lab.runtime, Duration::from_secs(120), asking)
+            .await
+            .unwrap();
+        assert!(lab.elapsed() - began < Duration::from_secs(60));
+        assert!(
+            lab.bench.service.executions(READ) < 20,
+            "executed far ahead of the peer"
+        );
+        assert_eq!(lab.bench.counters.drops.total(), 1);
+        assert!(
+            lab.bench.counters.starved_ns.total() == 0,
+            "never let go again"
+        );
+        lab.check_alive().await;
+    });
+}
+
+#[test]
+fn calls_beyond_the_bound_wait_in_the_socket() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        for xid in 0..1000 {
+            let call = call_bytes(xid, SLOW, |encoder| encoder.u32(10));
+            send(&stream, &record(&call)).await.unwrap();
+        }
+        let mut most = 0;
+        for _ in 0..1000 {
+            receive_record(&stream).await.unwrap();
+            most = most.max(lab.bench.service.in_call.get());
+        }
+        assert!((100..=128).contains(&most), "{most} at a time");
+        assert!(lab.bench.counters.starved_ns.total() > 10_000_000);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever arrives, the server neither panics nor stops answering others.
+    #[test]
+    fn arbitrary_bytes_hurt_nobody(
+        records in proptest::collection::vec(
+            (0u8..4, proptest::collection::vec(0u32..12, 0..40), 0usize..5), 1..12),
+    ) {
+        lab(|lab| async move {
+            let mut stream = lab.connect().await;
+            for (form, words, cut) in records {
+                let mut message: Vec<u8> = match form {
+                    0 => Vec::new(),
+                    1 => [1u32, 0, 2, PROGRAM].iter().flat_map(|it| it.to_be_bytes()).collect(),
+                    _ => call_bytes(1, words.first().copied().unwrap_or(0), |_| {}),
+                };
+                message.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+                message.truncate(message.len().saturating_sub(cut));
+                let bytes = if form == 3 { message } else { record(&message) };
+                if send(&stream, &bytes).await.is_err() {
+                    stream = lab.connect().await;
+                }
+            }
+            lab.check_alive().await;
+        });
+    }
+}
