@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// Always initialised. Moving it into an operation or a region hands it to the fabric until it comes back. A slot
 /// returns to its arena when dropped, wherever that happens.
+#[derive(Default)]
 pub struct Buffer {
     bytes: BytesMut,
     home: Option<Arc<ArenaShared>>,

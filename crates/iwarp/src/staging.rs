@@ -5,13 +5,14 @@
 //! connections there are, and the buffer used next is the one that is still in the cache.
 
 use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
+use gannet_fabric::Buffer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The staging buffers of one core.
 #[derive(Default)]
 pub(crate) struct StagingPool {
-    spare: RefCell<Vec<Box<[u8]>>>,
+    spare: RefCell<Vec<Buffer>>,
     held: Cell<usize>,
 }
 
@@ -19,7 +20,7 @@ pub(crate) struct StagingPool {
 pub(crate) struct Staging {
     pool: Rc<StagingPool>,
     /// The buffer; empty while nothing is held.
-    bytes: Box<[u8]>,
+    bytes: Buffer,
     /// Bytes used up, from the front.
     start: usize,
     /// Bytes received, from the front.
@@ -31,7 +32,7 @@ impl Staging {
     pub(crate) fn new(pool: Rc<StagingPool>) -> Staging {
         Staging {
             pool,
-            bytes: Box::default(),
+            bytes: Buffer::default(),
             start: 0,
             end: 0,
         }
@@ -75,7 +76,7 @@ impl Staging {
         if left > 0 && self.pool.held.get() <= STAGING_HELD_MAX {
             return;
         }
-        let kept: Box<[u8]> = self.received().into();
+        let kept = Buffer::from_vec(self.received().to_vec());
         self.pool
             .give_back(std::mem::replace(&mut self.bytes, kept));
         (self.start, self.end) = (0, left);
@@ -91,13 +92,13 @@ impl Drop for Staging {
 }
 
 impl StagingPool {
-    fn take(&self) -> Box<[u8]> {
+    fn take(&self) -> Buffer {
         self.held.set(self.held.get() + 1);
         let spare = self.spare.borrow_mut().pop();
-        spare.unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
+        spare.unwrap_or_else(|| Buffer::zeroed(STAGING_LEN))
     }
 
-    fn give_back(&self, bytes: Box<[u8]>) {
+    fn give_back(&self, bytes: Buffer) {
         self.held.set(self.held.get() - 1);
         let mut spare = self.spare.borrow_mut();
         if spare.len() < STAGING_SPARE_MAX {

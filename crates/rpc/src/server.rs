@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
-use gannet_fabric::{Arena, Provider};
+use gannet_fabric::{Arena, Buffer, Provider};
 use gannet_runtime::{Handle, Instant, Listener, Notify, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
 use std::cell::{Cell, RefCell};
