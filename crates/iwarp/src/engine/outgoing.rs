@@ -299,7 +299,8 @@ impl Engine {
             }
             return;
         }
-        if self.tx.fetch.take().is_some() {
+        if let Some(fetch) = self.tx.fetch.take() {
+            bytes.resize(fetch.len, 0);
             self.tx.fetched = Some(bytes);
         }
     }

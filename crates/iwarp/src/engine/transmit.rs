@@ -11,7 +11,8 @@ use super::outgoing::{Answer, FileFetch, Leaving, LeavingSource};
 use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
 use crate::crc;
 use crate::limits::{
-    BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, RESIDENCY_STEP, SEND_FILE_MIN, SLICES_MAX,
+    BATCH_LEN, BATCHES_MAX, FILE_PAGE_LEN, INLINE_PAYLOAD_MAX, RESIDENCY_STEP, SEND_FILE_MAX,
+    SEND_FILE_MIN, SLICES_MAX,
 };
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{AccessError, Buffer, Done, SendOptions, Signal, Source, WorkError, WorkId};
@@ -53,7 +54,7 @@ pub(super) struct Transmitter {
     pub(super) fetch: Option<FileFetch>,
     /// Bytes wanted in place of the file range at the front of the first batch.
     pub(super) front_fetch: Option<FileFetch>,
-    /// They have come.
+    /// They have come: exactly the next segment's payload.
     pub(super) fetched: Option<Vec<u8>>,
     /// Up to where the file being framed was found in the page cache.
     resident_until: u64,
@@ -484,8 +485,7 @@ impl Engine {
         let Some(mut framing) = self.tx.framing else {
             return Ok(());
         };
-        let payload_max = self.tx.ulpdu_max - framing.header.encoded_len();
-        let len = payload_max.min(framing.size - framing.framed);
+        let len = self.segment_len(&framing);
         let last = framing.framed + len == framing.size;
         let header = segment_header(&framing, last);
         let Some(payload) = self.payload(&framing, len)? else {
@@ -498,6 +498,26 @@ impl Engine {
             leaving.end = Some(self.tx.position);
         }
         Ok(())
+    }
+
+    /// Bytes of the next segment: as many as fit, or up to a page's end when they leave by sendfile.
+    fn segment_len(&self, framing: &Framing) -> usize {
+        if let Some(fetched) = &self.tx.fetched {
+            return fetched.len();
+        }
+        let payload_max = self.tx.ulpdu_max - framing.header.encoded_len();
+        let len = payload_max.min(framing.size - framing.framed);
+        let file = self
+            .tx
+            .leaving
+            .back()
+            .and_then(|leaving| leaving.source.file());
+        if file.is_none_or(|file| !self.may_send_file(file, len)) {
+            return len;
+        }
+        let offset = framing.source_start.saturating_add(framing.framed as u64);
+        let aligned = SEND_FILE_MAX - offset % FILE_PAGE_LEN;
+        len.min(usize::try_from(aligned).unwrap_or(len))
     }
 
     fn push_segment(
@@ -593,8 +613,7 @@ impl Engine {
                 return Ok(Some(Payload::Memory(offset)));
             }
         };
-        if let Some(mut bytes) = self.tx.fetched.take() {
-            bytes.resize(len, 0);
+        if let Some(bytes) = self.tx.fetched.take() {
             return Ok(Some(Payload::Chunk(bytes)));
         }
         let remaining = (framing.size - framing.framed) as u64;
