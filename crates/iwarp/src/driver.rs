@@ -5,14 +5,14 @@
 //! flushing it sends at once, in the poster's own task; only what the stream does not take then is
 //! left to this one.
 
-use crate::engine::{Engine, Outgoing};
+use crate::engine::{Engine, FileFetch, Outgoing};
 use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX};
 use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
 use gannet_fabric::{Completion, Disconnected, Domain};
 use gannet_runtime::stream::ByteStream;
-use gannet_runtime::{Instant, LocalFuture, Notify, Stream, file};
+use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -328,17 +328,27 @@ impl Connection {
 
     /// Has file bytes read on the blocking pool when the engine wants some.
     fn start_fetch(self: &Rc<Self>, state: &mut State) {
-        let Some((source, offset, len)) = state.engine.fetch_wanted() else {
-            return;
-        };
-        let connection = Rc::clone(self);
-        let fetch = async move {
-            let runtime = &connection.core.runtime;
-            let fetched = file::read_cold(runtime, source, offset, vec![0; len]).await;
-            connection.state.borrow_mut().engine.file_fetched(fetched);
-            connection.work.notify();
-        };
-        self.core.runtime.spawn("iwarp-file", Box::pin(fetch));
+        while let Some(fetch) = state.engine.fetch_wanted() {
+            let connection = Rc::clone(self);
+            let reading = async move {
+                let FileFetch {
+                    file,
+                    offset,
+                    len,
+                    place,
+                } = fetch;
+                let runtime = &connection.core.runtime;
+                let fetched = gannet_runtime::file::read_cold(runtime, file, offset, vec![0; len]);
+                let fetched = fetched.await;
+                connection
+                    .state
+                    .borrow_mut()
+                    .engine
+                    .file_fetched(place, fetched);
+                connection.work.notify();
+            };
+            self.core.runtime.spawn("iwarp-file", Box::pin(reading));
+        }
     }
 }
 
@@ -372,11 +382,23 @@ fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
             Ok(0) => Ok(Step::FileEnded),
             // Less than asked may also mean that the file ends: only the next call tells.
             Ok(count) => Ok(Step::Sent { count, all: true }),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Step::FileUnsupported),
-            Err(error) => Err(error),
+            Err(error) if is_of_stream(error.kind()) => Err(error),
+            // Something with the file: reading it will do, or say what is wrong.
+            Err(_) => Ok(Step::FileUnsupported),
         },
         Outgoing::Broken => Ok(Step::Broken),
     })
+}
+
+/// True when an error that sending a file gave is the stream's.
+fn is_of_stream(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut, WouldBlock,
+    };
+    matches!(
+        kind,
+        WouldBlock | BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
+    )
 }
 
 impl State {

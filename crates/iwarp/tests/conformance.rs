@@ -16,9 +16,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 struct Loopback {
+    files: Files,
     runtime: Handle,
     near: Rc<IwarpProvider>,
     far: Rc<IwarpProvider>,
+}
+
+/// What sendfile(2) makes of the files.
+#[derive(Clone, Copy)]
+enum Files {
+    Sent,
+    Refused,
 }
 
 impl Harness for Loopback {
@@ -41,18 +49,24 @@ impl Harness for Loopback {
     fn file(&self, content: Vec<u8>) -> FileRef {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&content, 0).unwrap();
-        Arc::new(DiskFile { file })
+        let refused = match self.files {
+            Files::Sent => None,
+            Files::Refused => Some(File::open("/").unwrap()),
+        };
+        Arc::new(DiskFile { file, refused })
     }
 }
 
 /// A file of the disk, just written and so in the page cache.
 struct DiskFile {
     file: File,
+    /// Whose descriptor is given out instead.
+    refused: Option<File>,
 }
 
 impl FileSource for DiskFile {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+        Some(self.refused.as_ref().unwrap_or(&self.file).as_fd())
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
@@ -77,12 +91,13 @@ fn config() -> IwarpConfig {
 }
 
 fn check(near: IwarpConfig, far: IwarpConfig) {
-    check_except(near, far, "");
+    check_except(near, far, Files::Sent, "");
 }
 
-fn check_except(near: IwarpConfig, far: IwarpConfig, exempt: &str) {
+fn check_except(near: IwarpConfig, far: IwarpConfig, files: Files, exempt: &str) {
     let failures = block_on(|runtime| async move {
         let harness = Loopback {
+            files,
             near: IwarpProvider::new(Rc::clone(&runtime), near),
             far: IwarpProvider::new(Rc::clone(&runtime), far),
             runtime,
@@ -114,6 +129,15 @@ fn without_crc() {
 }
 
 #[test]
+fn with_files_that_sendfile_refuses() {
+    let plain = IwarpConfig {
+        crc: false,
+        ..config()
+    };
+    check_except(plain.clone(), plain, Files::Refused, "");
+}
+
+#[test]
 fn with_frames_of_ethernet_size_and_one_side_asking_for_crc() {
     let small = IwarpConfig {
         ulpdu_max: 1442,
@@ -140,7 +164,8 @@ fn revision_one() {
         ..config()
     };
     // Revision 1 carries no depths: each end goes by what its own application said.
-    check_except(old.clone(), old, "connecting::read_depths_are_agreed");
+    let exempt = "connecting::read_depths_are_agreed";
+    check_except(old.clone(), old, Files::Sent, exempt);
 }
 
 #[test]

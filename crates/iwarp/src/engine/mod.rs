@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(crate) use batch::ChunkPool;
-pub(crate) use outgoing::Outgoing;
+pub(crate) use outgoing::{FileFetch, Outgoing};
 
 /// What an engine is made with.
 pub(crate) struct EngineOptions {

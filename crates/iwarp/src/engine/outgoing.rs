@@ -37,8 +37,48 @@ pub(crate) struct FileFetch {
     pub(crate) file: FileRef,
     pub(crate) offset: u64,
     pub(crate) len: usize,
-    /// The shell has it.
-    pub(super) is_taken: bool,
+    pub(crate) place: FetchPlace,
+}
+
+/// What the bytes of a [`FileFetch`] are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FetchPlace {
+    /// They stand in for the file range shown last, which the stream could not send by itself.
+    Front,
+    /// They are the payload of the segment to be framed next.
+    Segment,
+}
+
+/// File bytes without which something cannot go on.
+pub(super) struct Awaited {
+    file: FileRef,
+    offset: u64,
+    len: usize,
+    /// The shell has been asked for them.
+    is_asked: bool,
+}
+
+impl Awaited {
+    pub(super) fn new(file: FileRef, offset: u64, len: usize) -> Awaited {
+        Awaited {
+            file,
+            offset,
+            len,
+            is_asked: false,
+        }
+    }
+
+    fn ask(&mut self, place: FetchPlace) -> Option<FileFetch> {
+        if std::mem::replace(&mut self.is_asked, true) {
+            return None;
+        }
+        Some(FileFetch {
+            file: FileRef::clone(&self.file),
+            offset: self.offset,
+            len: self.len,
+            place,
+        })
+    }
 }
 
 /// A message of which bytes may still have to leave.
@@ -262,28 +302,24 @@ impl Engine {
             return;
         };
         if let Some(file) = self.tx.source(message).and_then(LeavingSource::file) {
-            let file = FileRef::clone(file);
-            self.tx.front_fetch = Some(FileFetch {
-                file,
-                offset,
-                len,
-                is_taken: false,
-            });
+            self.tx.front_fetch = Some(Awaited::new(FileRef::clone(file), offset, len));
         }
     }
 
     /// A range to be read on the blocking pool now; the answer goes to [`Engine::file_fetched`].
-    pub(crate) fn fetch_wanted(&mut self) -> Option<(FileRef, u64, usize)> {
-        let fetch = self.tx.front_fetch.as_mut().or(self.tx.fetch.as_mut())?;
-        if std::mem::replace(&mut fetch.is_taken, true) {
-            return None;
-        }
-        Some((FileRef::clone(&fetch.file), fetch.offset, fetch.len))
+    pub(crate) fn fetch_wanted(&mut self) -> Option<FileFetch> {
+        let front = self.tx.front_fetch.as_mut();
+        let fetch = front.and_then(|awaited| awaited.ask(FetchPlace::Front));
+        let segment = self.tx.fetch.as_mut();
+        fetch.or_else(|| segment.and_then(|awaited| awaited.ask(FetchPlace::Segment)))
     }
 
-    /// The bytes of the range that was wanted, of which `filled` are of the file; what follows are
-    /// zeros.
-    pub(crate) fn file_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
+    /// The bytes of a range that was wanted, of which `filled` are of the file; what follows are zeros.
+    pub(crate) fn file_fetched(
+        &mut self,
+        place: FetchPlace,
+        fetched: io::Result<(Vec<u8>, usize)>,
+    ) {
         if self.phase == Phase::Ended {
             return;
         }
@@ -292,16 +328,21 @@ impl Engine {
             Err(error) => return self.fail_locally(WorkError::File(error.kind())),
         };
         bytes.truncate(filled);
-        if let Some(fetch) = self.tx.front_fetch.take() {
-            bytes.resize(fetch.len, 0);
-            if let Some(front) = self.tx.front_mut() {
-                *front = Piece::Chunk { bytes, start: 0 };
-            }
+        let awaited = match place {
+            FetchPlace::Front => self.tx.front_fetch.take(),
+            FetchPlace::Segment => self.tx.fetch.take(),
+        };
+        let Some(Awaited { len, .. }) = awaited else {
             return;
-        }
-        if let Some(fetch) = self.tx.fetch.take() {
-            bytes.resize(fetch.len, 0);
-            self.tx.fetched = Some(bytes);
+        };
+        bytes.resize(len, 0);
+        match place {
+            FetchPlace::Segment => self.tx.fetched = Some(bytes),
+            FetchPlace::Front => {
+                if let Some(front) = self.tx.front_mut() {
+                    *front = Piece::Chunk { bytes, start: 0 };
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::batch::{Batch, ChunkPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
-use super::outgoing::{Answer, FileFetch, Leaving, LeavingSource};
+use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
 use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
 use crate::crc;
 use crate::limits::{
@@ -51,9 +51,9 @@ pub(super) struct Transmitter {
     pub(super) sent: u64,
     last_was_response: bool,
     /// File bytes wanted before anything else can be framed.
-    pub(super) fetch: Option<FileFetch>,
+    pub(super) fetch: Option<Awaited>,
     /// Bytes wanted in place of the file range at the front of the first batch.
-    pub(super) front_fetch: Option<FileFetch>,
+    pub(super) front_fetch: Option<Awaited>,
     /// They have come: exactly the next segment's payload.
     pub(super) fetched: Option<Vec<u8>>,
     /// Up to where the file being framed was found in the page cache.
@@ -624,12 +624,7 @@ impl Engine {
         } else if let Some(bytes) = self.tx.read_cached(&file, offset, len)? {
             return Ok(Some(Payload::Chunk(bytes)));
         }
-        self.tx.fetch = Some(FileFetch {
-            file,
-            offset,
-            len,
-            is_taken: false,
-        });
+        self.tx.fetch = Some(Awaited::new(file, offset, len));
         Ok(None)
     }
 

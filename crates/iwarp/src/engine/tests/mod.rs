@@ -111,11 +111,11 @@ impl End {
         let mut taken = Vec::new();
         loop {
             self.engine.prepare();
-            while let Some((file, offset, len)) = self.engine.fetch_wanted() {
-                let mut bytes = vec![0; len];
-                let filled = file.read_at(offset, &mut bytes);
+            while let Some(fetch) = self.engine.fetch_wanted() {
+                let mut bytes = vec![0; fetch.len];
+                let filled = fetch.file.read_at(fetch.offset, &mut bytes);
                 self.engine
-                    .file_fetched(filled.map(|filled| (bytes, filled)));
+                    .file_fetched(fetch.place, filled.map(|filled| (bytes, filled)));
                 self.engine.prepare();
             }
             let room = max - taken.len();
