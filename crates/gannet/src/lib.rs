@@ -11,6 +11,7 @@
 pub mod cli;
 pub mod config;
 pub mod copy;
+pub mod demo;
 pub mod failure;
 pub mod files;
 pub mod generate;
@@ -36,6 +37,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     logs::start(&arguments.logs, default_level);
     match arguments.command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Ls(options) => files::ls(&options),
         Command::Cat(options) => files::cat(&options),

@@ -1,11 +1,10 @@
 //! The local side of a copy. Everything here may block: run it on the blocking pool.
 
 use super::place::{Kind, Node};
-use gannet_vfs::Time;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, Timespec, Timestamps};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Entries of one directory that are listed at most.
@@ -13,30 +12,7 @@ const ENTRIES_MAX: usize = 10_000_000;
 
 /// What a path names, symbolic links followed.
 pub(super) fn node_followed(path: &Path) -> io::Result<Node> {
-    std::fs::metadata(path).map(|metadata| node_of(&metadata))
-}
-
-fn node_of(metadata: &Metadata) -> Node {
-    let kind = metadata.file_type();
-    Node {
-        kind: if kind.is_file() {
-            Kind::File
-        } else if kind.is_dir() {
-            Kind::Directory
-        } else if kind.is_symlink() {
-            Kind::Symlink
-        } else {
-            Kind::Special
-        },
-        mode: metadata.mode() & 0o7777,
-        size: metadata.len(),
-        used: metadata.blocks().saturating_mul(512),
-        modify_time: Time {
-            // NFSv3 counts seconds in 32 bits without a sign; times outside are clipped.
-            seconds: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
-            nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-        },
-    }
+    std::fs::metadata(path).map(|metadata| Node::of_local(&metadata))
 }
 
 /// The names in a directory, sorted, with what they are.
@@ -47,7 +23,7 @@ pub(super) fn list(path: &Path) -> io::Result<Vec<(std::ffi::OsString, Node)>> {
         if entries.len() == ENTRIES_MAX {
             return Err(io::Error::other("the directory has too many entries"));
         }
-        entries.push((entry.file_name(), node_of(&entry.metadata()?)));
+        entries.push((entry.file_name(), Node::of_local(&entry.metadata()?)));
     }
     entries.sort_by(|left, right| left.0.cmp(&right.0));
     Ok(entries)

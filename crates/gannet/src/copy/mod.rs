@@ -8,7 +8,8 @@ mod progress;
 mod verify;
 
 pub(crate) use engine::Engine;
-pub(crate) use place::{Kind, Node, Place};
+use place::Kind;
+pub(crate) use place::{Node, Place};
 pub(crate) use progress::Progress;
 
 use crate::cli::{ClientOptions, CpOptions};

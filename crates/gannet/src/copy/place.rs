@@ -10,8 +10,10 @@ use gannet_runtime::{Handle, run_blocking};
 use gannet_vfs::{Attributes, FileHandle, FileKind, SetAttributes, SetTime, Status, Time};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -39,6 +41,30 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// What a local file system says.
+    pub(crate) fn of_local(metadata: &Metadata) -> Node {
+        let kind = metadata.file_type();
+        Node {
+            kind: if kind.is_file() {
+                Kind::File
+            } else if kind.is_dir() {
+                Kind::Directory
+            } else if kind.is_symlink() {
+                Kind::Symlink
+            } else {
+                Kind::Special
+            },
+            mode: metadata.mode() & 0o7777,
+            size: metadata.len(),
+            used: metadata.blocks().saturating_mul(512),
+            modify_time: Time {
+                // NFSv3 counts seconds in 32 bits without a sign; times outside are clipped.
+                seconds: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
+                nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+            },
+        }
+    }
+
     pub(crate) fn of(attributes: &Attributes) -> Node {
         Node {
             kind: match attributes.kind {

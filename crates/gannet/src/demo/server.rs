@@ -1,0 +1,133 @@
+//! The server that the demo talks to: a process of its own, so that each side's CPU time is known.
+
+use crate::failure::{Explain, Failure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the server may take to start, and to end.
+const START_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(20);
+/// Pause between two looks.
+const POLL_PAUSE: Duration = Duration::from_millis(10);
+
+/// `gannet serve` on loopback; killed when dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) tcp: String,
+    pub(super) rdma: String,
+}
+
+impl Server {
+    /// Starts it on free ports and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start; its own message went to standard error.
+    pub(super) fn start(share: &Path, scratch: &Path) -> Result<Server, Failure> {
+        let what = || String::from("cannot start the server");
+        let ready_file = scratch.join("ready");
+        let program = std::env::current_exe().explain(what)?;
+        let child = Command::new(program)
+            .arg("serve")
+            .arg(share)
+            .args(["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"])
+            .args(["--no-root-squash", "--log", "warn"])
+            .arg("--ready-file")
+            .arg(&ready_file)
+            .arg("--state-dir")
+            .arg(scratch.join("state"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .explain(what)?;
+        let mut server = Server {
+            child,
+            tcp: String::new(),
+            rdma: String::new(),
+        };
+        let line = server.wait_until_ready(&ready_file)?;
+        let address = |name: &str| {
+            let word = line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(name));
+            word.map(str::to_owned)
+                .ok_or_else(|| Failure::new(what(), "its ready line makes no sense"))
+        };
+        server.tcp = address("nfs-tcp=")?;
+        server.rdma = address("nfs-rdma=")?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self, ready_file: &Path) -> Result<String, Failure> {
+        let started = Instant::now();
+        while started.elapsed() < START_MAX {
+            // The file appears complete or not at all.
+            if let Ok(line) = std::fs::read_to_string(ready_file) {
+                return Ok(line);
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(Failure::new("the server ended at once", status));
+            }
+            std::thread::sleep(POLL_PAUSE);
+        }
+        Err(Failure::new(
+            "cannot start the server",
+            "it does not become ready",
+        ))
+    }
+
+    /// CPU time it has used so far, from `/proc/PID/stat`, which counts in hundredths of a second.
+    pub(super) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        ticks(&stat.unwrap_or_default()).map_or(Duration::ZERO, |ticks| {
+            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        })
+    }
+
+    /// Ends it by SIGTERM.
+    ///
+    /// # Errors
+    /// It does not end in time, or not with 0.
+    pub(super) fn stop(mut self) -> Result<(), Failure> {
+        let what = "the server did not end well";
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Failure::new(what, "it has no process number"))?;
+        kill_process(pid, Signal::TERM).explain(|| what.to_owned())?;
+        let started = Instant::now();
+        while started.elapsed() < END_MAX {
+            match self.child.try_wait().explain(|| what.to_owned())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(Failure::new(what, status)),
+                None => std::thread::sleep(POLL_PAUSE),
+            }
+        }
+        Err(Failure::new(what, "it does not react to SIGTERM"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nothing to do about a failure: it has ended already, or the system takes it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// User and system time out of a line of `/proc/PID/stat`, in clock ticks. The name in it may hold blanks.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 0 0 20";
+        assert_eq!(super::ticks(stat), Some(120));
+    }
+}
