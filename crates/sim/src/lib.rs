@@ -13,9 +13,11 @@
 mod executor;
 pub mod fabric;
 pub mod limits;
+pub mod model;
 mod network;
 mod node;
 mod random;
+pub mod scenario;
 pub mod store;
 mod stream;
 mod trace;

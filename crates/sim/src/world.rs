@@ -164,6 +164,11 @@ impl World {
         }
     }
 
+    /// Every task and what it waits for, one per line.
+    pub fn report(&self) -> String {
+        self.core.executor.report(|id| self.core.node_name(id))
+    }
+
     pub(crate) fn core(&self) -> &Rc<Core> {
         &self.core
     }
@@ -178,7 +183,7 @@ impl World {
             why,
             seed: self.core.seed,
             at_ns: self.now_ns(),
-            tasks: self.core.executor.report(|id| self.core.node_name(id)),
+            tasks: self.report(),
         }
     }
 }

@@ -1,0 +1,710 @@
+//! What a file system must do: a reference model, and an oracle that compares answers with it.
+//!
+//! The model knows objects by keys that the one who asks gives out, and holds nothing but values. The oracle keeps
+//! every state the file system can be in: one, as long as all answers are known; more, once an answer was lost.
+
+use gannet_vfs::{FileKind, Stability, Status};
+use std::collections::BTreeMap;
+
+/// An object of the model.
+pub type Key = u32;
+
+/// The directory everything lies in.
+pub const TOP: Key = 0;
+
+/// One operation, in the model's terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are NFSv3's; objects are keys
+pub enum Operation {
+    Lookup {
+        directory: Key,
+        name: Vec<u8>,
+    },
+    Getattr {
+        object: Key,
+    },
+    List {
+        directory: Key,
+    },
+    Read {
+        file: Key,
+        offset: u64,
+        len: u32,
+    },
+    Readlink {
+        link: Key,
+    },
+    Create {
+        directory: Key,
+        name: Vec<u8>,
+        how: Create,
+        key: Key,
+    },
+    Mkdir {
+        directory: Key,
+        name: Vec<u8>,
+        key: Key,
+    },
+    Symlink {
+        directory: Key,
+        name: Vec<u8>,
+        target: Vec<u8>,
+        key: Key,
+    },
+    Remove {
+        directory: Key,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        directory: Key,
+        name: Vec<u8>,
+    },
+    Rename {
+        from: Key,
+        old: Vec<u8>,
+        to: Key,
+        new: Vec<u8>,
+    },
+    Link {
+        file: Key,
+        directory: Key,
+        name: Vec<u8>,
+    },
+    Write {
+        file: Key,
+        offset: u64,
+        bytes: Vec<u8>,
+        stability: Stability,
+    },
+    Commit {
+        file: Key,
+    },
+    Truncate {
+        file: Key,
+        len: u64,
+    },
+    Chmod {
+        object: Key,
+        mode: u32,
+    },
+}
+
+/// How to make a regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    /// Takes an existing file as it is.
+    Unchecked,
+    /// Fails when the name exists.
+    Guarded,
+    /// Takes the file that the same request made.
+    Exclusive,
+}
+
+/// What came of an operation that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are NFSv3's
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// This object was found or made.
+    Object(Key),
+    /// These bytes were read, up to the end or not.
+    Bytes { bytes: Vec<u8>, eof: bool },
+    /// A symbolic link's text.
+    Text(Vec<u8>),
+    /// The names of a directory, sorted, without the dots.
+    Names(Vec<Vec<u8>>),
+    /// Attributes; `size` of regular files and links only.
+    Attributes {
+        kind: FileKind,
+        mode: u32,
+        links: u32,
+        size: Option<u64>,
+    },
+}
+
+/// An operation's outcome.
+pub type Outcome = Result<Answer, Status>;
+
+/// What is known about how often an operation was executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// Once.
+    Once,
+    /// The server restarted meanwhile and forgot what it had answered: once, or more often with the last answer seen.
+    OnceOrMore,
+    /// No answer came: once, more often, or not at all.
+    Unknown,
+}
+
+/// A file system that is never wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    nodes: BTreeMap<Key, Node>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Node {
+    mode: u32,
+    links: u32,
+    /// Of the exclusive CREATE that made it.
+    exclusive: bool,
+    content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    File(File),
+    Directory {
+        parent: Key,
+        names: BTreeMap<Vec<u8>, Key>,
+    },
+    Symlink(Vec<u8>),
+}
+
+/// A regular file: what is seen, and what a crash can leave of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct File {
+    data: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl File {
+    fn write(&mut self, offset: u64, bytes: &[u8], stability: Stability) {
+        if !bytes.is_empty() {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            place(&mut self.data, start, bytes);
+            let write = (start, bytes.to_vec());
+            // The same once more changes nothing.
+            if self.unsynced.last() != Some(&write) {
+                self.unsynced.push(write);
+            }
+        }
+        if stability != Stability::Unstable {
+            self.sync();
+        }
+    }
+
+    fn sync(&mut self) {
+        self.durable.clone_from(&self.data);
+        self.unsynced.clear();
+    }
+
+    /// Lengths that a crash can leave.
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        let durable = self.durable.len();
+        let written = self.unsynced.iter().map(|(at, bytes)| at + bytes.len());
+        let longer = written.filter(move |len| *len > durable);
+        longer.chain([durable])
+    }
+
+    /// True if after a crash a read at `offset` can give `bytes`, reaching the end of the file or not.
+    fn permits(&self, offset: u64, bytes: &[u8], eof: bool) -> bool {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(bytes.len());
+        let fits = match (bytes.is_empty(), eof) {
+            (true, true) => self.lengths().any(|len| len <= start),
+            (false, true) => self.lengths().any(|len| len == end),
+            (_, false) => self.lengths().any(|len| len > end),
+        };
+        let mut bytes = bytes.iter().enumerate();
+        fits && bytes.all(|(index, byte)| self.permits_byte(start + index, *byte))
+    }
+
+    fn permits_byte(&self, at: usize, byte: u8) -> bool {
+        let durable = self.durable.get(at).copied().unwrap_or(0);
+        let written = |(start, bytes): &(usize, Vec<u8>)| {
+            at.checked_sub(*start).and_then(|index| bytes.get(index)) == Some(&byte)
+        };
+        byte == durable || self.unsynced.iter().any(written)
+    }
+}
+
+fn place(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    let end = start + bytes.len();
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    data[start..end].copy_from_slice(bytes);
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        let content = Content::Directory {
+            parent: TOP,
+            names: BTreeMap::new(),
+        };
+        let top = Node {
+            mode: 0o755,
+            links: 2,
+            exclusive: false,
+            content,
+        };
+        Model {
+            nodes: BTreeMap::from([(TOP, top)]),
+        }
+    }
+}
+
+impl Model {
+    /// Every object there is, with its kind.
+    pub fn objects(&self) -> impl Iterator<Item = (Key, FileKind)> + '_ {
+        self.nodes.iter().map(|(key, node)| (*key, node.kind()))
+    }
+
+    /// The names of a directory and what they name; empty for anything else.
+    pub fn entries(&self, directory: Key) -> Vec<(Vec<u8>, Key)> {
+        match self.nodes.get(&directory).map(|node| &node.content) {
+            Some(Content::Directory { names, .. }) => names
+                .iter()
+                .map(|(name, key)| (name.clone(), *key))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The content of a regular file.
+    pub fn content(&self, file: Key) -> Option<&[u8]> {
+        self.file(file).ok().map(|file| file.data.as_slice())
+    }
+
+    /// True when a crash could take something of `file`.
+    pub fn is_unsynced(&self, file: Key) -> bool {
+        self.file(file).is_ok_and(|file| !file.unsynced.is_empty())
+    }
+
+    /// Does an operation.
+    pub fn apply(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Lookup { directory, name } => {
+                self.lookup(*directory, name).map(Answer::Object)
+            }
+            Operation::Getattr { object } => self.attributes(*object),
+            Operation::List { directory } => {
+                let names = self.directory(*directory)?.keys().cloned().collect();
+                Ok(Answer::Names(names))
+            }
+            Operation::Read { file, offset, len } => self.read(*file, *offset, *len),
+            Operation::Readlink { link } => match &self.node(*link)?.content {
+                Content::Symlink(text) => Ok(Answer::Text(text.clone())),
+                _ => Err(Status::Inval),
+            },
+            Operation::Create {
+                directory,
+                name,
+                how,
+                key,
+            } => self.create(*directory, name, *how, *key),
+            Operation::Mkdir {
+                directory,
+                name,
+                key,
+            } => {
+                let content = Content::Directory {
+                    parent: *directory,
+                    names: BTreeMap::new(),
+                };
+                self.make(*directory, name, *key, content)
+            }
+            Operation::Symlink {
+                directory,
+                name,
+                target,
+                key,
+            } => self.make(*directory, name, *key, Content::Symlink(target.clone())),
+            Operation::Remove { directory, name } => self.remove(*directory, name),
+            Operation::Rmdir { directory, name } => self.remove_directory(*directory, name),
+            Operation::Rename { from, old, to, new } => self.rename((*from, old), (*to, new)),
+            Operation::Link {
+                file,
+                directory,
+                name,
+            } => self.link(*file, *directory, name),
+            Operation::Write {
+                file,
+                offset,
+                bytes,
+                stability,
+            } => {
+                self.file_mut(*file)?.write(*offset, bytes, *stability);
+                Ok(Answer::Done)
+            }
+            Operation::Commit { file } => {
+                self.file_mut(*file)?.sync();
+                Ok(Answer::Done)
+            }
+            Operation::Truncate { file, len } => self.truncate(*file, *len),
+            Operation::Chmod { object, mode } => {
+                self.node_mut(*object)?.mode = *mode;
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    fn node(&self, key: Key) -> Result<&Node, Status> {
+        self.nodes.get(&key).ok_or(Status::Stale)
+    }
+
+    fn node_mut(&mut self, key: Key) -> Result<&mut Node, Status> {
+        self.nodes.get_mut(&key).ok_or(Status::Stale)
+    }
+
+    fn directory(&self, key: Key) -> Result<&BTreeMap<Vec<u8>, Key>, Status> {
+        match &self.node(key)?.content {
+            Content::Directory { names, .. } => Ok(names),
+            _ => Err(Status::Notdir),
+        }
+    }
+
+    fn directory_mut(&mut self, key: Key) -> Result<&mut BTreeMap<Vec<u8>, Key>, Status> {
+        match &mut self.node_mut(key)?.content {
+            Content::Directory { names, .. } => Ok(names),
+            _ => Err(Status::Notdir),
+        }
+    }
+
+    fn file(&self, key: Key) -> Result<&File, Status> {
+        match &self.node(key)?.content {
+            Content::File(file) => Ok(file),
+            Content::Directory { .. } => Err(Status::Isdir),
+            Content::Symlink(_) => Err(Status::Inval),
+        }
+    }
+
+    fn file_mut(&mut self, key: Key) -> Result<&mut File, Status> {
+        match &mut self.node_mut(key)?.content {
+            Content::File(file) => Ok(file),
+            Content::Directory { .. } => Err(Status::Isdir),
+            Content::Symlink(_) => Err(Status::Inval),
+        }
+    }
+
+    fn lookup(&self, directory: Key, name: &[u8]) -> Result<Key, Status> {
+        self.directory(directory)?
+            .get(name)
+            .copied()
+            .ok_or(Status::Noent)
+    }
+
+    fn attributes(&self, object: Key) -> Outcome {
+        let node = self.node(object)?;
+        let size = match &node.content {
+            Content::File(file) => Some(file.data.len() as u64),
+            Content::Symlink(text) => Some(text.len() as u64),
+            Content::Directory { .. } => None,
+        };
+        Ok(Answer::Attributes {
+            kind: node.kind(),
+            mode: node.mode,
+            links: node.links,
+            size,
+        })
+    }
+
+    fn read(&self, file: Key, offset: u64, len: u32) -> Outcome {
+        let data = &self.file(file)?.data;
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(data.len());
+        let end = data.len().min(start.saturating_add(len as usize));
+        Ok(Answer::Bytes {
+            bytes: data[start..end].to_vec(),
+            eof: end == data.len(),
+        })
+    }
+
+    fn create(&mut self, directory: Key, name: &[u8], how: Create, key: Key) -> Outcome {
+        match self.lookup(directory, name) {
+            Err(Status::Noent) => {}
+            Err(other) => return Err(other),
+            Ok(existing) => {
+                let node = self.node(existing)?;
+                return match how {
+                    Create::Unchecked if node.kind() == FileKind::Regular => {
+                        Ok(Answer::Object(existing))
+                    }
+                    Create::Exclusive if node.exclusive && existing == key => {
+                        Ok(Answer::Object(existing))
+                    }
+                    _ => Err(Status::Exist),
+                };
+            }
+        }
+        let made = self.make(directory, name, key, Content::File(File::default()))?;
+        self.node_mut(key)?.exclusive = how == Create::Exclusive;
+        Ok(made)
+    }
+
+    fn make(&mut self, directory: Key, name: &[u8], key: Key, content: Content) -> Outcome {
+        match self.lookup(directory, name) {
+            Err(Status::Noent) => {}
+            Err(other) => return Err(other),
+            Ok(_) => return Err(Status::Exist),
+        }
+        let is_directory = matches!(content, Content::Directory { .. });
+        let node = Node {
+            mode: if is_directory { 0o755 } else { 0o644 },
+            links: if is_directory { 2 } else { 1 },
+            exclusive: false,
+            content,
+        };
+        self.directory_mut(directory)?.insert(name.to_vec(), key);
+        self.nodes.insert(key, node);
+        if is_directory {
+            self.node_mut(directory)?.links += 1;
+        }
+        Ok(Answer::Object(key))
+    }
+
+    fn unlink(&mut self, key: Key) -> Result<(), Status> {
+        let node = self.node_mut(key)?;
+        node.links -= 1;
+        if node.links == 0 {
+            self.nodes.remove(&key);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, directory: Key, name: &[u8]) -> Outcome {
+        let victim = self.lookup(directory, name)?;
+        if self.node(victim)?.kind() == FileKind::Directory {
+            return Err(Status::Isdir);
+        }
+        self.directory_mut(directory)?.remove(name);
+        self.unlink(victim)?;
+        Ok(Answer::Done)
+    }
+
+    fn remove_directory(&mut self, directory: Key, name: &[u8]) -> Outcome {
+        let victim = self.lookup(directory, name)?;
+        if !self.directory(victim)?.is_empty() {
+            return Err(Status::Notempty);
+        }
+        self.directory_mut(directory)?.remove(name);
+        self.nodes.remove(&victim);
+        self.node_mut(directory)?.links -= 1;
+        Ok(Answer::Done)
+    }
+
+    fn rename(&mut self, (from, old): (Key, &[u8]), (to, new): (Key, &[u8])) -> Outcome {
+        // Handles are looked at before names.
+        self.node(from).and(self.node(to))?;
+        let moved = self.lookup(from, old)?;
+        let target = match self.lookup(to, new) {
+            Err(Status::Noent) => None,
+            other => Some(other?),
+        };
+        if target == Some(moved) {
+            return Ok(Answer::Done);
+        }
+        let moves_directory = self.node(moved)?.kind() == FileKind::Directory;
+        if moves_directory && self.is_below(to, moved) {
+            return Err(Status::Inval);
+        }
+        if let Some(target) = target {
+            match (
+                moves_directory,
+                self.node(target)?.kind() == FileKind::Directory,
+            ) {
+                (true, false) => return Err(Status::Notdir),
+                (false, true) => return Err(Status::Isdir),
+                (true, true) => self.remove_directory(to, new)?,
+                (false, false) => self.remove(to, new)?,
+            };
+        }
+        self.directory_mut(from)?.remove(old);
+        self.directory_mut(to)?.insert(new.to_vec(), moved);
+        if let Content::Directory { parent, .. } = &mut self.node_mut(moved)?.content {
+            *parent = to;
+            self.node_mut(from)?.links -= 1;
+            self.node_mut(to)?.links += 1;
+        }
+        Ok(Answer::Done)
+    }
+
+    fn is_below(&self, directory: Key, ancestor: Key) -> bool {
+        let mut at = directory;
+        loop {
+            if at == ancestor {
+                return true;
+            }
+            match self.nodes.get(&at).map(|node| &node.content) {
+                Some(Content::Directory { parent, .. }) if *parent != at => at = *parent,
+                _ => return false,
+            }
+        }
+    }
+
+    fn link(&mut self, file: Key, directory: Key, name: &[u8]) -> Outcome {
+        self.node(directory)?;
+        if self.node(file)?.kind() == FileKind::Directory {
+            return Err(Status::Perm);
+        }
+        match self.lookup(directory, name) {
+            Err(Status::Noent) => {}
+            Err(other) => return Err(other),
+            Ok(_) => return Err(Status::Exist),
+        }
+        self.directory_mut(directory)?.insert(name.to_vec(), file);
+        self.node_mut(file)?.links += 1;
+        Ok(Answer::Done)
+    }
+
+    fn truncate(&mut self, file: Key, len: u64) -> Outcome {
+        let file = self.file_mut(file)?;
+        file.data
+            .resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+        file.sync();
+        Ok(Answer::Done)
+    }
+
+    /// True if the answer may be given while a crash can have taken what was not synced.
+    fn permits_after_crash(&self, operation: &Operation, outcome: &Outcome) -> bool {
+        match (operation, outcome) {
+            (Operation::Read { file, offset, .. }, Ok(Answer::Bytes { bytes, eof })) => {
+                let file = self.file(*file);
+                file.is_ok_and(|file| file.permits(*offset, bytes, *eof))
+            }
+            (
+                Operation::Getattr { object },
+                Ok(Answer::Attributes {
+                    size: Some(size), ..
+                }),
+            ) => {
+                let file = self.file(*object);
+                file.is_ok_and(|file| file.lengths().any(|len| len as u64 == *size))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Node {
+    fn kind(&self) -> FileKind {
+        match self.content {
+            Content::File(_) => FileKind::Regular,
+            Content::Directory { .. } => FileKind::Directory,
+            Content::Symlink(_) => FileKind::Symlink,
+        }
+    }
+}
+
+/// Compares answers with the model.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    states: Vec<Model>,
+}
+
+/// Most states that are followed at once.
+const STATES_MAX: usize = 64;
+/// How often an operation is taken to have been executed at most: a third time changes nothing that a second did not.
+const EXECUTIONS_MAX: usize = 2;
+
+impl Oracle {
+    /// An empty file system.
+    pub fn new() -> Oracle {
+        Oracle {
+            states: vec![Model::default()],
+        }
+    }
+
+    /// One of the states the file system can be in.
+    pub fn state(&self) -> &Model {
+        &self.states[0]
+    }
+
+    /// True when a crash could take something of `file`, in some state the file system can be in.
+    pub fn may_lose(&self, file: Key) -> bool {
+        self.states.iter().any(|state| state.is_unsynced(file))
+    }
+
+    /// Learns the outcome of an operation; `None` when no answer came. `may_fail` says which errors of the disk
+    /// are excused, as operations that did nothing.
+    ///
+    /// # Errors
+    /// No state the file system can be in explains the outcome; the text says what was expected.
+    pub fn learn(
+        &mut self,
+        operation: &Operation,
+        outcome: Option<&Outcome>,
+        execution: Execution,
+        may_fail: impl Fn(Status) -> bool,
+    ) -> Result<(), String> {
+        let excused = matches!(outcome, Some(Err(status)) if may_fail(*status));
+        let (mut next, mut expected) = (Vec::new(), Vec::new());
+        for state in &self.states {
+            if excused || execution == Execution::Unknown {
+                next.push(state.clone());
+            }
+            let executions = match execution {
+                Execution::Once if excused => 0,
+                Execution::Once => 1,
+                Execution::OnceOrMore | Execution::Unknown => EXECUTIONS_MAX,
+            };
+            let mut after = state.clone();
+            for _ in 0..executions {
+                let unsynced = after.clone();
+                let answer = after.apply(operation);
+                let crashed = execution != Execution::Once;
+                let explained = match outcome {
+                    None => true,
+                    Some(outcome) => {
+                        excused
+                            || answer == *outcome
+                            || (crashed && unsynced.permits_after_crash(operation, outcome))
+                    }
+                };
+                expected.push(answer);
+                if explained {
+                    next.push(after.clone());
+                }
+            }
+        }
+        dedup(&mut next);
+        next.truncate(STATES_MAX);
+        if next.is_empty() {
+            return Err(format!(
+                "{operation:?}: {outcome:?}, but possible were {expected:?}"
+            ));
+        }
+        self.states = next;
+        Ok(())
+    }
+
+    /// A crash may have taken what was not synced; what was read back (all of it) is durable now.
+    ///
+    /// # Errors
+    /// The content contains what nobody wrote there.
+    pub fn adopt(&mut self, file: Key, content: &[u8]) -> Result<(), String> {
+        self.states.retain(|state| {
+            state
+                .file(file)
+                .is_ok_and(|file| file.permits(0, content, true))
+        });
+        if self.states.is_empty() {
+            return Err(format!(
+                "file {file}: {} bytes that nobody wrote so",
+                content.len()
+            ));
+        }
+        for state in &mut self.states {
+            if let Ok(file) = state.file_mut(file) {
+                file.data = content.to_vec();
+                file.sync();
+            }
+        }
+        dedup(&mut self.states);
+        Ok(())
+    }
+}
+
+fn dedup(states: &mut Vec<Model>) {
+    let mut kept: Vec<Model> = Vec::new();
+    for state in states.drain(..) {
+        if !kept.contains(&state) {
+            kept.push(state);
+        }
+    }
+    *states = kept;
+}

@@ -1,0 +1,227 @@
+//! One client and one server over everything: NFS on RPC over simulated TCP, software iWARP or the fabric in memory,
+//! with faults on, compared with the model after each operation.
+//!
+//! Safety first: workers do random operations while things break. Then everything is healed, and every worker must
+//! come to its end in bounded time and find exactly what the model says.
+
+mod nemesis;
+mod plan;
+mod server;
+mod worker;
+
+use crate::node::Node;
+use crate::store::{Disk, DiskProfile};
+use crate::trace::TraceDigest;
+use crate::world::{Faults, World};
+use gannet_vfs::{Status, Verifier};
+use plan::Plan;
+use server::Machine;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use worker::Worker;
+
+/// How long everything may take once all is healed, in virtual time.
+const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
+/// How long a side may take to give back memory after its connections are closed.
+const BALANCE_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What came of one seed.
+#[derive(Debug)]
+pub struct Report {
+    /// The plan that the seed drew, for people.
+    pub plan: String,
+    /// What was done, or what went wrong.
+    pub outcome: Result<Summary, String>,
+    /// The trace in two numbers.
+    pub digest: TraceDigest,
+    /// The trace as text, if it was kept.
+    pub trace: String,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Operations whose answers were checked.
+    pub operations: u64,
+    /// Operations that had no answer.
+    pub unanswered: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Virtual nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// Runs the scenario of `seed`.
+pub fn run(seed: u64, keep_trace: bool) -> Report {
+    let world = if keep_trace {
+        World::traced(seed)
+    } else {
+        World::new(seed)
+    };
+    let plan = Plan::draw(&world.random("plan"));
+    world.set_links(plan.links);
+    let stage = Rc::new(Stage::build(&world, plan.clone()));
+    let outcome = match world.run(play(Rc::clone(&stage))) {
+        Ok(Ok(())) => Ok(Summary {
+            elapsed_ns: world.now_ns(),
+            ..stage.summary.get()
+        }),
+        Ok(Err(why)) => Err(format!("{why}\n{}", world.report())),
+        Err(stopped) => Err(stopped.to_string()),
+    };
+    Report {
+        plan: format!("{plan:?}"),
+        outcome,
+        digest: world.trace_digest(),
+        trace: world.trace_text(),
+    }
+}
+
+/// What the parts of a run share.
+struct Stage {
+    plan: Plan,
+    faults: Faults,
+    disk: Rc<Disk>,
+    client: Node,
+    server: Machine,
+    /// Odd while the server is up; a crash and a restart each add one.
+    life: Cell<u64>,
+    verifiers: RefCell<BTreeMap<u64, Verifier>>,
+    /// Faults are over.
+    healed: Cell<bool>,
+    /// Workers that have not come to their end.
+    busy: Cell<usize>,
+    failure: RefCell<Option<String>>,
+    summary: Cell<Summary>,
+}
+
+impl Stage {
+    fn build(world: &World, plan: Plan) -> Stage {
+        let disk = Disk::new(world);
+        disk.set_profile(plan.disk);
+        let (client, server) = (world.add_node("client"), world.add_node("server"));
+        Stage {
+            faults: world.faults(),
+            server: Machine::new(world, server, &plan),
+            busy: Cell::new(plan.workers),
+            plan,
+            disk,
+            client,
+            life: Cell::new(0),
+            verifiers: RefCell::default(),
+            healed: Cell::new(false),
+            failure: RefCell::default(),
+            summary: Cell::default(),
+        }
+    }
+
+    fn start_server(&self) {
+        self.server.start(&self.disk);
+        self.life.set(self.life.get() + 1);
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Summary)) {
+        let mut summary = self.summary.get();
+        change(&mut summary);
+        self.summary.set(summary);
+    }
+
+    fn fail(&self, why: String) {
+        self.faults.note(format_args!("failure: {why}"));
+        self.failure.borrow_mut().get_or_insert(why);
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    /// Errors of the disk that are part of the plan now.
+    fn excuses(&self, status: Status) -> bool {
+        !self.healed.get()
+            && match status {
+                Status::Io => self.plan.disk.io_errors_per_mille > 0,
+                Status::Nospc => self.plan.disk.no_space_per_mille > 0,
+                _ => false,
+            }
+    }
+}
+
+/// The main task: safety, then progress, then balance.
+async fn play(stage: Rc<Stage>) -> Result<(), String> {
+    stage.start_server();
+    let fabric = stage.server.provider(&stage.client);
+    for number in 0..stage.plan.workers {
+        let worker = Worker::new(Rc::clone(&stage), number, fabric.clone());
+        let task = Rc::clone(&stage);
+        let run = async move {
+            if let Err(why) = worker.run().await {
+                task.fail(format!("worker {number}: {why}"));
+            }
+            task.busy.set(task.busy.get() - 1);
+        };
+        stage.client.runtime().spawn("worker", Box::pin(run));
+    }
+    nemesis::torment(&stage).await;
+    heal(&stage);
+    let deadline = stage.faults.now_ns() + nanoseconds(PROGRESS_TIME_MAX);
+    while stage.busy.get() > 0 {
+        if let Some(why) = stage.failed() {
+            return Err(why);
+        }
+        if stage.faults.now_ns() > deadline {
+            return Err(format!(
+                "no progress: {} workers hang after healing",
+                stage.busy.get()
+            ));
+        }
+        stage.faults.sleep(Duration::from_millis(10)).await;
+    }
+    if let Some(why) = stage.failed() {
+        return Err(why);
+    }
+    balance(&stage, fabric.as_deref()).await
+}
+
+fn heal(stage: &Stage) {
+    stage.faults.heal(stage.client.id(), stage.server.id());
+    if stage.life.get().is_multiple_of(2) {
+        stage.faults.restart(stage.server.id());
+        stage.start_server();
+    }
+    let slow = stage.plan.disk.slow_per_mille;
+    stage.disk.set_profile(DiskProfile {
+        slow_per_mille: slow,
+        delay_max_ns: stage.plan.disk.delay_max_ns.min(1_000_000),
+        ..DiskProfile::default()
+    });
+    stage.faults.note(format_args!("healed"));
+    stage.healed.set(true);
+}
+
+/// The client closed everything: no region may be left in its domain.
+async fn balance(
+    stage: &Stage,
+    provider: Option<&dyn gannet_fabric::Provider>,
+) -> Result<(), String> {
+    let Some(provider) = provider else {
+        return Ok(());
+    };
+    let deadline = stage.faults.now_ns() + nanoseconds(BALANCE_TIME_MAX);
+    loop {
+        let stats = provider.domain().stats();
+        let left = stats.registrations - stats.deregistrations;
+        if left == 0 && stats.bytes_registered == 0 {
+            return Ok(());
+        }
+        if stage.faults.now_ns() > deadline {
+            return Err(format!("{left} regions of the client are never given back"));
+        }
+        stage.faults.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

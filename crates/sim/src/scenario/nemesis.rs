@@ -1,0 +1,71 @@
+//! What goes wrong, and when.
+
+use super::Stage;
+use super::plan::Crashes;
+use crate::random::Random;
+use crate::store::DiskProfile;
+use crate::world::Crash;
+use std::time::Duration;
+
+/// Makes things go wrong until the plan's events are used up or the workers are through.
+pub(super) async fn torment(stage: &Stage) {
+    let random = Random::new(stage.plan.events).fork(&format!("nemesis {:?}", stage.plan.links));
+    for _ in 0..stage.plan.events {
+        pause(stage, &random, 3_000_000_000).await;
+        if stage.busy.get() == 0 || stage.failed().is_some() {
+            return;
+        }
+        stage.count(|summary| summary.faults += 1);
+        match random.below(10) {
+            0..=3 => {
+                stage.faults.reset_a_connection(stage.server.id());
+            }
+            4..=5 => partition(stage, &random).await,
+            6 => slow_disk(stage, &random).await,
+            _ if stage.plan.crashes == Crashes::Sometimes => crash(stage, &random).await,
+            _ => {
+                stage.faults.reset_a_connection(stage.client.id());
+            }
+        }
+    }
+}
+
+async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {
+    let wait = random.between(1_000_000, longest_ns);
+    stage.faults.sleep(Duration::from_nanos(wait)).await;
+}
+
+async fn partition(stage: &Stage, random: &Random) {
+    let (one, other) = (stage.client.id(), stage.server.id());
+    stage.faults.partition(one, other);
+    // Below the age at which the duplicate request cache forgets.
+    pause(stage, random, 30_000_000_000).await;
+    stage.faults.heal(one, other);
+}
+
+async fn slow_disk(stage: &Stage, random: &Random) {
+    stage.disk.set_profile(DiskProfile {
+        slow_per_mille: 1000,
+        delay_max_ns: 2_000_000_000,
+        ..stage.plan.disk
+    });
+    pause(stage, random, 10_000_000_000).await;
+    stage.disk.set_profile(stage.plan.disk);
+}
+
+async fn crash(stage: &Stage, random: &Random) {
+    let how = if random.chance(500) {
+        Crash::Process
+    } else {
+        Crash::Power
+    };
+    // Even: whoever asks now and is answered later knows that the server went down meanwhile.
+    stage.life.set(stage.life.get() + 1);
+    stage.faults.crash(stage.server.id(), how);
+    if how == Crash::Power {
+        stage.disk.crash();
+    }
+    pause(stage, random, 8_000_000_000).await;
+    stage.faults.restart(stage.server.id());
+    stage.start_server();
+}

@@ -1,0 +1,319 @@
+//! A worker: random operations through an NFS client, each answer held against the oracle.
+
+mod choose;
+mod perform;
+
+use super::{Stage, plan::Transport};
+use crate::model::{Execution, Key, Operation, Oracle, TOP};
+use crate::random::Random;
+use gannet_fabric::Provider;
+use gannet_nfs::client::{Client, Error};
+use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
+use gannet_vfs::{FileHandle, FileKind, SetAttributes, Status};
+use gannet_wire::rpc::Groups;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often an operation that a worker cannot do without is tried.
+const ATTEMPTS_MAX: usize = 100;
+/// Bytes of one READ when a whole file is read.
+const READ_LEN: u32 = 64 << 10;
+
+/// One task of the client machine, with a directory of its own.
+pub(super) struct Worker {
+    stage: Rc<Stage>,
+    number: usize,
+    client: Client,
+    random: Random,
+    oracle: Oracle,
+    /// What the server calls the model's objects; those that are gone too.
+    handles: BTreeMap<Key, FileHandle>,
+    next_key: Key,
+    /// The server's life in which this worker was in step with it.
+    life: u64,
+}
+
+impl Worker {
+    pub(super) fn new(
+        stage: Rc<Stage>,
+        number: usize,
+        provider: Option<Rc<dyn Provider>>,
+    ) -> Worker {
+        let provider = match stage.plan.transport {
+            Transport::Mixed if number.is_multiple_of(2) => None,
+            _ => provider,
+        };
+        let target = match provider {
+            Some(provider) => Target::Rdma(provider, stage.server.rdma_address()),
+            None => Target::Tcp(stage.server.tcp_address()),
+        };
+        let runtime = stage.client.runtime();
+        let config = ClientConfig {
+            credential: CallerCredential::Sys {
+                machine_name: String::from("client"),
+                uid: 1000,
+                gid: 1000,
+                groups: Groups::new(&[]),
+            },
+            reply_timeout: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(5),
+            backoff_max: Duration::from_secs(2),
+            persistence: Persistence::Hard,
+            ..ClientConfig::default()
+        };
+        let rpc = gannet_rpc::Client::new(runtime.clone(), target, config);
+        let random = Random::new(runtime.random()).fork("worker");
+        Worker {
+            client: Client::new(runtime, rpc),
+            random,
+            stage,
+            number,
+            oracle: Oracle::new(),
+            handles: BTreeMap::new(),
+            next_key: TOP + 1,
+            life: 0,
+        }
+    }
+
+    /// Safety, then progress.
+    pub(super) async fn run(mut self) -> Result<(), String> {
+        self.make_top().await?;
+        for _ in 0..self.stage.plan.operations {
+            if self.stage.failed().is_some() {
+                return Ok(());
+            }
+            self.step().await?;
+        }
+        while !self.stage.healed.get() {
+            self.stage.faults.sleep(Duration::from_millis(100)).await;
+        }
+        self.verify().await?;
+        for _ in 0..self.stage.plan.operations / 2 {
+            self.step().await?;
+        }
+        self.verify().await?;
+        self.client.rpc().close();
+        Ok(())
+    }
+
+    /// Mounts the export and makes this worker's directory in it, however often that takes.
+    async fn make_top(&mut self) -> Result<(), String> {
+        let name = format!("worker-{}", self.number).into_bytes();
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_top(&name).await {
+                Ok(handle) => {
+                    self.handles.insert(TOP, handle);
+                    self.life = self.stage.life.get();
+                    return Ok(());
+                }
+                Err(error) => last = error.to_string(),
+            }
+            self.stage.faults.sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!("cannot make the worker's directory: {last}"))
+    }
+
+    async fn try_top(&self, name: &[u8]) -> Result<FileHandle, Error> {
+        let root = self.client.mount(b"/").await?;
+        let set = SetAttributes {
+            mode: Some(0o755),
+            ..SetAttributes::default()
+        };
+        match self.client.mkdir(&root, name, &set).await {
+            Ok(found) => Ok(found.handle),
+            Err(Error::Status(Status::Exist)) => Ok(self.client.lookup(&root, name).await?.handle),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One random operation.
+    async fn step(&mut self) -> Result<(), String> {
+        if self.stage.life.get() != self.life {
+            self.resynchronise().await?;
+        }
+        let operation = self.choose();
+        self.check(operation).await
+    }
+
+    /// Does an operation and holds its answer against the oracle.
+    async fn check(&mut self, operation: Operation) -> Result<(), String> {
+        let before = self.stage.life.get();
+        let (operation, outcome) = self.perform(operation).await?;
+        let execution = match &outcome {
+            None => Execution::Unknown,
+            Some(_) if self.stage.life.get() != before || self.life != before => {
+                Execution::OnceOrMore
+            }
+            Some(_) => Execution::Once,
+        };
+        let (number, faults) = (self.number, &self.stage.faults);
+        faults.note(format_args!(
+            "worker {number} {execution:?} {}",
+            summary(&operation, &outcome)
+        ));
+        self.stage.count(|summary| {
+            summary.operations += 1;
+            summary.unanswered += u64::from(outcome.is_none());
+        });
+        if outcome.is_none() && self.stage.healed.get() {
+            return Err(format!(
+                "{operation:?} had no answer although all is healed"
+            ));
+        }
+        let stage = &self.stage;
+        self.oracle
+            .learn(&operation, outcome.as_ref(), execution, |status| {
+                stage.excuses(status)
+            })
+    }
+
+    /// After a restart of the server: what was not committed is read back, committed and held against what may be
+    /// left of it, until that was done within one life of the server.
+    async fn resynchronise(&mut self) -> Result<(), String> {
+        loop {
+            let life = self.stage.life.get();
+            let unsynced: Vec<Key> = self
+                .files()
+                .filter(|key| self.oracle.may_lose(*key))
+                .collect();
+            let mut contents = Vec::new();
+            for key in unsynced {
+                contents.push((key, self.read_back(key).await?));
+            }
+            if self.stage.life.get() != life {
+                continue;
+            }
+            for (key, content) in contents {
+                let Some(content) = content else {
+                    continue;
+                };
+                self.oracle.adopt(key, &content)?;
+            }
+            self.life = life;
+            return Ok(());
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = Key> + '_ {
+        let objects = self.oracle.state().objects();
+        objects
+            .filter(|(_, kind)| *kind == FileKind::Regular)
+            .map(|(key, _)| key)
+    }
+
+    /// The whole of a file, committed; `None` for one that this worker has no handle of.
+    async fn read_back(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
+        let Some(handle) = self.handles.get(&key) else {
+            return Ok(None);
+        };
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_read_back(handle).await {
+                Ok(content) => return Ok(Some(content)),
+                Err(Error::Status(Status::Stale)) => return Ok(None),
+                Err(error) => last = error.to_string(),
+            }
+            self.stage.faults.sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!("file {key} cannot be read back: {last}"))
+    }
+
+    async fn try_read_back(&self, handle: &FileHandle) -> Result<Vec<u8>, Error> {
+        let mut content = Vec::new();
+        loop {
+            let buffer = gannet_fabric::Buffer::zeroed(READ_LEN as usize);
+            let read = self
+                .client
+                .read(handle, content.len() as u64, READ_LEN, buffer)
+                .await?;
+            let bytes = read.buffer.get(..read.count as usize).unwrap_or_default();
+            content.extend_from_slice(bytes);
+            if read.eof || read.count == 0 {
+                break;
+            }
+        }
+        self.client.commit(handle, 0, 0).await?;
+        Ok(content)
+    }
+
+    /// Holds the whole tree against the model.
+    async fn verify(&mut self) -> Result<(), String> {
+        if self.stage.life.get() != self.life {
+            self.resynchronise().await?;
+        }
+        let objects: Vec<(Key, FileKind)> = self.oracle.state().objects().collect();
+        for (key, kind) in objects {
+            self.learn_handle(key).await?;
+            if !self.handles.contains_key(&key) {
+                continue;
+            }
+            self.check(Operation::Getattr { object: key }).await?;
+            match kind {
+                FileKind::Directory => self.check(Operation::List { directory: key }).await?,
+                FileKind::Symlink => self.check(Operation::Readlink { link: key }).await?,
+                _ => self.verify_file(key).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn verify_file(&mut self, file: Key) -> Result<(), String> {
+        let len = self.oracle.state().content(file).map_or(0, <[u8]>::len) as u64;
+        let mut offset = 0;
+        while offset <= len {
+            self.check(Operation::Read {
+                file,
+                offset,
+                len: READ_LEN,
+            })
+            .await?;
+            offset += u64::from(READ_LEN);
+        }
+        Ok(())
+    }
+
+    /// Looks an object up whose handle got lost with the answer that brought it.
+    async fn learn_handle(&mut self, key: Key) -> Result<(), String> {
+        if self.handles.contains_key(&key) {
+            return Ok(());
+        }
+        let state = self.oracle.state();
+        let directories: Vec<Key> = state.objects().map(|(key, _)| key).collect();
+        let place = directories.into_iter().find_map(|directory| {
+            let mut entries = state.entries(directory).into_iter();
+            let (name, _) = entries.find(|(_, of)| *of == key)?;
+            self.handles
+                .contains_key(&directory)
+                .then_some((directory, name))
+        });
+        match place {
+            Some((directory, name)) => self.check(Operation::Lookup { directory, name }).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// An operation and its outcome in few words.
+fn summary(operation: &Operation, outcome: &Option<crate::model::Outcome>) -> String {
+    let outcome = match outcome {
+        None => String::from("no answer"),
+        Some(Err(status)) => format!("{status:?}"),
+        Some(Ok(_)) => String::from("ok"),
+    };
+    match operation {
+        Operation::Write {
+            file,
+            offset,
+            bytes,
+            stability,
+        } => {
+            format!(
+                "Write {file} {offset}+{} {stability:?}: {outcome}",
+                bytes.len()
+            )
+        }
+        other => format!("{other:?}: {outcome}"),
+    }
+}

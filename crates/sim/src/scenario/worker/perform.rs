@@ -1,0 +1,275 @@
+//! Operations of the model as calls of the NFS client, and the replies as answers of the model.
+
+use super::Worker;
+use crate::model::{Answer, Create, Key, Operation, Outcome};
+use gannet_fabric::Buffer;
+use gannet_nfs::client::{Error, Found};
+use gannet_vfs::{
+    Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Stability, Verifier,
+};
+
+/// An operation as it was executed, and its outcome, if an answer came.
+type Performed = Result<(Operation, Option<Outcome>), String>;
+
+impl Worker {
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// The server broke the protocol, or answered in a way that no state explains.
+    pub(super) async fn perform(&mut self, mut operation: Operation) -> Performed {
+        let life = self.stage.life.get();
+        let outcome = match self.call(&mut operation, life).await {
+            Ok(answer) => Some(Ok(answer)),
+            Err(Trouble::Nfs(Error::Status(status))) => Some(Err(status)),
+            Err(Trouble::Nfs(Error::Call(error))) => {
+                self.stage
+                    .faults
+                    .note(format_args!("worker {}: {error}", self.number));
+                None
+            }
+            Err(Trouble::Nfs(other)) => return Err(format!("{operation:?}: {other}")),
+            Err(Trouble::Wrong(why)) => return Err(format!("{operation:?}: {why}")),
+        };
+        Ok((operation, outcome))
+    }
+
+    async fn call(&mut self, operation: &mut Operation, life: u64) -> Result<Answer, Trouble> {
+        match operation {
+            Operation::Lookup { directory, name } => {
+                let found = self.client.lookup(&self.handle(*directory)?, name).await?;
+                let entries = self.oracle.state().entries(*directory);
+                let expected = entries.into_iter().find(|(of, _)| of == name);
+                self.identify(&found, expected.map(|(_, key)| key))
+            }
+            Operation::Getattr { object } => Ok(attributes(
+                &self.client.getattr(&self.handle(*object)?).await?,
+            )),
+            Operation::List { directory } => {
+                let items = self.client.list(&self.handle(*directory)?).await?;
+                let names = items.into_iter().map(|item| item.name);
+                let mut names: Vec<Vec<u8>> =
+                    names.filter(|name| name != b"." && name != b"..").collect();
+                names.sort();
+                Ok(Answer::Names(names))
+            }
+            Operation::Read { file, offset, len } => self.read_call(*file, *offset, *len).await,
+            Operation::Readlink { link } => Ok(Answer::Text(
+                self.client.readlink(&self.handle(*link)?).await?,
+            )),
+            Operation::Write {
+                file,
+                offset,
+                bytes,
+                stability,
+            } => {
+                let count = self
+                    .write_call(*file, *offset, bytes, *stability, life)
+                    .await?;
+                bytes.truncate(count);
+                Ok(Answer::Done)
+            }
+            Operation::Commit { file } => {
+                let verifier = self.client.commit(&self.handle(*file)?, 0, 0).await?;
+                self.check_verifier(verifier, life)?;
+                Ok(Answer::Done)
+            }
+            Operation::Truncate { file, len } => {
+                let change = SetAttributes {
+                    size: Some(*len),
+                    ..SetAttributes::default()
+                };
+                self.client
+                    .setattr(&self.handle(*file)?, &change, None)
+                    .await?;
+                Ok(Answer::Done)
+            }
+            Operation::Chmod { object, mode } => {
+                let change = SetAttributes {
+                    mode: Some(*mode),
+                    ..SetAttributes::default()
+                };
+                self.client
+                    .setattr(&self.handle(*object)?, &change, None)
+                    .await?;
+                Ok(Answer::Done)
+            }
+            names => self.call_on_names(names).await,
+        }
+    }
+
+    async fn call_on_names(&mut self, operation: &Operation) -> Result<Answer, Trouble> {
+        let mode = |mode| SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        match operation {
+            Operation::Create {
+                directory,
+                name,
+                how,
+                key,
+            } => {
+                let how = match how {
+                    Create::Unchecked => CreateMode::Unchecked(mode(0o644)),
+                    Create::Guarded => CreateMode::Guarded(mode(0o644)),
+                    Create::Exclusive => CreateMode::Exclusive(u64::from(*key).to_be_bytes()),
+                };
+                let found = self
+                    .client
+                    .create(&self.handle(*directory)?, name, &how)
+                    .await?;
+                self.identify(&found, Some(*key))
+            }
+            Operation::Mkdir {
+                directory,
+                name,
+                key,
+            } => {
+                let directory = self.handle(*directory)?;
+                let found = self.client.mkdir(&directory, name, &mode(0o755)).await?;
+                self.identify(&found, Some(*key))
+            }
+            Operation::Symlink {
+                directory,
+                name,
+                target,
+                key,
+            } => {
+                let directory = self.handle(*directory)?;
+                let set = mode(0o644);
+                let found = self.client.symlink(&directory, name, target, &set).await?;
+                self.identify(&found, Some(*key))
+            }
+            Operation::Remove { directory, name } => {
+                self.client.remove(&self.handle(*directory)?, name).await?;
+                Ok(Answer::Done)
+            }
+            Operation::Rmdir { directory, name } => {
+                self.client.rmdir(&self.handle(*directory)?, name).await?;
+                Ok(Answer::Done)
+            }
+            Operation::Rename { from, old, to, new } => {
+                let (from, to) = (self.handle(*from)?, self.handle(*to)?);
+                self.client.rename((&from, old), (&to, new)).await?;
+                Ok(Answer::Done)
+            }
+            Operation::Link {
+                file,
+                directory,
+                name,
+            } => {
+                let (file, directory) = (self.handle(*file)?, self.handle(*directory)?);
+                self.client.link(&file, &directory, name).await?;
+                Ok(Answer::Done)
+            }
+            other => Err(Trouble::Wrong(format!(
+                "{other:?} is no operation on names"
+            ))),
+        }
+    }
+
+    async fn read_call(&self, file: Key, offset: u64, len: u32) -> Result<Answer, Trouble> {
+        let buffer = Buffer::zeroed(len as usize);
+        let read = self
+            .client
+            .read(&self.handle(file)?, offset, len, buffer)
+            .await?;
+        let bytes = read.buffer.get(..read.count as usize);
+        let bytes = bytes.ok_or_else(|| Trouble::Wrong(String::from("more than was asked for")))?;
+        Ok(Answer::Bytes {
+            bytes: bytes.to_vec(),
+            eof: read.eof,
+        })
+    }
+
+    /// Gives how many bytes were taken.
+    async fn write_call(
+        &self,
+        file: Key,
+        offset: u64,
+        bytes: &[u8],
+        stability: Stability,
+        life: u64,
+    ) -> Result<usize, Trouble> {
+        let buffer = Buffer::from_vec(bytes.to_vec());
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let handle = self.handle(file)?;
+        let written = self
+            .client
+            .write(&handle, offset, buffer, len, stability)
+            .await?;
+        self.check_verifier(written.verifier, life)?;
+        if written.committed < stability {
+            return Err(Trouble::Wrong(format!("only {:?}", written.committed)));
+        }
+        let short = self.stage.plan.disk.short_writes_per_mille > 0;
+        if written.count != len && !short {
+            return Err(Trouble::Wrong(format!("{} bytes written", written.count)));
+        }
+        Ok(written.count as usize)
+    }
+
+    /// A life of the server has one write verifier, and no two have the same.
+    fn check_verifier(&self, verifier: Verifier, before: u64) -> Result<(), Trouble> {
+        let life = self.stage.life.get();
+        if life != before || life.is_multiple_of(2) {
+            return Ok(());
+        }
+        let mut known = self.stage.verifiers.borrow_mut();
+        let expected = *known.entry(life).or_insert(verifier);
+        let reused = known
+            .iter()
+            .any(|(other, value)| *other != life && *value == verifier);
+        if expected != verifier || reused {
+            return Err(Trouble::Wrong(String::from(
+                "the write verifier does not tell lives apart",
+            )));
+        }
+        Ok(())
+    }
+
+    /// The handle of an object that an operation was chosen for.
+    fn handle(&self, key: Key) -> Result<FileHandle, Trouble> {
+        let handle = self.handles.get(&key).copied();
+        handle.ok_or_else(|| Trouble::Wrong(format!("object {key} has no handle")))
+    }
+
+    /// Which object of the model the server found or made: the one that has this handle, else the expected one.
+    fn identify(&mut self, found: &Found, expected: Option<Key>) -> Result<Answer, Trouble> {
+        let mut known = self
+            .handles
+            .iter()
+            .filter(|(_, handle)| **handle == found.handle);
+        if let Some((key, _)) = known.next() {
+            return Ok(Answer::Object(*key));
+        }
+        let Some(key) = expected else {
+            return Err(Trouble::Wrong(String::from("an object nobody made")));
+        };
+        if self.handles.insert(key, found.handle).is_some() {
+            return Err(Trouble::Wrong(format!("object {key} changed its handle")));
+        }
+        Ok(Answer::Object(key))
+    }
+}
+
+fn attributes(found: &Attributes) -> Answer {
+    Answer::Attributes {
+        kind: found.kind,
+        mode: found.mode,
+        links: found.link_count,
+        size: (found.kind != FileKind::Directory).then_some(found.size),
+    }
+}
+
+/// Why there is no answer to compare.
+enum Trouble {
+    Nfs(Error),
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Nfs(error)
+    }
+}
