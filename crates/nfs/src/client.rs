@@ -31,7 +31,6 @@ use crate::convert::status_from_wire;
 use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN, PIPELINE_DEPTH};
 use gannet_rpc::{Request, Response};
 use gannet_runtime::Handle;
-use gannet_vfs::Status;
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Nfsstat, Procedure};
 use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
 use gannet_wire::xdr::Decoder;
@@ -157,12 +156,4 @@ fn refused(status: Nfsstat) -> Error {
         tracing::debug!(code = status.code(), "status that NFSv3 does not have");
     }
     Error::Status(status_from_wire(status))
-}
-
-/// True for the error by which a server says that a handle has become useless.
-fn is_stale<T>(result: &Result<T, Error>) -> bool {
-    matches!(
-        result,
-        Err(Error::Status(Status::Stale | Status::Badhandle))
-    )
 }

@@ -39,8 +39,8 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
 pub const RESENDS_MAX: u32 = 8;
 /// How often a listing starts over because its cookies went stale.
 pub const LISTING_RESTARTS_MAX: u32 = 4;
-/// Names in one listing that a client collects.
-pub const LISTING_ENTRIES_MAX: usize = 10_000_000;
+/// Names in one listing that a client collects: about a gibibyte of them.
+pub const LISTING_ENTRIES_MAX: usize = 4_000_000;
 /// Directory bytes a client asks for at a time.
 pub const LISTING_PAGE: u32 = 32 << 10;
 /// First pause after the server said it is busy (JUKEBOX); doubles up to [`JUKEBOX_PAUSE_MAX`].

@@ -6,6 +6,7 @@ mod support;
 
 use gannet_fabric::Buffer;
 use gannet_nfs::client::Existing;
+use gannet_nfs::server::Server;
 use gannet_rpc::{CallError, Client, ClientConfig, Request};
 use gannet_runtime::Handle;
 use gannet_vfs::FileHandle;
@@ -103,7 +104,7 @@ async fn ask(
 async fn served_tree(
     runtime: &Handle,
 ) -> (
-    support::Running<support::memory::MemoryStore>,
+    support::Running<Server<support::memory::MemoryStore>>,
     Vec<FileHandle>,
     Client,
 ) {

@@ -5,7 +5,7 @@
 mod support;
 
 use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
-use gannet_nfs::server::Squash;
+use gannet_nfs::server::{Server, Squash};
 use gannet_runtime::Handle;
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status, Time};
@@ -36,7 +36,7 @@ impl Scratch {
         runtime: &Handle,
         handles: HandleScheme,
         squash: Squash,
-    ) -> Running<LocalStore> {
+    ) -> Running<Server<LocalStore>> {
         let options = LocalOptions {
             state_dir: Some(self.state.path().to_path_buf()),
             handles,
@@ -56,7 +56,7 @@ fn me() -> gannet_rpc::CallerCredential {
     user(uid, &[rustix::process::getegid().as_raw()])
 }
 
-async fn mounted(runtime: &Handle, running: &Running<LocalStore>) -> Files {
+async fn mounted(runtime: &Handle, running: &Running<Server<LocalStore>>) -> Files {
     let client: Client = running.client(runtime, me());
     Files::mount(client, b"/").await.unwrap()
 }

@@ -1,7 +1,7 @@
 //! A mounted export, spoken to in paths.
 
-use super::walk::split_last;
-use super::{Client, Error, Follow, Found, Item, Reader, Transfer, Writer, Zeros, is_stale};
+use super::walk::{split_last, twice_if_stale};
+use super::{Client, Error, Follow, Found, Item, Reader, Transfer, Writer, Zeros};
 use crate::limits::{PIPELINE_DEPTH_MAX, TRANSFER_MAX};
 use gannet_vfs::{
     Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, SetAttributes, Status,
@@ -108,8 +108,11 @@ impl Files {
     /// Everything in the directory at `path`, each with handle and attributes; names that vanish meanwhile are left
     /// out.
     pub async fn list(&self, path: &[u8]) -> Result<Vec<(Item, Node)>, Error> {
-        let directory = self.walk(path, Follow::Yes).await?;
-        self.list_directory(&directory.handle).await
+        twice_if_stale(async || {
+            let directory = self.walk(path, Follow::Yes).await?;
+            self.list_directory(&directory.handle).await
+        })
+        .await
     }
 
     /// Everything in a directory, as [`Files::list`].
@@ -132,18 +135,21 @@ impl Files {
 
     /// Makes or takes the regular file at `path`; a symbolic link at its end is followed.
     pub async fn create(&self, path: &[u8], mode: u32, existing: Existing) -> Result<Node, Error> {
-        if existing != Existing::Refuse {
-            match self.walk(path, Follow::Yes).await {
-                Ok(node) => return self.take(node, existing).await,
-                Err(Error::Status(Status::Noent)) => {}
-                Err(error) => return Err(error),
+        twice_if_stale(async || {
+            if existing != Existing::Refuse {
+                match self.walk(path, Follow::Yes).await {
+                    Ok(node) => return self.take(node, existing).await,
+                    Err(Error::Status(Status::Noent)) => {}
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        let (directory, name) = self.walk_to_parent(path).await?;
-        let node = self
-            .create_in(&directory.handle, name, mode, existing)
-            .await?;
-        Ok(node)
+            let (directory, name) = self.walk_to_parent(path).await?;
+            let node = self
+                .create_in(&directory.handle, name, mode, existing)
+                .await?;
+            Ok(node)
+        })
+        .await
     }
 
     /// Makes or takes the regular file `name` in a directory.
@@ -187,17 +193,23 @@ impl Files {
 
     /// Changes attributes of the object at `path`.
     pub async fn set_attributes(&self, path: &[u8], change: &SetAttributes) -> Result<(), Error> {
-        let node = self.walk(path, Follow::Yes).await?;
-        self.client
-            .setattr(&node.handle, change, None)
-            .await
-            .map(|_| ())
+        twice_if_stale(async || {
+            let node = self.walk(path, Follow::Yes).await?;
+            self.client
+                .setattr(&node.handle, change, None)
+                .await
+                .map(|_| ())
+        })
+        .await
     }
 
     /// Makes a directory.
     pub async fn make_directory(&self, path: &[u8], mode: u32) -> Result<Node, Error> {
-        let (directory, name) = self.walk_to_parent(path).await?;
-        self.make_directory_in(&directory.handle, name, mode).await
+        twice_if_stale(async || {
+            let (directory, name) = self.walk_to_parent(path).await?;
+            self.make_directory_in(&directory.handle, name, mode).await
+        })
+        .await
     }
 
     /// Makes a directory in a directory.
@@ -243,26 +255,25 @@ impl Files {
 
     /// Makes a symbolic link with the text `target`.
     pub async fn make_symlink(&self, path: &[u8], target: &[u8]) -> Result<Node, Error> {
-        let (directory, name) = self.walk_to_parent(path).await?;
-        let attributes = SetAttributes {
-            mode: Some(0o777),
-            ..SetAttributes::default()
-        };
-        let found = self
-            .client
-            .symlink(&directory.handle, name, target, &attributes)
-            .await?;
-        self.node(found).await
+        twice_if_stale(async || {
+            let (directory, name) = self.walk_to_parent(path).await?;
+            let attributes = SetAttributes {
+                mode: Some(0o777),
+                ..SetAttributes::default()
+            };
+            let found = self
+                .client
+                .symlink(&directory.handle, name, target, &attributes)
+                .await?;
+            self.node(found).await
+        })
+        .await
     }
 
     /// Removes what is at `path`: a file, a link (not what it points at), or an empty directory.
     pub async fn remove(&self, path: &[u8]) -> Result<(), Error> {
         split_last(path)?;
-        let removed = self.remove_once(path).await;
-        if is_stale(&removed) {
-            return self.remove_once(path).await;
-        }
-        removed
+        twice_if_stale(async || self.remove_once(path).await).await
     }
 
     async fn remove_once(&self, path: &[u8]) -> Result<(), Error> {
@@ -278,24 +289,30 @@ impl Files {
 
     /// Moves what is at `from` to `to`, in place of what is there. If `to` is a directory, into it.
     pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
-        let (source, name) = self.walk_to_parent(from).await?;
-        let into = match self.walk(to, Follow::Yes).await {
-            Ok(node) if node.attributes.kind == FileKind::Directory => Some(node),
-            Ok(_) | Err(Error::Status(Status::Noent)) => None,
-            Err(error) => return Err(error),
-        };
-        let (target, new_name) = match into {
-            Some(directory) => (directory, name),
-            None => self.walk_to_parent(to).await?,
-        };
-        let (source, target) = (&source.handle, &target.handle);
-        self.client.rename((source, name), (target, new_name)).await
+        twice_if_stale(async || {
+            let (source, name) = self.walk_to_parent(from).await?;
+            let into = match self.walk(to, Follow::Yes).await {
+                Ok(node) if node.attributes.kind == FileKind::Directory => Some(node),
+                Ok(_) | Err(Error::Status(Status::Noent)) => None,
+                Err(error) => return Err(error),
+            };
+            let (target, new_name) = match into {
+                Some(directory) => (directory, name),
+                None => self.walk_to_parent(to).await?,
+            };
+            let (source, target) = (&source.handle, &target.handle);
+            self.client.rename((source, name), (target, new_name)).await
+        })
+        .await
     }
 
     /// Space of the file system that `path` is in.
     pub async fn usage(&self, path: &[u8]) -> Result<FileSystemUsage, Error> {
-        let node = self.walk(path, Follow::Yes).await?;
-        self.client.fsstat(&node.handle).await
+        twice_if_stale(async || {
+            let node = self.walk(path, Follow::Yes).await?;
+            self.client.fsstat(&node.handle).await
+        })
+        .await
     }
 
     /// Reads `range` of a file, in order, with several READs in flight. Give `0..u64::MAX` for all of it.

@@ -1,6 +1,6 @@
 //! From a path to an object, name by name, symbolic links included.
 
-use super::{Error, Files, Node, is_stale};
+use super::{Error, Files, Node};
 use crate::limits::{SYMLINKS_MAX, WALK_COMPONENTS_MAX};
 use gannet_vfs::{FileKind, Status};
 use std::collections::VecDeque;
@@ -23,11 +23,7 @@ impl Files {
     /// # Errors
     /// See [`Error`].
     pub async fn walk(&self, path: &[u8], follow: Follow) -> Result<Node, Error> {
-        let walked = self.walk_once(path, follow).await;
-        if is_stale(&walked) {
-            return self.walk_once(path, follow).await;
-        }
-        walked
+        twice_if_stale(async || self.walk_once(path, follow).await).await
     }
 
     async fn walk_once(&self, path: &[u8], follow: Follow) -> Result<Node, Error> {
@@ -81,6 +77,16 @@ impl Files {
             return Err(Error::Status(Status::Notdir));
         }
         Ok((node, name))
+    }
+}
+
+/// Does it once more from the start if a handle got useless on the way. The server has done nothing then.
+pub(super) async fn twice_if_stale<T>(
+    mut attempt: impl AsyncFnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    match attempt().await {
+        Err(Error::Status(Status::Stale | Status::Badhandle)) => attempt().await,
+        outcome => outcome,
     }
 }
 

@@ -1,6 +1,6 @@
 //! READDIR, READDIRPLUS: entries go from the store straight into the reply.
 
-use super::export::Served;
+use super::export::{OuterHandle, Served};
 use super::{Answered, Server, arguments, failed, put};
 use crate::convert::attributes_to_wire;
 use crate::limits::DIRECTORY_PAGE_MAX;
@@ -158,7 +158,7 @@ impl<'r, V: Vfs> PageWriter<'r, V> {
                 name: Name(entry.name),
                 cookie: entry.cookie,
                 attributes: object.map(|(_, attributes)| attributes_to_wire(attributes)),
-                handle: outer.as_ref().map(super::export::OuterHandle::as_wire),
+                handle: outer.as_ref().map(OuterHandle::as_wire),
             }
             .encode(&mut self.encoder);
         } else {

@@ -46,7 +46,11 @@ async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answ
     let mounted = mount(server, call, path.0).await;
     match &mounted {
         Ok(_) => tracing::info!(peer = %call.peer, ?path, "mounted"),
-        Err(status) => tracing::warn!(peer = %call.peer, ?path, %status, "mount refused"),
+        Err(Status::Acces) => tracing::warn!(
+            peer = %call.peer, ?path,
+            "mount refused: the client is not in the export's list"
+        ),
+        Err(status) => tracing::info!(peer = %call.peer, ?path, %status, "mount failed"),
     }
     let result: MntResult<'_> = match &mounted {
         Ok(root) => Ok(MntOk {

@@ -8,8 +8,8 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Files};
 use gannet_nfs::server::{Export, Server};
 use gannet_rpc::{
-    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Target,
-    Transport,
+    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Service,
+    Target, Transport,
 };
 use gannet_runtime::Handle;
 use gannet_vfs::{Status, Vfs};
@@ -46,9 +46,9 @@ fn run_once<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
 }
 
 /// A server that answers NFS and MOUNT on loopback.
-pub(crate) struct Running<V: Vfs> {
+pub(crate) struct Running<S: Service> {
     pub(crate) addresses: Addresses,
-    rpc: gannet_rpc::Server<Server<V>>,
+    rpc: gannet_rpc::Server<S>,
     provider: Rc<dyn Provider>,
 }
 
@@ -59,22 +59,23 @@ pub(crate) struct Addresses {
     rdma: SocketAddr,
 }
 
-impl<V: Vfs> Running<V> {
-    pub(crate) fn start(runtime: &Handle, exports: Vec<(Export, V)>) -> Running<V> {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let addresses = Addresses {
-            tcp: any,
-            rdma: any,
-        };
-        Running::start_at(runtime, exports, addresses)
+impl<V: Vfs> Running<Server<V>> {
+    pub(crate) fn start(runtime: &Handle, exports: Vec<(Export, V)>) -> Running<Server<V>> {
+        Running::start_at(runtime, exports, Addresses::any())
     }
 
     pub(crate) fn start_at(
         runtime: &Handle,
         exports: Vec<(Export, V)>,
         addresses: Addresses,
-    ) -> Running<V> {
-        let service = Rc::new(Server::new(exports).unwrap());
+    ) -> Running<Server<V>> {
+        Running::serve(runtime, Server::new(exports).unwrap(), addresses)
+    }
+}
+
+impl<S: Service> Running<S> {
+    pub(crate) fn serve(runtime: &Handle, service: S, addresses: Addresses) -> Running<S> {
+        let service = Rc::new(service);
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         let rpc =
             gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::<Counters>::default());
@@ -142,8 +143,19 @@ pub(crate) fn export(path: &str) -> Export {
     Export::new(path).unwrap()
 }
 
+impl Addresses {
+    /// Free ports.
+    pub(crate) fn any() -> Addresses {
+        let any = "127.0.0.1:0".parse().unwrap();
+        Addresses {
+            tcp: any,
+            rdma: any,
+        }
+    }
+}
+
 /// One writable export "/" of an empty store, mounted by user 1000.
-pub(crate) async fn served(runtime: &Handle) -> (Running<MemoryStore>, MemoryStore, Files) {
+pub(crate) async fn served(runtime: &Handle) -> (Running<Server<MemoryStore>>, MemoryStore, Files) {
     let store = MemoryStore::new(7);
     let running = Running::start(runtime, vec![(export("/"), store.clone())]);
     let files = running.mount(runtime).await;
