@@ -45,8 +45,10 @@ fn messages(text: &str) -> Vec<(String, bool, Vec<u8>)> {
 macro_rules! exactly {
     ($decoder:expr, $type:ty) => {{
         let bytes = $decoder.remaining();
-        let value: $type = from_bytes(bytes)
-            .unwrap_or_else(|error| panic!("{} of {bytes:02x?}: {error}", stringify!($type)));
+        let value: $type = match from_bytes(bytes) {
+            Ok(value) => value,
+            Err(error) => panic!("{} of {bytes:02x?}: {error}", stringify!($type)),
+        };
         assert_eq!(encoded(&value), bytes, "{value:?}");
     }};
 }

@@ -13,7 +13,8 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn attributes_and_consistency_data_come_back(
-        attributes in attributes(), wcc in wcc(), set in set_attributes(), guard in option::of(time()),
+        attributes in attributes(), wcc in wcc(), set in set_attributes(),
+        guard in option::of(time()),
         handle in handle(),
     ) {
         identity(&attributes, &mut Vec::new());
@@ -24,7 +25,8 @@ proptest! {
 
     #[test]
     fn arguments_with_names_come_back(
-        handle in handle(), other in handle(), name in name(), to in name(), set in set_attributes(),
+        handle in handle(), other in handle(), name in name(), to in name(),
+        set in set_attributes(),
     ) {
         let place = DirectoryName { directory: FileHandle(&handle), name: Name(&name) };
         let to = DirectoryName { directory: FileHandle(&other), name: Name(&to) };
@@ -58,7 +60,8 @@ proptest! {
 
     #[test]
     fn reads_and_writes_come_back(
-        handle in handle(), offset: u64, count: u32, stable in stable(), data in vec(any::<u8>(), 0..2000),
+        handle in handle(), offset: u64, count: u32, stable in stable(),
+        data in vec(any::<u8>(), 0..2000),
         verifier: [u8; 8], cookie: u64,
     ) {
         let file = FileHandle(&handle);
@@ -77,7 +80,8 @@ proptest! {
 
     #[test]
     fn results_come_back(
-        handle in option::of(handle()), post in option::of(attributes()), both in option::of(attributes()),
+        handle in option::of(handle()), post in option::of(attributes()),
+        both in option::of(attributes()),
         wcc in wcc(), other in wcc(), stable in stable(), words: [u32; 8], longs: [u64; 6],
         verifier: [u8; 8], flags: [bool; 4], data in vec(any::<u8>(), 0..2000), status in status(),
     ) {
@@ -89,16 +93,21 @@ proptest! {
         }), b0);
         identity::<LookupResult<'_>>(&Err(Failed { status, body: post }), b1);
         identity::<AccessResult>(&Ok(AccessOk { attributes: post, access: words[0] }), b2);
-        identity::<ReadlinkResult<'_>>(&Ok(ReadlinkOk { attributes: post, target: Path(&data) }), b3);
+        let target = Path(&data);
+        identity::<ReadlinkResult<'_>>(&Ok(ReadlinkOk { attributes: post, target }), b3);
         identity::<ReadResult<'_>>(&Ok(ReadOk {
             attributes: post, count: words[0], eof: flags[0], data: &data,
         }), b4);
-        identity::<WriteResult>(&Ok(WriteOk { wcc, count: words[0], committed: stable, verifier }), b5);
-        identity::<CreateResult<'_>>(&Ok(CreateOk { object, attributes: post, directory: wcc }), b6);
-        identity::<RenameResult>(&Err(Failed { status, body: RenameWcc { from: wcc, to: other } }), b7);
+        let (count, committed) = (words[0], stable);
+        identity::<WriteResult>(&Ok(WriteOk { wcc, count, committed, verifier }), b5);
+        let made = CreateOk { object, attributes: post, directory: wcc };
+        identity::<CreateResult<'_>>(&Ok(made), b6);
+        let body = RenameWcc { from: wcc, to: other };
+        identity::<RenameResult>(&Err(Failed { status, body }), b7);
         identity::<LinkResult>(&Ok(LinkWcc { attributes: post, directory: wcc }), b8);
         identity::<FsstatResult>(&Ok(FsstatOk {
-            attributes: post, bytes_total: longs[0], bytes_free: longs[1], bytes_available: longs[2],
+            attributes: post, bytes_total: longs[0], bytes_free: longs[1],
+            bytes_available: longs[2],
             files_total: longs[3], files_free: longs[4], files_available: longs[5],
             invariant_seconds: words[0],
         }), b9);
@@ -129,7 +138,10 @@ proptest! {
         handle in option::of(handle()), eof: bool, verifier: [u8; 8],
     ) {
         let plain: Vec<_> = names.iter()
-            .map(|(fileid, name, cookie)| Entry { fileid: *fileid, name: Name(name), cookie: *cookie })
+            .map(|(fileid, name, cookie)| {
+                let (fileid, name, cookie) = (*fileid, Name(name), *cookie);
+                Entry { fileid, name, cookie }
+            })
             .collect();
         let plus: Vec<_> = plain.iter().map(|entry| EntryPlus {
             fileid: entry.fileid, name: entry.name, cookie: entry.cookie, attributes: post,
@@ -144,7 +156,7 @@ proptest! {
         }), &mut second);
     }
 
-    /// Whatever the bytes: no panic, and what is accepted is written as it was read (pads become zeros).
+    /// Whatever the bytes: no panic, and what is accepted is written as it was read.
     #[test]
     fn any_bytes_are_read_safely(bytes in vec(any_word(), 0..60)) {
         let bytes: Vec<u8> = bytes.into_iter().flatten().collect();
