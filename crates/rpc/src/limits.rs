@@ -32,6 +32,8 @@ pub const CALL_HEADER_MAX: usize = 24 + 2 * (8 + 400);
 pub const HEADER_PREFIX_MAX: usize = CALL_HEADER_MAX + crate::service::PLACEMENT_PREFIX_LEN;
 /// Bytes of a file that pass through memory at a time. Measured: 128 KiB stays in the second-level cache.
 pub const FILE_CHUNK_LEN: usize = 128 << 10;
+/// File ranges from this length on leave by sendfile(2) when they are in memory.
+pub const SEND_FILE_MIN: usize = 32 << 10;
 /// Bytes of small replies in one piece.
 pub const BATCH_LEN: usize = 64 << 10;
 /// Emptied batches that a connection keeps.

@@ -1,6 +1,6 @@
 //! Messages on their way out of a byte stream, in order, in as few system calls as possible.
 
-use crate::limits::{BATCH_LEN, FILE_CHUNK_LEN, SPARE_BATCHES_MAX};
+use crate::limits::{BATCH_LEN, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
 use crate::service::{Payload, Reply};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
@@ -81,6 +81,17 @@ pub(crate) struct Outgoing {
     /// Bytes that are not gone.
     waiting: usize,
     spare: Vec<Vec<u8>>,
+    /// This stream or its files cannot do sendfile(2).
+    send_file_unsupported: bool,
+}
+
+/// What came of a sendfile(2).
+enum Sent {
+    Some,
+    /// The connection takes no more now.
+    Blocked,
+    /// It is not the way for these bytes.
+    Nothing,
 }
 
 impl Outgoing {
@@ -238,7 +249,19 @@ impl Outgoing {
                 .iter()
                 .take(SLICES_MAX - 1)
                 .position(|piece| matches!(piece, Piece::File { .. }));
-            let from_file = match self.fill_from_file(file_at, scratch) {
+            let by_send_file = self.leaves_by_send_file(file_at);
+            if by_send_file && file_at == Some(0) {
+                match self.send_file(stream)? {
+                    Sent::Some => continue,
+                    Sent::Blocked => return Ok(Progress::Blocked),
+                    Sent::Nothing => {}
+                }
+            }
+            let filled = match (by_send_file, file_at) {
+                (true, Some(at)) if at > 0 => Ok(0),
+                _ => self.fill_from_file(file_at, scratch),
+            };
+            let from_file = match filled {
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && file_at == Some(0) => {
                     return Ok(Progress::Cold);
@@ -258,6 +281,42 @@ impl Outgoing {
             }
         }
         Ok(Progress::Done)
+    }
+
+    /// True when the file range at `file_at` is long enough for sendfile(2) and would not wait for the disk.
+    fn leaves_by_send_file(&self, file_at: Option<usize>) -> bool {
+        let Some((index, Piece::File { file, offset, len })) =
+            file_at.and_then(|index| Some((index, self.pieces.get(index)?)))
+        else {
+            return false;
+        };
+        let gone = if index == 0 { self.sent.min(*len) } else { 0 };
+        let left = len - gone;
+        !self.send_file_unsupported
+            && left >= SEND_FILE_MIN
+            && file.is_resident(offset + gone as u64, left as u64)
+    }
+
+    /// One sendfile(2) of the file range in front.
+    fn send_file(&mut self, stream: &dyn ByteStream) -> io::Result<Sent> {
+        let Some(Piece::File { file, offset, len }) = self.pieces.front() else {
+            return Ok(Sent::Nothing);
+        };
+        let gone = self.sent.min(*len);
+        match stream.try_send_file(&**file, offset + gone as u64, len - gone) {
+            // The file became shorter, and the promised length is made up elsewhere.
+            Ok(0) => Ok(Sent::Nothing),
+            Ok(count) => {
+                self.advance(count);
+                Ok(Sent::Some)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.send_file_unsupported = true;
+                Ok(Sent::Nothing)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// One system call: the pieces up to the first file, that file's next bytes (`from_file`) or the tail. Says how
