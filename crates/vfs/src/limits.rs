@@ -31,6 +31,8 @@ pub(crate) const ABSENT_MAX: usize = 1 << 15;
 pub(crate) const DEPTH_MAX: usize = 1 << 10;
 /// Entries of one directory kept in memory at a time; longer ones are read in windows of this many.
 pub(crate) const LISTING_ENTRIES_MAX: usize = 1 << 16;
+/// Windows of one directory kept in memory.
+pub(crate) const LISTING_WINDOWS_MAX: usize = 16;
 /// Bytes of all directory listings in memory.
 pub(crate) const LISTINGS_BYTES_MAX: usize = 256 << 20;
 /// Entries whose attributes are taken in one visit to the blocking pool.

@@ -321,7 +321,7 @@ fn metadata_can_be_made_durable_at_once() {
         let d = mkdir(&store, &root, b"d").await;
         let f = create(&store, &d, b"f").await;
         let mode = SetAttributes {
-            mode: Some(0o600),
+            mode: Some(0o700),
             ..nothing()
         };
         for handle in [f, d] {

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Parts with a lock each, so that two cores seldom meet. A power of two.
-const SHARDS: usize = 32;
+pub(crate) const PARTS: usize = 32;
 
 /// Takes a lock whether or not somebody panicked while holding it: everything kept under these locks is valid at
 /// every step.
@@ -37,7 +37,7 @@ struct Slot<V> {
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> ClockMap<K, V, S> {
     /// An empty map.
     pub(crate) fn new(entries_max: usize, hasher: S) -> ClockMap<K, V, S> {
-        let shards = (0..SHARDS).map(|_| {
+        let shards = (0..PARTS).map(|_| {
             Mutex::new(Shard {
                 map: HashMap::with_hasher(hasher.clone()),
                 ring: VecDeque::new(),
@@ -47,13 +47,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> ClockMap<K, V, S> {
         ClockMap {
             shards: shards.collect(),
             hasher,
-            shard_entries_max: entries_max.div_ceil(SHARDS).max(1),
+            shard_entries_max: entries_max.div_ceil(PARTS).max(1),
         }
     }
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> MutexGuard<'_, Shard<K, V, S>> {
         // The map itself uses the low and the highest bits.
-        let index = (self.hasher.hash_one(key) >> 40) as usize % SHARDS;
+        let index = (self.hasher.hash_one(key) >> 40) as usize % PARTS;
         lock(&self.shards[index])
     }
 
@@ -111,12 +111,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> ClockMap<K, V, S> {
 
     /// Makes the least recently used entry of some shard leave; `turn` picks the shard.
     pub(crate) fn evict_one(&self, turn: usize) -> Option<V> {
-        (0..SHARDS).find_map(|step| lock(&self.shards[(turn + step) % SHARDS]).evict())
+        (0..PARTS).find_map(|step| lock(&self.shards[(turn + step) % PARTS]).evict())
     }
 
-    /// The values of one part of the map; `turn` picks it. For sweeps.
-    pub(crate) fn part(&self, turn: usize) -> Vec<V> {
-        let shard = lock(&self.shards[turn % SHARDS]);
+    /// The values of one of the [`PARTS`] of the map. For sweeps.
+    pub(crate) fn part(&self, part: usize) -> Vec<V> {
+        let shard = lock(&self.shards[part % PARTS]);
         shard.map.values().map(|slot| slot.value.clone()).collect()
     }
 
@@ -171,13 +171,13 @@ mod tests {
 
     #[test]
     fn stays_within_its_bound_and_keeps_what_is_used() {
-        let map = ClockMap::new(32 * SHARDS, RandomState::new());
+        let map = ClockMap::new(32 * PARTS, RandomState::new());
         map.insert(0, 0);
         for key in 1..20_000 {
             map.insert(key, key);
             assert_eq!(map.get(&0), Some(0), "used between any two insertions");
         }
-        assert!(map.len() <= 32 * SHARDS);
+        assert!(map.len() <= 32 * PARTS);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use super::clock_map::lock;
 use super::object::Object;
 use super::tree::LocalTree;
 use crate::limits::{
-    LISTING_ATTRIBUTES_AGE, LISTING_CONTINUED_AGE, LISTING_FILL, LISTINGS_BYTES_MAX,
+    LISTING_ATTRIBUTES_AGE, LISTING_CONTINUED_AGE, LISTING_FILL, LISTING_WINDOWS_MAX,
+    LISTINGS_BYTES_MAX,
 };
 use crate::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
 use std::collections::VecDeque;
@@ -112,30 +113,33 @@ impl Listing {
             .unwrap_or_default()
     }
 
-    /// Whether it can serve the page after `cookie`, the directory's change time being this now.
-    pub(crate) fn serves(&self, cookie: u64, change_time: Time) -> bool {
-        let valid = self.valid_at == Some(change_time);
+    /// Whether what it says is good enough for the page after `cookie`, the directory's change time being this now.
+    fn is_good(&self, cookie: u64, change_time: Time) -> bool {
         let continued = cookie != 0 && self.read_at.elapsed() < LISTING_CONTINUED_AGE;
-        (valid || continued) && self.position(cookie).is_some()
+        self.valid_at == Some(change_time) || continued
+    }
+
+    /// The index of the first entry after `cookie`, if that is where it begins or where the last page ended.
+    fn expected_position(&self, cookie: u64) -> Option<usize> {
+        if cookie == self.start {
+            return Some(0);
+        }
+        let last_end = self.last_end.load(Ordering::Relaxed);
+        let last = self.entries.get(last_end.checked_sub(1)?)?;
+        (last.cookie == cookie).then_some(last_end)
     }
 
     /// The index of the first entry after `cookie`.
     pub(crate) fn position(&self, cookie: u64) -> Option<usize> {
-        if cookie == self.start {
-            return Some(0);
-        }
-        let ends_at = |index: usize| {
-            index
-                .checked_sub(1)
-                .and_then(|last| self.entries.get(last))
-                .is_some_and(|entry| entry.cookie == cookie)
-        };
-        let hint = self.last_end.load(Ordering::Relaxed);
-        if ends_at(hint) {
-            return Some(hint);
-        }
-        let found = self.entries.iter().position(|entry| entry.cookie == cookie);
-        found.map(|index| index + 1)
+        self.expected_position(cookie).or_else(|| {
+            let found = self.entries.iter().position(|entry| entry.cookie == cookie);
+            found.map(|index| index + 1)
+        })
+    }
+
+    /// Whether there is something to say from this position on; what follows a full window is another listing's.
+    fn has_more(&self, position: usize) -> bool {
+        self.complete || position < self.entries.len()
     }
 
     /// Pushes entries from `index` on. `objects` says whether the caller gets handles and attributes.
@@ -216,7 +220,13 @@ struct ListingsState {
 impl Listings {
     /// Keeps a listing with its directory, and drops the oldest ones when all take too much memory.
     pub(crate) fn keep(&self, directory: &Arc<Object>, listing: &Arc<Listing>) {
-        *lock(&directory.listing) = Some(Arc::clone(listing));
+        let mut windows = lock(&directory.windows);
+        windows.retain(|window| window.start != listing.start);
+        if windows.len() == LISTING_WINDOWS_MAX {
+            windows.remove(0);
+        }
+        windows.push(Arc::clone(listing));
+        drop(windows);
         let bytes = listing.bytes();
         let mut state = lock(&self.state);
         state.bytes += bytes;
@@ -233,10 +243,7 @@ impl Listings {
             };
             state.bytes -= bytes;
             if let (Some(directory), Some(old)) = (directory.upgrade(), old.upgrade()) {
-                let mut current = lock(&directory.listing);
-                if current.as_ref().is_some_and(|now| Arc::ptr_eq(now, &old)) {
-                    *current = None;
-                }
+                lock(&directory.windows).retain(|window| !Arc::ptr_eq(window, &old));
             }
         }
     }
@@ -244,8 +251,19 @@ impl Listings {
 
 /// The listing that serves the page after `cookie`, if there is one.
 pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<Listing>> {
-    let listing = lock(&directory.listing).clone()?;
-    listing.serves(cookie, now).then_some(listing)
+    let windows = lock(&directory.windows);
+    let good = || {
+        windows
+            .iter()
+            .filter(|listing| listing.is_good(cookie, now))
+    };
+    let at = |listing: &Listing, position: Option<usize>| {
+        position.is_some_and(|position| listing.has_more(position))
+    };
+    good()
+        .find(|listing| at(listing, listing.expected_position(cookie)))
+        .or_else(|| good().find(|listing| at(listing, listing.position(cookie))))
+        .cloned()
 }
 
 /// The change time that validates a listing read after this was taken.

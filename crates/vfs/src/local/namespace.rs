@@ -100,11 +100,13 @@ impl LocalTree {
             | OFlags::NOCTTY;
         let descriptor =
             rustix::fs::openat(directory.descriptor(), name, flags, mode).map_err(status)?;
-        if let Some(size) = attributes.size.filter(|size| *size > 0) {
+        let size = attributes.size.filter(|size| *size > 0);
+        if let Some(size) = size {
             rustix::fs::ftruncate(&descriptor, size).map_err(status)?;
         }
         let rest = SetAttributes {
-            mode: attributes.mode.filter(|_| !exact),
+            // Setting the size clears setuid.
+            mode: attributes.mode.filter(|_| !exact || size.is_some()),
             size: None,
             ..*attributes
         };

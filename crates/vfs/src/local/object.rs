@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSliceMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Pages looked at to tell whether a range is in memory, where the kernel does not say.
@@ -21,9 +21,17 @@ const RESIDENCY_SAMPLES: u64 = 8;
 pub(crate) struct OpenFile {
     descriptor: OwnedFd,
     open: Arc<AtomicUsize>,
-    /// This file system cannot read without waiting (RWF_NOWAIT).
-    always_waits: AtomicBool,
+    reading: AtomicU8,
 }
+
+/// How to read without waiting for a disk: as the kernel is told to (RWF_NOWAIT).
+const NO_WAIT: u8 = 0;
+/// The file system does not know that, but has no disk to wait for.
+const PLAIN: u8 = 1;
+/// The file system does not know that.
+const IMPOSSIBLE: u8 = 2;
+/// Magic numbers of file systems in memory: tmpfs, ramfs.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 impl OpenFile {
     pub(crate) fn new(descriptor: OwnedFd, open: &Arc<AtomicUsize>) -> Arc<OpenFile> {
@@ -31,7 +39,7 @@ impl OpenFile {
         Arc::new(OpenFile {
             descriptor,
             open: Arc::clone(open),
-            always_waits: AtomicBool::new(false),
+            reading: AtomicU8::new(NO_WAIT),
         })
     }
 }
@@ -54,14 +62,20 @@ impl FileSource for OpenFile {
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.always_waits.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::WouldBlock.into());
+        match self.reading.load(Ordering::Relaxed) {
+            PLAIN => return self.read_at(offset, buffer),
+            IMPOSSIBLE => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => {}
         }
         let slices = &mut [IoSliceMut::new(buffer)];
         match rustix::io::preadv2(&self.descriptor, slices, offset, ReadWriteFlags::NOWAIT) {
             Err(Errno::OPNOTSUPP) => {
-                self.always_waits.store(true, Ordering::Relaxed);
-                Err(io::ErrorKind::WouldBlock.into())
+                let reading = match rustix::fs::fstatfs(&self.descriptor) {
+                    Ok(volume) if IN_MEMORY.contains(&volume.f_type) => PLAIN,
+                    _ => IMPOSSIBLE,
+                };
+                self.reading.store(reading, Ordering::Relaxed);
+                self.try_read_at(offset, buffer)
             }
             result => Ok(result?),
         }
@@ -147,8 +161,8 @@ pub(crate) struct Object {
     pub(crate) changing: Mutex<()>,
     /// What callers may do.
     pub(crate) decisions: Mutex<Decisions>,
-    /// The entries of a directory.
-    pub(crate) listing: Mutex<Option<Arc<Listing>>>,
+    /// The entries of a directory, one window or several, the latest last.
+    pub(crate) windows: Mutex<Vec<Arc<Listing>>>,
     data: Mutex<Data>,
 }
 
@@ -182,7 +196,7 @@ impl Object {
             base: file,
             changing: Mutex::new(()),
             decisions: Mutex::new(Decisions::default()),
-            listing: Mutex::new(None),
+            windows: Mutex::default(),
             data: Mutex::new(data),
         }
     }

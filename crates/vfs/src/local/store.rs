@@ -139,14 +139,12 @@ impl LocalStore {
 /// Closes descriptors for writing that nobody uses, and objects whose last name was removed by local programs, so
 /// that those can execute the files and get the space back.
 async fn sweep(tree: Weak<LocalTree>, runtime: Handle) {
-    let mut turn = 0;
     loop {
         gannet_runtime::sleep(&runtime, WRITE_DESCRIPTOR_IDLE).await;
         let Some(tree) = tree.upgrade() else {
             return;
         };
-        turn += 1;
-        let swept = gannet_runtime::run_blocking(&runtime, move || tree.sweep(turn)).await;
+        let swept = gannet_runtime::run_blocking(&runtime, move || tree.sweep()).await;
         if swept.is_err() {
             return;
         }

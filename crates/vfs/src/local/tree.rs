@@ -1,7 +1,7 @@
 //! What all cores share of one served directory.
 
 use super::attributes::{Facts, from_statx, status};
-use super::clock_map::{ClockMap, lock};
+use super::clock_map::{ClockMap, PARTS, lock};
 use super::handle::{MacHasher, Minter, Name};
 use super::identity::Identities;
 use super::key;
@@ -10,7 +10,7 @@ use super::lookup::Known;
 use super::object::{Base, Object, OpenFile};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
-use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN, NAMES_MAX};
+use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN, NAMES_MAX, WRITE_DESCRIPTOR_IDLE};
 use crate::{Attributes, Credentials, FileHandle, Status, Verifier, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -20,14 +20,12 @@ use std::hash::{BuildHasherDefault, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Counters of changes; an object's is picked by its number. A power of two.
 const CHANGE_COUNTERS: usize = 4096;
 /// Objects that have left the cache and may wait together for their descriptors to be closed.
 const RETIRED_MAX: usize = 32;
-
-/// Parts of the cache looked at in one sweep: all of them in four.
-const SWEEP_PARTS: usize = 8;
 
 /// How a name is opened: beneath its directory, through no symbolic link, into no other mount.
 pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -59,7 +57,8 @@ pub struct LocalTree {
     verifier: AtomicU64,
     retired: Mutex<Vec<Arc<Object>>>,
     retired_count: AtomicUsize,
-    pub(crate) turn: AtomicUsize,
+    turn: AtomicUsize,
+    swept: Mutex<Option<Instant>>,
 }
 
 impl LocalTree {
@@ -130,6 +129,7 @@ impl LocalTree {
             retired: Mutex::default(),
             retired_count: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
+            swept: Mutex::default(),
         }))
     }
 
@@ -231,10 +231,15 @@ impl LocalTree {
         self.retire(self.objects.remove(handle).into_iter().collect());
     }
 
-    /// Closes what nobody uses any more in one part of the cache; `turn` picks it. Blocks.
-    pub(crate) fn sweep(&self, turn: usize) {
-        for part in 0..SWEEP_PARTS {
-            for object in self.objects.part(turn * SWEEP_PARTS + part) {
+    /// Closes what nobody uses any more, unless another core just did. Blocks.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now();
+        let last = lock(&self.swept).replace(now);
+        if last.is_some_and(|last| now - last < WRITE_DESCRIPTOR_IDLE / 2) {
+            return;
+        }
+        for part in 0..PARTS {
+            for object in self.objects.part(part) {
                 if object.close_idle_write() || object.is_gone() {
                     self.forget(&object.handle);
                 }
