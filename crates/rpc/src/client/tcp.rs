@@ -203,7 +203,8 @@ impl Link {
         let staged = match self.read(stage, kept) {
             Ok(None) => return Err(Lost::Peer),
             Ok(Some(staged)) => staged,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            // Not readable after all: once more around to wait for it anew, or nobody will wake us.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Err(error) => return Err(error.into()),
         };
         let mut input = stage.get(..kept + staged).unwrap_or(stage);
@@ -230,8 +231,9 @@ impl Link {
             placing.filled += placed;
             return Ok((count > 0).then_some(count - placed));
         }
-        let window = if self.large > 0 {
-            LOOKAHEAD_LEN.max(kept + 1)
+        // What is kept beyond that is part of a small record: its rest comes in one go.
+        let window = if self.large > 0 && kept < LOOKAHEAD_LEN {
+            LOOKAHEAD_LEN
         } else {
             stage.len()
         };

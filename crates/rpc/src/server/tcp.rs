@@ -212,6 +212,7 @@ impl<S: Service> Connection<S> {
         self.core.stage.set(stage);
         match received? {
             Received::Nothing => Ok(false),
+            Received::Spurious => Ok(true),
             Received::End => {
                 self.ended = true;
                 Ok(true)

@@ -21,6 +21,8 @@ const TAIL_MAX: usize = 1024;
 /// What one attempt to receive brought.
 pub(super) enum Received {
     Nothing,
+    /// The socket was not readable after all: wait for it anew, or nobody will wake us.
+    Spurious,
     End,
     Bytes(usize),
 }
@@ -169,7 +171,7 @@ impl<S: Service> Connection<S> {
             Ok(None) => return Ok(Received::End),
             Ok(Some(count)) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Received::Nothing);
+                return Ok(Received::Spurious);
             }
             Err(error) => return Err(error.into()),
         };
@@ -203,8 +205,9 @@ impl<S: Service> Connection<S> {
                 staged: count - placed,
             }));
         }
-        let window = if self.inbound.large > 0 {
-            LOOKAHEAD_LEN.max(kept + 1)
+        // What is kept beyond that is part of a small record: its rest comes in one go.
+        let window = if self.inbound.large > 0 && kept < LOOKAHEAD_LEN {
+            LOOKAHEAD_LEN
         } else {
             stage.len()
         };
