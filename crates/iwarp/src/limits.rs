@@ -4,7 +4,7 @@ use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, fpdu_len};
 
 /// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small
 /// enough to stay in the second-level cache until the bytes are copied into place.
-pub const STAGING_LEN: usize = 512 * 1024;
+pub const STAGING_LEN: usize = 256 * 1024;
 
 /// Staging buffers a core keeps for the next connection that receives.
 pub const STAGING_SPARE_MAX: usize = 4;
@@ -13,8 +13,9 @@ pub const STAGING_SPARE_MAX: usize = 4;
 /// beyond, the part that is there moves to a buffer of its own size.
 pub const STAGING_HELD_MAX: usize = 32;
 
-/// Bytes one connection receives before other tasks of its core run.
-pub const RECEIVE_TURN_MAX: usize = 4 * 1024 * 1024;
+/// Bytes one connection receives before other tasks of its core run. In the smallest FPDUs that is
+/// some milliseconds of work.
+pub const RECEIVE_TURN_MAX: usize = 1024 * 1024;
 
 /// Bytes given to the stream with one call. Four FPDUs of 64 KiB measured best on loopback; sixteen
 /// were slower.

@@ -199,6 +199,9 @@ impl Engine {
                 len: *len,
             });
         }
+        if let Some(bytes) = tx.only_control() {
+            return body(Outgoing::Bytes(&[IoSlice::new(bytes)], Follow::Nothing));
+        }
         let mut follow = Follow::Nothing;
         let mut memories = Vec::with_capacity(SLICES_MAX);
         for (batch, piece) in pieces {
@@ -350,6 +353,17 @@ impl Engine {
 impl Transmitter {
     fn front_mut(&mut self) -> Option<&mut Piece> {
         self.batches.front_mut()?.pieces.front_mut()
+    }
+
+    /// What is framed, when it is one run of control bytes: short messages are.
+    fn only_control(&self) -> Option<&[u8]> {
+        let (Some(batch), None) = (self.batches.front(), self.batches.get(1)) else {
+            return None;
+        };
+        match (batch.pieces.front(), batch.pieces.get(1)) {
+            (Some(Piece::Control { start, end }), None) => batch.control.get(*start..*end),
+            _ => None,
+        }
     }
 
     /// True while the piece at the front waits for the blocking pool.
