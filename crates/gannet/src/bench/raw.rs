@@ -1,8 +1,9 @@
 //! The yardstick: a plain TCP connection that moves the same bytes between the same kind of memory,
 //! on the same runtime and with the same way of waiting.
 
-use super::fabric::{WORKING_SET, piece};
+use super::fabric::{piece, working_set};
 use anyhow::{Context, ensure};
+use gannet_fabric::Buffer;
 use gannet_runtime::Stream;
 use gannet_runtime::stream::{Follow, readable, writable};
 use std::io::{self, IoSlice};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 pub struct RawEnd {
     stream: Stream,
     /// The working set that is sent from or received into.
-    memory: Vec<u8>,
+    memory: Buffer,
 }
 
 impl RawEnd {
@@ -20,7 +21,7 @@ impl RawEnd {
     pub fn new(stream: Stream) -> RawEnd {
         RawEnd {
             stream,
-            memory: vec![0x5a; WORKING_SET],
+            memory: working_set(),
         }
     }
 
