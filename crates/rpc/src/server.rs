@@ -154,6 +154,7 @@ pub(crate) struct Core<S> {
     poisoned: RefCell<BTreeMap<(IpAddr, u32), Instant>>,
     /// Used last in first out: the same few are hot.
     idle_workers: RefCell<Vec<Worker>>,
+    #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
     next_activity: Cell<u64>,
     /// Connections and listeners, to be told of a stop.

@@ -126,14 +126,19 @@ struct Sent {
     /// The opaque's place in the arguments and its length, when `source` holds it.
     payload: Option<(usize, usize)>,
     /// The caller's sink.
-    sink: Option<(Region, fn(&[u8]) -> Option<usize>)>,
+    sink: Option<ExposedSink>,
     /// Takes the whole reply.
     reply: Option<Region>,
 }
 
+struct ExposedSink {
+    region: Region,
+    locate: fn(&[u8]) -> Option<usize>,
+}
+
 impl Sent {
     fn regions(&self) -> impl Iterator<Item = &Region> {
-        let sink = self.sink.as_ref().map(|(region, _)| region);
+        let sink = self.sink.as_ref().map(|sink| &sink.region);
         [self.source.as_ref(), sink, self.reply.as_ref()]
             .into_iter()
             .flatten()
@@ -149,7 +154,7 @@ impl Sent {
                 position,
             });
         }
-        if let Some((region, locate)) = self.sink.take()
+        if let Some(ExposedSink { region, locate }) = self.sink.take()
             && let Some(buffer) = region.deregister()
         {
             entry.sink = Some(Sink { buffer, locate });
@@ -322,7 +327,7 @@ impl Link {
         {
             let region = self.register(buffer, Access::RemoteWrite)?;
             lists.push_write(&[segment(&region, region.len())]);
-            sent.sink = Some((region, locate));
+            sent.sink = Some(ExposedSink { region, locate });
             return Ok(());
         }
         let len = REPLY_HEADER_LEN + entry.results_max + sink_len;

@@ -72,6 +72,9 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
     }
 }
 
+/// A file range on its way from the disk.
+type ColdRead = LocalFuture<io::Result<(Vec<u8>, usize)>>;
+
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
     activity: Activity<S>,
@@ -85,7 +88,7 @@ struct Connection<S: Service> {
     /// The socket takes nothing until it says so.
     blocked: bool,
     /// The read of the file range that sending waits for.
-    cold: Option<LocalFuture<io::Result<(Vec<u8>, usize)>>>,
+    cold: Option<ColdRead>,
     /// The peer sends nothing more.
     ended: bool,
     deadlines: Deadlines,

@@ -1,6 +1,7 @@
 //! What the tests share: a service with one procedure per behaviour, and both ends on one core.
 
 #![allow(dead_code)] // Every test file uses its own part.
+#![allow(unreachable_pub, clippy::unwrap_used)]
 
 pub mod raw;
 pub mod stream;
