@@ -29,7 +29,7 @@ pub(crate) const SEARCH_QUEUE_MAX: usize = 1 << 18;
 pub(crate) const ABSENT_MAX: usize = 1 << 15;
 /// Deepest place in the tree that a handle is followed to.
 pub(crate) const DEPTH_MAX: usize = 1 << 10;
-/// Entries of one directory kept in memory at a time; longer ones are read in windows of this many.
+/// Entries of one window of a directory listing, by default.
 pub(crate) const LISTING_ENTRIES_MAX: usize = 1 << 16;
 /// Windows of one directory kept in memory.
 pub(crate) const LISTING_WINDOWS_MAX: usize = 16;

@@ -326,6 +326,9 @@ fn a_mount_below_the_root_is_not_entered() {
         let store = gannet_vfs::local::LocalStore::new(tree, runtime);
         let found = lookup(&store, &store.root(), b"proc").await;
         assert_eq!(found, Err(Status::Acces));
+        let listed = support::list(&store, &store.root(), 1000, true).await;
+        let proc = listed.iter().find(|entry| entry.name == b"proc").unwrap();
+        assert!(proc.object.is_none(), "named, but not shown");
     })
     .unwrap();
 }

@@ -4,9 +4,11 @@
 
 mod support;
 
+use gannet_runtime::tokio_plug::block_on;
+use gannet_vfs::local::{HandleScheme, LocalStore, LocalTree};
 use gannet_vfs::{SetAttributes, Status, Vfs};
 use std::collections::BTreeSet;
-use support::{create, list, lookup, me, mkdir, names, page, with_each_scheme, write};
+use support::{World, create, fill, list, lookup, me, mkdir, names, page, with_each_scheme, write};
 
 #[test]
 fn every_entry_comes_once_whatever_the_page_size() {
@@ -197,35 +199,43 @@ fn stable_entries_are_neither_lost_nor_repeated_while_others_come_and_go() {
 }
 
 #[test]
-fn a_directory_larger_than_memory_wants_is_listed_in_windows() {
-    with_each_scheme(|world| {
-        // Links are much faster to make than files.
-        for name in 0..70_000 {
-            let of = world.path().join(format!("file-{}", name / 500 * 500));
-            let new = world.path().join(format!("file-{name}"));
-            if of == new {
-                std::fs::write(new, "").unwrap();
-            } else {
-                std::fs::hard_link(of, new).unwrap();
-            }
+fn fifty_thousand_entries_are_listed_with_their_objects() {
+    let world = World::new(HandleScheme::Automatic);
+    fill(&world.path(), 50_000);
+    world.serve(|store| async move {
+        for room in [400, 50_100] {
+            let listed = list(&store, &store.root(), room, true).await;
+            assert_eq!(listed.len(), 50_002);
+            let mut names = names(&listed);
+            names.dedup();
+            assert_eq!(names.len(), 50_000);
+            let without = listed.iter().filter(|entry| entry.object.is_none());
+            assert_eq!(without.count(), 1, "only ..");
         }
-        world.serve(|store| async move {
-            for room in [400, 70_100] {
-                let listed = list(&store, &store.root(), room, true).await;
-                assert_eq!(listed.len(), 70_002);
-                let mut names = names(&listed);
-                names.dedup();
-                assert_eq!(names.len(), 70_000);
-                let without = listed.iter().filter(|entry| entry.object.is_none());
-                assert_eq!(without.count(), 1, "only ..");
-            }
-            let last = list(&store, &store.root(), 5000, false).await;
-            let (handle, _) = store
-                .lookup(&me(), &store.root(), &last.last().unwrap().name)
-                .await
-                .unwrap();
-            store.attributes(&handle).await.unwrap();
-        });
+    });
+}
+
+#[test]
+fn a_directory_larger_than_a_window_is_listed_in_several() {
+    with_each_scheme(|world| {
+        fill(&world.path(), 3_500);
+        let mut options = world.options.clone();
+        // Three whole windows and one that is not; and windows that end with the directory.
+        for window in [1_000, 1_751, 3_502, 60] {
+            options.listing_entries_max = Some(window);
+            let tree = LocalTree::open(&world.path(), &options).unwrap();
+            block_on(|runtime| async {
+                let store = LocalStore::new(tree, runtime);
+                for (room, objects) in [(70, true), (1_000, false), (4_000, true)] {
+                    let listed = list(&store, &store.root(), room, objects).await;
+                    assert_eq!(listed.len(), 3_502);
+                    let mut names = names(&listed);
+                    names.dedup();
+                    assert_eq!(names.len(), 3_500);
+                }
+            })
+            .unwrap();
+        }
     });
 }
 

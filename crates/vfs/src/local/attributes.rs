@@ -4,12 +4,21 @@ use crate::{Attributes, FileKind, Status, Time};
 use rustix::fs::{FileType, Stat, Statx};
 use rustix::io::Errno;
 
+/// What tells one file system's objects from another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Volume {
+    /// Device number. Overlays have several, for their layers.
+    pub(crate) device: (u32, u32),
+    /// The mount through which it was reached.
+    pub(crate) mount: u64,
+}
+
 /// What statx(2) says of an object.
 pub(crate) struct Facts {
     /// Its attributes.
     pub(crate) attributes: Attributes,
-    /// The device it lives on.
-    pub(crate) device: (u32, u32),
+    /// The volume it lives on.
+    pub(crate) volume: Volume,
     /// Its time of birth in nanoseconds; 0 where the file system does not keep one.
     pub(crate) birth: u64,
 }
@@ -63,7 +72,10 @@ pub(crate) fn from_statx(statx: &Statx, fsid: u64) -> Facts {
     };
     Facts {
         attributes,
-        device: (statx.stx_dev_major, statx.stx_dev_minor),
+        volume: Volume {
+            device: (statx.stx_dev_major, statx.stx_dev_minor),
+            mount: statx.stx_mnt_id,
+        },
         birth,
     }
 }

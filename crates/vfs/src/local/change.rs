@@ -66,12 +66,31 @@ impl LocalTree {
             }
             object.require_write(self, caller, before)?;
             let file = self.writable(object, caller)?;
+            // Taken before the data is: if a sync fails from here on, this write may be among what is lost.
+            let verifier = self.write_verifier();
             Ok(WriteDone {
                 count: write_all(&file, offset, data)?,
                 committed: Stability::Unstable,
-                verifier: self.write_verifier(),
+                verifier,
             })
         })
+    }
+
+    /// Makes durable what a write did.
+    ///
+    /// # Errors
+    /// `Io` when that, or any sync since the write began, failed: the kernel reports a lost page to one sync alone,
+    /// and it may have been this write's.
+    pub(crate) fn sync_write(
+        &self,
+        object: &Object,
+        stability: Stability,
+        done: &WriteDone,
+    ) -> Result<(), Status> {
+        self.sync(object, stability)?;
+        (done.verifier == self.write_verifier())
+            .then_some(())
+            .ok_or(Status::Io)
     }
 
     /// Makes an object's data durable, and all its attributes too for `FileSync`.

@@ -5,7 +5,6 @@ use super::handle::Name;
 use super::listing::{Entry, KnownObject, Listing, Slot, validity};
 use super::object::Object;
 use super::tree::{LocalTree, statx};
-use crate::limits::LISTING_ENTRIES_MAX;
 use crate::{Status, sys};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use std::ffi::CString;
@@ -42,7 +41,7 @@ impl LocalTree {
         let mut raw = RawDir::new(&opened, buffer.spare_capacity_mut());
         while let Some(entry) = raw.next() {
             let entry = entry.map_err(status)?;
-            if entries.len() == LISTING_ENTRIES_MAX {
+            if entries.len() == self.listing_entries_max {
                 complete = false;
                 break;
             }
@@ -124,7 +123,7 @@ impl LocalTree {
             Err(rustix::io::Errno::NOENT) => return Slot::Gone,
             Err(_) => return Slot::Foreign,
         };
-        if facts.device != self.device {
+        if !self.is_ours(&facts) {
             return Slot::Foreign;
         }
         let mut object = KnownObject {
@@ -178,7 +177,7 @@ impl LocalTree {
             Ok(raw) => from_statx(&raw, self.fsid),
             Err(_) => return Slot::Gone,
         };
-        if handle() != Ok(first) || facts.device != self.device {
+        if handle() != Ok(first) || !self.is_ours(&facts) {
             return Slot::Foreign;
         }
         match self.minter.mint(&Name::Kernel(first)) {

@@ -29,6 +29,9 @@ pub struct LocalOptions {
     /// Descriptors kept open at most; by default half of what the process may have, whose soft limit is raised to
     /// the hard one.
     pub descriptors_max: Option<usize>,
+    /// Entries of one directory that a listing in memory holds at most; larger directories take several. By default
+    /// 65,536, some 15 MB when their objects were listed too.
+    pub listing_entries_max: Option<usize>,
 }
 
 /// Why a directory cannot be served.

@@ -286,16 +286,14 @@ impl Vfs for LocalStore {
         if stability == Stability::Unstable {
             return changed;
         }
-        if let Ok(done) = &mut changed.result {
+        if let Ok(mut done) = changed.result {
             // Beside the lane: other writes need not wait for the disk.
             let synced = self
                 .lanes
-                .run_beside(move |tree| tree.sync(&object, stability))
+                .run_beside(move |tree| tree.sync_write(&object, stability, &done))
                 .await;
             done.committed = stability;
-            if let Err(reason) = synced.and_then(|result| result) {
-                changed.result = Err(reason);
-            }
+            changed.result = synced.and_then(|result| result).map(|()| done);
         }
         changed
     }

@@ -1,6 +1,6 @@
 //! What all cores share of one served directory.
 
-use super::attributes::{Facts, from_statx, status};
+use super::attributes::{Facts, Volume, from_statx, status};
 use super::clock_map::{ClockMap, PARTS, lock};
 use super::handle::{MacHasher, Minter, Name};
 use super::identity::Identities;
@@ -10,7 +10,9 @@ use super::lookup::Known;
 use super::object::{Base, Object, OpenFile};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
-use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN, NAMES_MAX, WRITE_DESCRIPTOR_IDLE};
+use crate::limits::{
+    DESCRIPTORS_MAX, DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE,
+};
 use crate::{Attributes, Credentials, FileHandle, Status, Verifier, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -24,6 +26,8 @@ use std::time::Instant;
 
 /// Counters of changes; an object's is picked by its number. A power of two.
 const CHANGE_COUNTERS: usize = 4096;
+/// The magic number of overlayfs.
+const OVERLAY: i64 = 0x794c_7630;
 /// Objects that have left the cache and may wait together for their descriptors to be closed.
 const RETIRED_MAX: usize = 32;
 
@@ -41,7 +45,9 @@ pub struct LocalTree {
     pub(crate) root_object: Arc<Object>,
     /// The file system's id, for attributes.
     pub(crate) fsid: u64,
-    pub(crate) device: (u32, u32),
+    volume: Volume,
+    /// The layers of an overlay have devices of their own.
+    has_layers: bool,
     pub(crate) identities: Identities,
     pub(crate) minter: Minter,
     /// Descriptors open now.
@@ -53,6 +59,7 @@ pub struct LocalTree {
     pub(crate) places: Option<Places>,
     pub(crate) listings: Listings,
     pub(crate) sync_metadata: bool,
+    pub(crate) listing_entries_max: usize,
     changes: Vec<AtomicU32>,
     verifier: AtomicU64,
     retired: Mutex<Vec<Arc<Object>>>,
@@ -75,7 +82,7 @@ impl LocalTree {
         };
         let volume = rustix::fs::fstatvfs(&root).map_err(unusable)?;
         let mut facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, 0);
-        let (major, minor) = facts.device;
+        let (major, minor) = facts.volume.device;
         let device_id = u64::from(major) << 32 | u64::from(minor);
         let fsid = if volume.f_fsid == 0 {
             device_id
@@ -84,6 +91,7 @@ impl LocalTree {
         };
         facts.attributes.fsid = fsid;
 
+        let has_layers = rustix::fs::fstatfs(&root).is_ok_and(|volume| volume.f_type == OVERLAY);
         let identities = Identities::probe();
         let kernel = kernel_name(&root, options.handles);
         let name = kernel.unwrap_or_else(|| inode_name(&facts));
@@ -114,7 +122,8 @@ impl LocalTree {
             root,
             root_object,
             fsid,
-            device: facts.device,
+            volume: facts.volume,
+            has_layers,
             identities,
             minter,
             open,
@@ -124,6 +133,9 @@ impl LocalTree {
             places: kernel.is_none().then(Places::new),
             listings: Listings::default(),
             sync_metadata: options.sync_metadata,
+            listing_entries_max: (options.listing_entries_max)
+                .unwrap_or(LISTING_ENTRIES_MAX)
+                .max(1),
             changes: (0..CHANGE_COUNTERS).map(|_| AtomicU32::new(0)).collect(),
             verifier: AtomicU64::new(random()),
             retired: Mutex::default(),
@@ -212,10 +224,16 @@ impl LocalTree {
     /// `Stale` when it has lost its last name or lies elsewhere.
     pub(crate) fn facts(&self, descriptor: BorrowedFd<'_>) -> Result<Facts, Status> {
         let facts = from_statx(&statx(descriptor, c"").map_err(status)?, self.fsid);
-        if facts.device != self.device || facts.attributes.link_count == 0 {
+        if !self.is_ours(&facts) || facts.attributes.link_count == 0 {
             return Err(Status::Stale);
         }
         Ok(facts)
+    }
+
+    /// Whether an object belongs to the file system that is served.
+    pub(crate) fn is_ours(&self, facts: &Facts) -> bool {
+        facts.volume.mount == self.volume.mount
+            && (self.has_layers || facts.volume.device == self.volume.device)
     }
 
     fn name(&self, descriptor: BorrowedFd<'_>, facts: &Facts) -> Result<Name, Status> {
@@ -280,7 +298,7 @@ pub(crate) fn statx<P: rustix::path::Arg>(
         descriptor,
         name,
         AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
-        StatxFlags::BASIC_STATS | StatxFlags::BTIME,
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID,
     )
 }
 
