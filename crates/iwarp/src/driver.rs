@@ -6,7 +6,7 @@
 //! left to this one.
 
 use crate::engine::{Engine, FileFetch, Outgoing};
-use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX};
+use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, TRANSMIT_TURN_MAX};
 use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
@@ -35,6 +35,8 @@ struct State {
     staging: Staging,
     /// The stream took less than was offered: wait until it is writable.
     blocked: bool,
+    /// A turn ended with bytes left that the stream might take.
+    has_more: bool,
     deadlines: Deadlines,
     nudges_left: u32,
     /// Our side is shut; what still comes is read and ignored until the peer closes too.
@@ -112,6 +114,7 @@ impl Connection {
             stream: Some(stream),
             staging: Staging::new(Rc::clone(&core.staging)),
             blocked: false,
+            has_more: false,
             deadlines: Deadlines::default(),
             nudges_left: if may_nudge { NUDGES_MAX } else { 0 },
             is_draining: false,
@@ -255,8 +258,9 @@ impl Connection {
         state.staging.rest();
     }
 
-    /// Sends until nothing is left or the stream is full.
+    /// Sends until nothing is left, the stream is full, or the turn's bound is reached.
     fn transmit_all(self: &Rc<Self>, state: &mut State, context: &mut Context<'_>) {
+        let mut sent = 0;
         loop {
             if state.blocked {
                 let Some(stream) = state.stream.clone() else {
@@ -268,23 +272,33 @@ impl Connection {
                     Poll::Ready(Ok(())) => state.blocked = false,
                 }
             }
-            self.transmit(state);
+            sent += self.transmit(state);
+            if state.has_more || sent >= TRANSMIT_TURN_MAX {
+                context.waker().wake_by_ref();
+                return;
+            }
             if !state.blocked {
                 return;
             }
         }
     }
 
-    /// Sends until nothing is left or the stream takes less than it was offered.
-    fn transmit(self: &Rc<Self>, state: &mut State) {
+    /// Sends until nothing is left, the stream takes less than it was offered, or the turn's bound
+    /// is reached; returns how many bytes left.
+    fn transmit(self: &Rc<Self>, state: &mut State) -> usize {
         let Some(stream) = state.stream.clone() else {
-            return;
+            return 0;
         };
         let mut sent = 0;
+        state.has_more = false;
         loop {
             state.engine.prepare();
             self.start_fetch(state);
             if !state.engine.has_outgoing() {
+                break;
+            }
+            if sent >= TRANSMIT_TURN_MAX {
+                state.has_more = true;
                 break;
             }
             match send_next(&*stream, &state.engine) {
@@ -297,7 +311,10 @@ impl Connection {
                 Ok(Step::FileUnsupported) => state.engine.send_file_unsupported(),
                 Ok(Step::Broken) => state.engine.cut_broken(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.blocked = true,
-                Err(error) => return state.lose(&error),
+                Err(error) => {
+                    state.lose(&error);
+                    return sent;
+                }
             }
             if state.blocked {
                 // The next FPDUs are made while the stream drains.
@@ -307,6 +324,7 @@ impl Connection {
             }
         }
         self.note_progress(state, sent);
+        sent
     }
 
     fn note_progress(&self, state: &mut State, sent: usize) {
@@ -405,6 +423,7 @@ impl State {
     /// True when only the connection's task can go on.
     fn needs_task(&self) -> bool {
         self.blocked
+            || self.has_more
             || self.stream.is_none()
             || self.deadlines.nudge.is_some()
             || self.engine.reason().is_some()

@@ -17,6 +17,9 @@ pub const STAGING_HELD_MAX: usize = 32;
 /// some milliseconds of work.
 pub const RECEIVE_TURN_MAX: usize = 1024 * 1024;
 
+/// Bytes one connection sends before other tasks of its core run.
+pub const TRANSMIT_TURN_MAX: usize = 2 * 1024 * 1024;
+
 /// Bytes given to the stream with one call. Four FPDUs of 64 KiB measured best on loopback; sixteen
 /// were slower.
 pub const BATCH_LEN: usize = 256 * 1024;
