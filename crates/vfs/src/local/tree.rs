@@ -80,16 +80,8 @@ impl LocalTree {
             path: path.to_path_buf(),
             source: errno.into(),
         };
-        let volume = rustix::fs::fstatvfs(&root).map_err(unusable)?;
-        let mut facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, 0);
-        let (major, minor) = facts.volume.device;
-        let device_id = u64::from(major) << 32 | u64::from(minor);
-        let fsid = if volume.f_fsid == 0 {
-            device_id
-        } else {
-            volume.f_fsid
-        };
-        facts.attributes.fsid = fsid;
+        let fsid = file_system_id(&root).map_err(unusable)?;
+        let facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, fsid);
 
         let has_layers = rustix::fs::fstatfs(&root).is_ok_and(|volume| volume.f_type == OVERLAY);
         let identities = Identities::probe();
@@ -320,6 +312,14 @@ fn open_root(path: &Path) -> Result<OwnedFd, OpenError> {
             source: errno.into(),
         },
     })
+}
+
+/// The file system's own id, which outlives reboots, or else its device number.
+fn file_system_id(root: &OwnedFd) -> rustix::io::Result<u64> {
+    match rustix::fs::fstatvfs(root)?.f_fsid {
+        0 => Ok(rustix::fs::fstat(root)?.st_dev),
+        id => Ok(id),
+    }
 }
 
 /// Tries the system calls without which nothing works.
