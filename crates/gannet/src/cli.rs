@@ -353,7 +353,7 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = parse_record)]
     pub record: Vec<u64>,
-    /// Bytes of the file that is read or written; for stat and create, 64 KiB stand for one file
+    /// Bytes of the file that is read or written; for stat, every 64 KiB stand for one file
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse_nonzero)]
     pub size: u64,
     /// What to measure; several make several rows
@@ -364,8 +364,8 @@ pub struct BenchOptions {
         default_value = "write,read"
     )]
     pub op: Vec<BenchOp>,
-    /// Longest time per row
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    /// Time per row
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub seconds: Duration,
     /// One JSON object per row
     #[arg(long)]

@@ -8,6 +8,7 @@
 //!
 //! First thing to read: [`run`].
 
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod copy;
@@ -37,7 +38,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     logs::start(&arguments.logs, default_level);
     match arguments.command {
-        Command::Demo(options) => demo::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Ls(options) => files::ls(&options),
@@ -49,9 +50,5 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
         Command::Generate(options) => generate::run(&options.what),
-        _ => Err(Failure::new(
-            "cannot run this command",
-            "it has not landed yet",
-        )),
     }
 }

@@ -3,6 +3,7 @@
 mod server;
 mod tree;
 
+use crate::bench::{own_cpu, rounded};
 use crate::cli::{ClientOptions, DemoOptions, Switch};
 use crate::copy::{Engine, Node, Place, Progress};
 use crate::failure::{Explain, Failure};
@@ -12,7 +13,6 @@ use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet_nfs::client::Follow;
 use gannet_runtime::Handle;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use server::Server;
 use std::ffi::OsStr;
@@ -280,11 +280,6 @@ impl Demo<'_> {
     }
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
-}
-
 fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
@@ -309,15 +304,6 @@ fn remove(path: &Path) -> Result<(), Failure> {
         std::fs::remove_file(path)
     };
     removed.explain(|| format!("cannot remove {}", path.display()))
-}
-
-/// CPU time of this process so far.
-fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }
 
 fn show(rows: &[Row], as_json: bool) -> Result<(), Failure> {

@@ -1,0 +1,247 @@
+
+using namespace System.Management.Automation
+using namespace System.Management.Automation.Language
+
+Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+
+    $commandElements = $commandAst.CommandElements
+    $command = @(
+        'gannet'
+        for ($i = 1; $i -lt $commandElements.Count; $i++) {
+            $element = $commandElements[$i]
+            if ($element -isnot [StringConstantExpressionAst] -or
+                $element.StringConstantType -ne [StringConstantType]::BareWord -or
+                $element.Value.StartsWith('-') -or
+                $element.Value -eq $wordToComplete) {
+                break
+        }
+        $element.Value
+    }) -join ';'
+
+    $completions = @(switch ($command) {
+        'gannet' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('demo', 'demo', [CompletionResultType]::ParameterValue, 'Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte')
+            [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT')
+            [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List directories')
+            [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Write files to standard output')
+            [CompletionResult]::new('stat', 'stat', [CompletionResultType]::ParameterValue, 'Show attributes of files')
+            [CompletionResult]::new('cp', 'cp', [CompletionResultType]::ParameterValue, 'Copy files and trees to, from and between servers')
+            [CompletionResult]::new('mkdir', 'mkdir', [CompletionResultType]::ParameterValue, 'Make directories')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove files and directories')
+            [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Move or rename on one server')
+            [CompletionResult]::new('df', 'df', [CompletionResultType]::ParameterValue, 'Show space and inodes')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, or the fabric itself (bench fabric)')
+            [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write man pages and shell completions')
+            break
+        }
+        'gannet;demo' {
+            [CompletionResult]::new('--seed', '--seed', [CompletionResultType]::ParameterName, 'Seed of the tree''s names, sizes and contents')
+            [CompletionResult]::new('--scratch', '--scratch', [CompletionResultType]::ParameterName, 'Where to put the scratch directories [default: the system''s temporary directory]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row instead of a table')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;serve' {
+            [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]')
+            [CompletionResult]::new('--nfs-rdma', '--nfs-rdma', [CompletionResultType]::ParameterName, 'Listen here for NFS over RDMA, as above [default: 0.0.0.0:20049]')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Serve only clients at these addresses or networks (repeat, or separate by commas) [default: everybody]')
+            [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Read exports, addresses and limits from this file (see gannet-serve(1))')
+            [CompletionResult]::new('--ready-file', '--ready-file', [CompletionResultType]::ParameterName, 'Write the ready line to this file too, once clients can connect')
+            [CompletionResult]::new('--cores', '--cores', [CompletionResultType]::ParameterName, 'Threads that serve, one per core [default: all cores]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Insist on MPA CRCs on RDMA connections; off uses them when the client asks [default: off]')
+            [CompletionResult]::new('--state-dir', '--state-dir', [CompletionResultType]::ParameterName, 'Where to keep what must outlive a restart, such as the key of file handles [default: see gannet-serve(1)]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--read-only', '--read-only', [CompletionResultType]::ParameterName, 'Refuse everything that changes files')
+            [CompletionResult]::new('--no-root-squash', '--no-root-squash', [CompletionResultType]::ParameterName, 'Let clients'' root be root here; without it they are the anonymous user')
+            [CompletionResult]::new('--sync-metadata', '--sync-metadata', [CompletionResultType]::ParameterName, 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;ls' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-l', '-l', [CompletionResultType]::ParameterName, 'Kind, mode, links, owner, size and time of each')
+            [CompletionResult]::new('--long', '--long', [CompletionResultType]::ParameterName, 'Kind, mode, links, owner, size and time of each')
+            [CompletionResult]::new('-a', '-a', [CompletionResultType]::ParameterName, 'Names that start with a dot too')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Names that start with a dot too')
+            [CompletionResult]::new('-R', '-R ', [CompletionResultType]::ParameterName, 'Directories below too')
+            [CompletionResult]::new('--recursive', '--recursive', [CompletionResultType]::ParameterName, 'Directories below too')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per entry')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;cat' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;stat' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;cp' {
+            [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'Files under way at a time, and parts of one file')
+            [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'Files under way at a time, and parts of one file')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('-R', '-R ', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('--recursive', '--recursive', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('--verify', '--verify', [CompletionResultType]::ParameterName, 'Read everything back and compare every byte with the source')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'No progress bar, not even on a terminal')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'No progress bar, not even on a terminal')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;mkdir' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-p', '-p', [CompletionResultType]::ParameterName, 'Make what is missing above too, and do not mind what exists')
+            [CompletionResult]::new('--parents', '--parents', [CompletionResultType]::ParameterName, 'Make what is missing above too, and do not mind what exists')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;rm' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('-R', '-R ', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('--recursive', '--recursive', [CompletionResultType]::ParameterName, 'Directories with everything in them')
+            [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Do not mind what does not exist')
+            [CompletionResult]::new('--force', '--force', [CompletionResultType]::ParameterName, 'Do not mind what does not exist')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;mv' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;df' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per file system')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;bench' {
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Concurrent streams, one connection each; several numbers make several rows')
+            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation; several sizes make several rows')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file')
+            [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows')
+            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('fabric', 'fabric', [CompletionResultType]::ParameterValue, 'Measure the software RNIC next to a plain TCP socket, on loopback')
+            break
+        }
+        'gannet;bench;fabric' {
+            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;generate' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'One page per command')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'One script, on standard output')
+            [CompletionResult]::new('all', 'all', [CompletionResultType]::ParameterValue, 'Man pages and completions for all shells, in `man` and `completions` below a directory')
+            break
+        }
+        'gannet;generate;man' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;generate;completions' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;generate;all' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Only compare with what is there')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+    })
+
+    $completions.Where{ $_.CompletionText -like "$wordToComplete*" } |
+        Sort-Object -Property ListItemText
+}

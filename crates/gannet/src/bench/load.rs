@@ -1,0 +1,290 @@
+//! Load on a server: streams with a connection and a thread each, one operation at a time on each stream.
+
+use crate::cli::{BenchOp, ClientOptions};
+use crate::failure::{Explain, Failure};
+use crate::session::{Patience, Session};
+use crate::url::Url;
+use gannet_fabric::Buffer;
+use gannet_nfs::client::{Error, Follow};
+use gannet_runtime::Handle;
+use gannet_runtime::tokio_plug::Cores;
+use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The file that is read and written.
+pub(super) const FILE: &[u8] = b"data";
+/// Longest time of one operation that is told apart, in nanoseconds.
+const LATENCY_MAX_NS: u64 = 600_000_000_000;
+
+/// Name of the `number`th small file.
+pub(super) fn small_file(number: u64) -> String {
+    format!("file-{number}")
+}
+
+/// What is done, by how many, for how long.
+pub(super) struct Load {
+    pub(super) folder: Url,
+    pub(super) op: BenchOp,
+    /// Bytes per READ or WRITE.
+    pub(super) record: u32,
+    pub(super) threads: u16,
+    /// Bytes of the file.
+    pub(super) size: u64,
+    /// Files of a `stat` row.
+    pub(super) files: u64,
+    pub(super) time: Duration,
+    pub(super) client: ClientOptions,
+}
+
+/// What came of it.
+pub(super) struct Measured {
+    pub(super) latency_ns: Histogram<u64>,
+    pub(super) seconds: f64,
+    /// CPU time of this process meanwhile.
+    pub(super) cpu: Duration,
+}
+
+/// What the streams share.
+struct Shared {
+    load: Load,
+    start: Barrier,
+    /// Numbers operations over all streams.
+    next: AtomicU64,
+    outcomes: Mutex<Vec<Result<Stream, Failure>>>,
+}
+
+/// One stream's part.
+struct Stream {
+    latency_ns: Histogram<u64>,
+    began: Instant,
+    ended: Instant,
+    cpu_at_start: Duration,
+}
+
+impl Load {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// The first stream's failure.
+    pub(super) fn run(self) -> Result<Measured, Failure> {
+        let threads = usize::from(self.threads);
+        let shared = Arc::new(Shared {
+            start: Barrier::new(threads),
+            next: AtomicU64::new(0),
+            outcomes: Mutex::new(Vec::with_capacity(threads)),
+            load: self,
+        });
+        let of_threads = Arc::clone(&shared);
+        let what = || String::from("cannot run the streams");
+        Cores::start(threads, move |_, runtime| {
+            let shared = Arc::clone(&of_threads);
+            async move {
+                let outcome = shared.stream(&runtime).await;
+                shared
+                    .outcomes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(outcome);
+            }
+        })
+        .and_then(Cores::join)
+        .explain(what)?;
+        let cpu_at_end = own_cpu();
+        let outcomes = std::mem::take(
+            &mut *shared
+                .outcomes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        merge(outcomes, cpu_at_end)
+    }
+}
+
+fn merge(
+    outcomes: Vec<Result<Stream, Failure>>,
+    cpu_at_end: Duration,
+) -> Result<Measured, Failure> {
+    let streams = outcomes
+        .into_iter()
+        .collect::<Result<Vec<Stream>, Failure>>()?;
+    let mut latency_ns = histogram()?;
+    for stream in &streams {
+        latency_ns
+            .add(&stream.latency_ns)
+            .explain(|| String::from("cannot add up latencies"))?;
+    }
+    let began = streams.iter().map(|stream| stream.began).min();
+    let ended = streams.iter().map(|stream| stream.ended).max();
+    let cpu_at_start = streams
+        .iter()
+        .map(|stream| stream.cpu_at_start)
+        .min()
+        .unwrap_or(cpu_at_end);
+    let seconds = began
+        .zip(ended)
+        .map_or(0.0, |(began, ended)| (ended - began).as_secs_f64());
+    Ok(Measured {
+        latency_ns,
+        seconds,
+        cpu: cpu_at_end.saturating_sub(cpu_at_start),
+    })
+}
+
+fn histogram() -> Result<Histogram<u64>, Failure> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
+        .explain(|| String::from("cannot count latencies"))
+}
+
+impl Shared {
+    /// Connects, waits for all others to be connected, and works.
+    async fn stream(&self, runtime: &Handle) -> Result<Stream, Failure> {
+        let load = &self.load;
+        let connected = self.connect(runtime).await;
+        // Everybody comes here, connected or not, or the others would wait for ever.
+        self.start.wait();
+        let (session, target) = connected?;
+        let work = self.work(&session, target);
+        session
+            .watch(runtime, &load.folder, &load.client, Patience::Bounded, work)
+            .await
+    }
+
+    /// A session, and the file or directory that is worked on.
+    async fn connect(&self, runtime: &Handle) -> Result<(Session, FileHandle), Failure> {
+        let load = &self.load;
+        let session = Session::connect(runtime, &load.folder, &load.client).await?;
+        let url = match load.op {
+            BenchOp::Read | BenchOp::Write | BenchOp::Randread => load.folder.child(FILE),
+            BenchOp::Stat | BenchOp::Create => load.folder.clone(),
+        };
+        let node = session.node(&url, Follow::No).await?;
+        Ok((session, node.handle))
+    }
+
+    async fn work(&self, session: &Session, target: FileHandle) -> Result<Stream, Failure> {
+        let load = &self.load;
+        let what = || format!("{:?} failed in {}", load.op, load.folder);
+        let handles = self.stat_handles(session, target).await.explain(what)?;
+        let mut stream = Stream {
+            latency_ns: histogram()?,
+            began: Instant::now(),
+            ended: Instant::now(),
+            cpu_at_start: own_cpu(),
+        };
+        let mut memory = Buffer::zeroed(load.record as usize);
+        while stream.began.elapsed() < load.time {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let started = Instant::now();
+            memory = self
+                .operate(session, target, &handles, number, memory)
+                .await
+                .explain(what)?;
+            stream
+                .latency_ns
+                .saturating_record(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        if load.op == BenchOp::Write {
+            session
+                .files()
+                .client()
+                .commit(&target, 0, 0)
+                .await
+                .explain(what)?;
+        }
+        stream.ended = Instant::now();
+        Ok(stream)
+    }
+
+    async fn stat_handles(
+        &self,
+        session: &Session,
+        target: FileHandle,
+    ) -> Result<Vec<FileHandle>, Error> {
+        let mut handles = Vec::new();
+        if self.load.op == BenchOp::Stat {
+            for number in 0..self.load.files {
+                let name = small_file(number);
+                let found = session
+                    .files()
+                    .client()
+                    .lookup(&target, name.as_bytes())
+                    .await?;
+                handles.push(found.handle);
+            }
+        }
+        Ok(handles)
+    }
+
+    /// The `number`th operation; gives the memory back.
+    async fn operate(
+        &self,
+        session: &Session,
+        target: FileHandle,
+        handles: &[FileHandle],
+        number: u64,
+        memory: Buffer,
+    ) -> Result<Buffer, Error> {
+        let client = session.files().client();
+        match self.load.op {
+            BenchOp::Read => {
+                let offset = self.offset(number);
+                Ok(client
+                    .read(&target, offset, self.load.record, memory)
+                    .await?
+                    .buffer)
+            }
+            BenchOp::Randread => {
+                let offset = self.offset(scatter(number));
+                Ok(client
+                    .read(&target, offset, self.load.record, memory)
+                    .await?
+                    .buffer)
+            }
+            BenchOp::Write => {
+                let (offset, record) = (self.offset(number), self.load.record);
+                let written = client
+                    .write(&target, offset, memory, record, Stability::Unstable)
+                    .await?;
+                Ok(written.buffer)
+            }
+            BenchOp::Stat => {
+                let turn = usize::try_from(number).unwrap_or(0) % handles.len().max(1);
+                client.getattr(handles.get(turn).unwrap_or(&target)).await?;
+                Ok(memory)
+            }
+            BenchOp::Create => {
+                // Of this row alone: rows share the directory.
+                let name = format!("new-{}-{number}", self.load.threads);
+                let how = CreateMode::Unchecked(SetAttributes::default());
+                client.create(&target, name.as_bytes(), &how).await?;
+                Ok(memory)
+            }
+        }
+    }
+
+    /// Where the `number`th record is: one after the other, from the start again at the end.
+    fn offset(&self, number: u64) -> u64 {
+        let record = u64::from(self.load.record).max(1);
+        number % (self.load.size / record).max(1) * record
+    }
+}
+
+/// Numbers that look random and are the same in every run (a step of SplitMix64).
+fn scatter(number: u64) -> u64 {
+    let value = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value ^ (value >> 31)
+}
+
+/// CPU time of this process so far.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}

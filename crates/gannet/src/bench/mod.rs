@@ -1,0 +1,302 @@
+//! `gannet bench`: a server under load, or the fabric alone.
+
+pub mod fabric;
+pub mod raw;
+
+use crate::cli::{BenchOp, BenchOptions, BenchWhat, FabricOptions};
+use crate::failure::{Explain, Failure};
+use crate::session::{self, Session};
+use crate::url::Url;
+use crate::{output, size};
+use comfy_table::{CellAlignment, Table, presets};
+use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
+use load::Load;
+pub(crate) use load::own_cpu;
+use serde::Serialize;
+
+mod load;
+
+/// For `stat`, this many bytes of `--size` stand for one file.
+const BYTES_PER_FILE: u64 = 64 << 10;
+/// Files of a `stat` row, at most.
+const FILES_MAX: u64 = 4096;
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// `nfs+rdma` or `nfs`.
+    path: &'static str,
+    op: String,
+    threads: u16,
+    /// Bytes per operation; none for `stat` and `create`.
+    record: u64,
+    ops: u64,
+    seconds: f64,
+    mb_per_s: f64,
+    ops_per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_cpu_s_per_gb: Option<f64>,
+    client_cpu_us_per_op: f64,
+}
+
+/// Measures what the command line says.
+///
+/// # Errors
+/// The server cannot be reached, or an operation failed.
+pub fn run(options: &BenchOptions) -> Result<(), Failure> {
+    match (&options.what, &options.url) {
+        (Some(BenchWhat::Fabric(fabric)), _) => run_fabric(fabric),
+        (None, Some(url)) => run_server(url, options),
+        // The parser insists on one of them.
+        (None, None) => {
+            Err(Failure::usage("wrong usage", "a URL is missing").hint("see `gannet bench --help`"))
+        }
+    }
+}
+
+fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
+    let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
+    let made = with_session(url, options, async |session| {
+        let made = session
+            .files()
+            .make_directory(&session.path_of(&folder), 0o700)
+            .await;
+        made.map(|_| ()).explain(|| format!("cannot make {folder}"))
+    });
+    made?;
+    let measured = measure_all(&folder, options);
+    let removed = with_session(url, options, async |session| {
+        remove(&session, &folder).await
+    });
+    let rows = measured?;
+    removed?;
+    if options.json {
+        rows.iter().try_for_each(output::json)
+    } else {
+        show(&rows)
+    }
+}
+
+fn with_session<F: Future<Output = Result<(), Failure>>>(
+    url: &Url,
+    options: &BenchOptions,
+    work: impl FnOnce(Session) -> F,
+) -> Result<(), Failure> {
+    session::run(async |runtime| session::with_session(&runtime, url, &options.client, work).await)
+}
+
+fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for op in &options.op {
+        prepare(folder, *op, options)?;
+        let has_records = !matches!(op, BenchOp::Stat | BenchOp::Create);
+        // A record means nothing to an operation without data: one row is enough.
+        let records = if has_records {
+            &options.record[..]
+        } else {
+            &[0]
+        };
+        for record in records {
+            for threads in &options.threads {
+                rows.push(measure(folder, *op, *record, *threads, options)?);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Makes what `op` reads: one file of the given size, or many empty ones.
+fn prepare(folder: &Url, op: BenchOp, options: &BenchOptions) -> Result<(), Failure> {
+    with_session(folder, options, async |session| {
+        let what = || format!("cannot prepare {folder}");
+        match op {
+            BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
+                fill(&session, &folder.child(load::FILE), options.size).await
+            }
+            BenchOp::Stat => {
+                for number in 0..stat_files(options) {
+                    let path = session.path_of(&folder.child(load::small_file(number).as_bytes()));
+                    session
+                        .files()
+                        .create(&path, 0o600, Existing::Keep)
+                        .await
+                        .explain(what)?;
+                }
+                Ok(())
+            }
+            BenchOp::Create => Ok(()),
+        }
+    })
+}
+
+fn stat_files(options: &BenchOptions) -> u64 {
+    (options.size / BYTES_PER_FILE).clamp(1, FILES_MAX)
+}
+
+/// Writes a file of `len` bytes that are not zeros.
+async fn fill(session: &Session, url: &Url, len: u64) -> Result<(), Failure> {
+    let what = || format!("cannot write {url}");
+    let files = session.files();
+    let made = files
+        .create(&session.path_of(url), 0o600, Existing::Keep)
+        .await
+        .explain(what)?;
+    if made.attributes.size == len {
+        return Ok(());
+    }
+    let mut writer = files.write_file(&made.handle, Zeros::Write, Transfer::default());
+    let mut offset = 0;
+    while offset < len {
+        let mut buffer = writer.buffer();
+        buffer.fill(0xa5);
+        let count = usize::try_from(len - offset)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        writer.write(offset, buffer, count).await.explain(what)?;
+        offset += count as u64;
+    }
+    writer.finish().await.map(|_| ()).explain(what)
+}
+
+fn measure(
+    folder: &Url,
+    op: BenchOp,
+    record: u64,
+    threads: u16,
+    options: &BenchOptions,
+) -> Result<Row, Failure> {
+    let load = Load {
+        folder: folder.clone(),
+        op,
+        record: u32::try_from(record).unwrap_or(u32::MAX),
+        threads,
+        size: options.size,
+        files: stat_files(options),
+        time: options.seconds,
+        client: options.client.clone(),
+    };
+    let measured = load.run()?;
+    let seconds = measured.seconds.max(f64::MIN_POSITIVE);
+    let ops = measured.latency_ns.len();
+    let bytes = (ops * record) as f64;
+    let quantile = |share| measured.latency_ns.value_at_quantile(share) as f64 / 1e3;
+    let cpu = measured.cpu.as_secs_f64();
+    Ok(Row {
+        path: folder.scheme.name(),
+        op: format!("{op:?}").to_lowercase(),
+        threads,
+        record,
+        ops,
+        seconds: rounded(seconds, 3),
+        mb_per_s: rounded(bytes / 1e6 / seconds, 1),
+        ops_per_s: rounded(ops as f64 / seconds, 1),
+        p50_us: rounded(quantile(0.5), 1),
+        p99_us: rounded(quantile(0.99), 1),
+        client_cpu_s_per_gb: (record > 0).then(|| rounded(cpu / (bytes / 1e9), 3)),
+        client_cpu_us_per_op: rounded(cpu * 1e6 / ops.max(1) as f64, 2),
+    })
+}
+
+/// `value` with so many digits behind the point.
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// Removes the bench's directory with what is in it.
+async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
+    let what = || format!("cannot remove {folder}");
+    let node = session.node(folder, Follow::No).await?;
+    let client = session.files().client();
+    for item in client.list(&node.handle).await.explain(what)? {
+        client
+            .remove(&node.handle, &item.name)
+            .await
+            .explain(what)?;
+    }
+    session
+        .files()
+        .remove(&session.path_of(folder))
+        .await
+        .explain(what)
+}
+
+fn show(rows: &[Row]) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "path",
+        "op",
+        "threads",
+        "record",
+        "MB/s",
+        "ops/s",
+        "p50 us",
+        "p99 us",
+        "CPU us/op",
+    ]);
+    for row in rows {
+        let record = if row.record == 0 {
+            String::from("-")
+        } else {
+            size::human(row.record)
+        };
+        table.add_row([
+            row.path.to_owned(),
+            row.op.clone(),
+            row.threads.to_string(),
+            record,
+            format!("{:.1}", row.mb_per_s),
+            format!("{:.0}", row.ops_per_s),
+            format!("{:.1}", row.p50_us),
+            format!("{:.1}", row.p99_us),
+            format!("{:.1}", row.client_cpu_us_per_op),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    output::line(&table.to_string())
+}
+
+fn run_fabric(options: &FabricOptions) -> Result<(), Failure> {
+    let settings = fabric::Settings {
+        seconds: options.seconds,
+    };
+    let rows = fabric::run(settings)
+        .map_err(|error| Failure::new("cannot measure the fabric", format!("{error:#}")))?;
+    if options.json {
+        return rows.iter().try_for_each(output::json);
+    }
+    let number =
+        |value: Option<f64>| value.map_or_else(|| String::from("-"), |value| format!("{value:.2}"));
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "op",
+        "size",
+        "CRC",
+        "MB/s",
+        "TCP MB/s",
+        "p50 us",
+        "TCP p50 us",
+        "ratio",
+        "CPU s/GB",
+        "peer's",
+    ]);
+    for row in &rows {
+        table.add_row([
+            row.op.to_owned(),
+            size::human(row.size as u64),
+            String::from(if row.crc { "on" } else { "off" }),
+            number(row.mb_per_s),
+            number(row.raw_tcp_mb_per_s),
+            number(row.p50_us),
+            number(row.raw_p50_us),
+            format!("{:.2}", row.ratio),
+            number(row.initiator_cpu_s_per_gb),
+            number(row.target_cpu_s_per_gb),
+        ]);
+    }
+    output::line(&table.to_string())
+}

@@ -1,0 +1,165 @@
+//! Every command over both kinds of URL, against a served directory.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use support::{Place, Server, assert_same, fail, make_tree, succeed};
+
+#[test]
+fn a_tree_goes_in_and_out_unchanged() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 40);
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for (number, url) in server.urls().iter().enumerate() {
+        let there = format!("{url}/tree-{number}");
+        succeed(&["cp", "-r", "--verify", &place.text("tree"), &there]);
+        assert_same(
+            &place.path("tree"),
+            &place.path(&format!("share/tree-{number}")),
+        );
+        let back = place.path(&format!("out/{number}"));
+        succeed(&["cp", "-r", "--verify", &there, back.to_str().unwrap()]);
+        assert_same(&place.path("tree"), &back);
+        for sparse in [
+            place.path(&format!("share/tree-{number}/sparse")),
+            back.join("sparse"),
+        ] {
+            let used = fs::metadata(&sparse).unwrap().blocks() * 512;
+            assert!(used < 4 << 20, "{} takes {used} bytes", sparse.display());
+        }
+    }
+}
+
+#[test]
+fn copies_go_between_ways_and_over_existing_files() {
+    let place = Place::new();
+    make_tree(&place.path("share/tree"), 5);
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let [tcp, rdma] = server.urls();
+    succeed(&["cp", "-r", &format!("{tcp}/tree"), &format!("{rdma}/copy")]);
+    assert_same(&place.path("share/tree"), &place.path("share/copy"));
+    // Again, into what is there now: it becomes copy/tree; and a single file over a longer one.
+    succeed(&["cp", "-r", &format!("{rdma}/tree"), &format!("{tcp}/copy")]);
+    assert_same(&place.path("share/tree"), &place.path("share/copy/tree"));
+    let short = place.path("short");
+    fs::write(&short, b"short").unwrap();
+    succeed(&[
+        "cp",
+        short.to_str().unwrap(),
+        &format!("{tcp}/copy/a/large"),
+    ]);
+    assert_eq!(
+        fs::read(place.path("share/copy/a/large")).unwrap(),
+        b"short"
+    );
+}
+
+#[test]
+fn the_small_commands_do_what_their_names_say() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for url in server.urls() {
+        let at = |path: &str| format!("{url}{path}");
+        succeed(&["mkdir", "-p", &at("/d/e/f")]);
+        fs::write(place.path("share/d/file"), b"content\n").unwrap();
+        fs::write(place.path("share/d/.hidden"), b"").unwrap();
+        assert_eq!(succeed(&["ls", &at("/d")]), "e\nfile\n");
+        assert_eq!(succeed(&["ls", "-a", &at("/d")]), ".hidden\ne\nfile\n");
+        let long = succeed(&["ls", "-l", &at("/d/file")]);
+        assert!(
+            long.starts_with('-') && long.contains(" 8 ") && long.ends_with(" file\n"),
+            "{long}"
+        );
+        let json = succeed(&["ls", "--json", &at("/d")]);
+        assert_eq!(json.lines().count(), 2);
+        assert!(json.contains("\"size_bytes\":8"), "{json}");
+        assert_eq!(
+            succeed(&["cat", &at("/d/file"), &at("/d/file")]),
+            "content\ncontent\n"
+        );
+        assert!(succeed(&["stat", &at("/d/file")]).contains("8 bytes"));
+        assert!(succeed(&["stat", "--json", &at("/d")]).contains("\"kind\":\"directory\""));
+        succeed(&["mv", &at("/d/file"), &at("/d/e")]);
+        succeed(&["mv", &at("/d/e/file"), &at("/d/renamed")]);
+        assert!(place.path("share/d/renamed").exists());
+        assert!(succeed(&["df", &at("/")]).contains('%'));
+        assert!(succeed(&["df", "--json", &at("/")]).contains("\"available_bytes\":"));
+        let error = fail(&["rm", &at("/d")], 1);
+        assert!(error.contains("-r removes"), "{error}");
+        succeed(&["rm", "-r", &at("/d")]);
+        assert!(!place.path("share/d").exists());
+        succeed(&["rm", "-f", &at("/d")]);
+        let error = fail(&["cat", &at("/d")], 1);
+        assert!(error.contains("no such file or directory"), "{error}");
+    }
+}
+
+#[test]
+fn bench_measures_every_operation() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for url in server.urls() {
+        let rows = succeed(&[
+            "bench",
+            &url,
+            "--json",
+            "--threads",
+            "1,2",
+            "--record",
+            "4k,64k",
+            "--size",
+            "256k",
+            "--seconds",
+            "0.05",
+            "--op",
+            "write,read,randread,stat,create",
+        ]);
+        assert_eq!(rows.lines().count(), 3 * 4 + 2 * 2, "{rows}");
+        for row in rows.lines() {
+            for key in [
+                "op",
+                "threads",
+                "record",
+                "mb_per_s",
+                "ops_per_s",
+                "p50_us",
+                "p99_us",
+            ] {
+                assert!(row.contains(&format!("\"{key}\":")), "{row}");
+            }
+        }
+        assert_eq!(
+            fs::read_dir(place.path("share")).unwrap().count(),
+            0,
+            "the bench cleans up"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_or_done_is_said_in_one_line() {
+    let place = Place::new();
+    let error = fail(&["ls", "nfs://127.0.0.1:1/"], 1);
+    assert!(error.contains("refused"), "{error}");
+    let error = fail(&["ls", "nfs+rdma://127.0.0.1:1/"], 1);
+    assert!(error.contains("RDMA"), "{error}");
+    fail(&["ls", "nfs://no-such-host.invalid/"], 1);
+    let error = fail(&["ls", "gannet://h/"], 2);
+    assert!(error.contains("comes with a later version"), "{error}");
+    fail(&["cp", "/etc/hostname", &place.text("out")], 2);
+    fail(&["frobnicate"], 2);
+    fail(
+        &[
+            "serve",
+            &place.text("no such directory"),
+            "--nfs-tcp",
+            "127.0.0.1:0",
+        ],
+        1,
+    );
+    assert!(succeed(&["--help"]).contains("demo"));
+    assert!(succeed(&["--version"]).starts_with("gannet "));
+}

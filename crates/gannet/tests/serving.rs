@@ -1,0 +1,194 @@
+//! `gannet serve` as its operator sees it: the ready line, signals, configuration, refusals, restarts.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+
+#[test]
+fn the_ready_file_holds_the_ready_line() {
+    let place = Place::new();
+    let ready = place.text("ready");
+    let server = Server::start(
+        &place.path("state"),
+        &[&place.text("share"), "--ready-file", &ready],
+    );
+    let line = fs::read_to_string(&ready).unwrap();
+    assert_eq!(
+        line,
+        format!("ready nfs-tcp={} nfs-rdma={}\n", server.tcp, server.rdma)
+    );
+    assert!(!server.tcp.ends_with(":0") && !server.rdma.ends_with(":0"));
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_with_0_even_with_idle_and_silent_peers() {
+    for signal in ["TERM", "INT"] {
+        let place = Place::new();
+        let mut server = Server::of(&place.path("share"), &place.path("state"));
+        let silent = TcpStream::connect(&server.tcp).unwrap();
+        let mut garbage = TcpStream::connect(&server.rdma).unwrap();
+        garbage.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        succeed(&["ls", &server.urls()[0]]);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "{signal}");
+        drop(silent);
+    }
+}
+
+#[test]
+fn a_taken_port_is_explained() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let error = fail(
+        &[
+            "serve",
+            &place.text("share"),
+            "--nfs-tcp",
+            &server.tcp,
+            "--nfs-rdma",
+            "off",
+            "--log",
+            "error",
+        ],
+        1,
+    );
+    assert!(
+        error.contains("in use") && error.contains("--nfs-tcp"),
+        "{error}"
+    );
+}
+
+#[test]
+fn garbage_does_not_disturb_others() {
+    let place = Place::new();
+    fs::write(place.path("share/file"), b"content").unwrap();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for address in [&server.tcp, &server.rdma] {
+        for round in 0..20 {
+            let mut peer = TcpStream::connect(address).unwrap();
+            // The server may close in the middle of it, which is its right.
+            let _ = peer.write_all(&bytes(round, 10_000));
+        }
+    }
+    for url in server.urls() {
+        assert_eq!(succeed(&["cat", &format!("{url}/file")]), "content");
+    }
+}
+
+#[test]
+fn a_configuration_serves_several_directories_by_their_rules() {
+    let place = Place::new();
+    for name in ["one", "two", "three"] {
+        fs::create_dir(place.path(&format!("share/{name}"))).unwrap();
+        fs::write(place.path(&format!("share/{name}/file")), name).unwrap();
+    }
+    let share = place.text("share");
+    let config = format!(
+        "[[export]]\npath = \"{share}/one\"\nname = \"/one\"\nsquash = \"none\"\n\
+         [[export]]\npath = \"{share}/two\"\nname = \"/deep/two\"\nread_only = true\n\
+         [[export]]\npath = \"{share}/three\"\nname = \"/three\"\nclients = [\"192.0.2.0/24\"]\n"
+    );
+    let file = place.path("gannet.toml");
+    fs::write(&file, config).unwrap();
+    let server = Server::start(&place.path("state"), &["--config", file.to_str().unwrap()]);
+    for url in server.urls() {
+        assert_eq!(succeed(&["cat", &format!("{url}/one/file")]), "one");
+        assert_eq!(succeed(&["cat", &format!("{url}/deep/two/file")]), "two");
+        succeed(&["mkdir", &format!("{url}/one/made")]);
+        succeed(&["rm", "-r", &format!("{url}/one/made")]);
+        let error = fail(&["mkdir", &format!("{url}/deep/two/made")], 1);
+        assert!(error.contains("read-only"), "{error}");
+        fail(&["cat", &format!("{url}/three/file")], 1);
+        let error = fail(&["cat", &format!("{url}/four/file")], 1);
+        assert!(error.contains("/deep/two"), "{error}");
+    }
+    fs::write(&file, "[[export]]\npath = 7\n").unwrap();
+    let error = fail(&["serve", "--config", file.to_str().unwrap()], 2);
+    assert!(error.contains("gannet.toml:2:"), "{error}");
+}
+
+/// Starts a copy and waits until some of it is there.
+fn start_copy(place: &Place, url: &str) -> Child {
+    let copy = gannet()
+        .args([
+            "cp",
+            "-r",
+            "--verify",
+            &place.text("tree"),
+            &format!("{url}/copy"),
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let target = place.path("share/copy/a/b c");
+    while fs::read_dir(&target).map_or(0, Iterator::count) < 30 {
+        std::thread::yield_now();
+    }
+    copy
+}
+
+#[test]
+fn a_copy_survives_a_crash_of_the_server_in_the_middle() {
+    for way in 0..2 {
+        let place = Place::new();
+        make_tree(&place.path("tree"), 300);
+        fs::write(place.path("tree/a/huge"), bytes(3, 24 << 20)).unwrap();
+        let share = place.text("share");
+        let mut server = Server::of(&place.path("share"), &place.path("state"));
+        let mut copy = start_copy(&place, &server.urls()[way]);
+        server.kill();
+        assert!(
+            copy.try_wait().unwrap().is_none(),
+            "the copy ended before the crash"
+        );
+        let (tcp, rdma) = (server.tcp.clone(), server.rdma.clone());
+        let arguments = [share.as_str(), "--no-root-squash"];
+        let again = Server::start_at((&tcp, &rdma), &place.path("state"), &arguments);
+        let output = copy.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        assert!(
+            error.contains("connection lost"),
+            "the wait is told of: {error}"
+        );
+        assert_same(&place.path("tree"), &place.path("share/copy"));
+        drop(again);
+    }
+}
+
+#[test]
+fn a_timeout_bounds_the_wait_for_a_server_that_is_gone() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 300);
+    let mut server = Server::of(&place.path("share"), &place.path("state"));
+    let url = server.urls()[0].clone();
+    let copy = gannet()
+        .args([
+            "cp",
+            "-r",
+            "--timeout",
+            "1",
+            "--log",
+            "error",
+            &place.text("tree"),
+            &format!("{url}/copy"),
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !place.path("share/copy/a").exists() {
+        std::thread::yield_now();
+    }
+    server.signal("STOP");
+    let output = copy.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("no answer for 1 s"), "{error}");
+    server.kill();
+}

@@ -1,0 +1,231 @@
+//! What the end-to-end tests share: the built binary as server and as client, trees, comparisons.
+
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+/// The binary under test.
+pub fn gannet() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    command.stdin(Stdio::null()).env_remove("GANNET_LOG");
+    command
+}
+
+/// Runs a client command to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    gannet().args(arguments).output().unwrap()
+}
+
+/// Runs a client command that must succeed; its standard output.
+pub fn succeed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}: {error}",
+        output.status
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a client command that must fail with `code`; its one line on standard error.
+pub fn fail(arguments: &[&str], code: i32) -> String {
+    let output = run(arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.starts_with("gannet: "), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+/// `gannet serve`, killed when dropped.
+pub struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub tcp: String,
+    pub rdma: String,
+}
+
+impl Server {
+    /// Serves with these arguments on the given loopback ports, and waits until it is ready.
+    pub fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
+        let mut child = gannet()
+            .arg("serve")
+            .args(["--nfs-tcp", ports.0, "--nfs-rdma", ports.1, "--log", "warn"])
+            .arg("--state-dir")
+            .arg(state)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let word = |name: &str| {
+            let word = line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(name));
+            word.unwrap_or_else(|| panic!("ready line: {line:?}"))
+                .to_owned()
+        };
+        assert!(line.starts_with("ready "), "{line}");
+        let (tcp, rdma) = (word("nfs-tcp="), word("nfs-rdma="));
+        Server {
+            child,
+            stdout,
+            tcp,
+            rdma,
+        }
+    }
+
+    /// On free ports.
+    pub fn start(state: &Path, arguments: &[&str]) -> Server {
+        Server::start_at(("127.0.0.1:0", "127.0.0.1:0"), state, arguments)
+    }
+
+    /// Serves a directory, as root's own.
+    pub fn of(directory: &Path, state: &Path) -> Server {
+        Server::start(state, &[directory.to_str().unwrap(), "--no-root-squash"])
+    }
+
+    /// The URLs of its root: over TCP, over RDMA.
+    pub fn urls(&self) -> [String; 2] {
+        [
+            format!("nfs://{}", self.tcp),
+            format!("nfs+rdma://{}", self.rdma),
+        ]
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.pid().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory with `tree`, `share`, `out` and `state` in it.
+pub struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["share", "out", "state"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Place { directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// Bytes that depend on a seed.
+pub fn bytes(seed: usize, len: usize) -> Vec<u8> {
+    let mut state = seed as u64 * 2 + 1;
+    let mut step = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..len).map(|_| step()).collect()
+}
+
+/// Makes a small tree with everything that a copy must keep.
+pub fn make_tree(root: &Path, files: usize) {
+    fs::create_dir_all(root.join("a/b c/é")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    for number in 0..files {
+        let path = root.join(format!("a/b c/file-{number}"));
+        fs::write(&path, bytes(number, number * 977 % 70_000)).unwrap();
+        fs::set_permissions(
+            &path,
+            fs::Permissions::from_mode(0o400 + (number as u32 % 8)),
+        )
+        .unwrap();
+    }
+    fs::write(root.join("a/large"), bytes(1, (3 << 20) + 17)).unwrap();
+    symlink("b c/file-0", root.join("a/link")).unwrap();
+    symlink("/no/such/thing", root.join("a/dangling")).unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 20 << 20).unwrap();
+}
+
+/// Panics with the first difference between two trees.
+pub fn assert_same(left: &Path, right: &Path) {
+    let (a, b) = (
+        fs::symlink_metadata(left).unwrap(),
+        fs::symlink_metadata(right).unwrap(),
+    );
+    let both = format!("{} and {}", left.display(), right.display());
+    assert_eq!(a.file_type(), b.file_type(), "{both}");
+    assert_eq!(
+        (a.mtime(), a.mtime_nsec()),
+        (b.mtime(), b.mtime_nsec()),
+        "times of {both}"
+    );
+    if a.is_symlink() {
+        assert_eq!(
+            fs::read_link(left).unwrap(),
+            fs::read_link(right).unwrap(),
+            "{both}"
+        );
+        return;
+    }
+    assert_eq!(a.mode(), b.mode(), "modes of {both}");
+    if a.is_dir() {
+        let names = |path: &Path| {
+            let mut names: Vec<_> = fs::read_dir(path)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(left), names(right), "{both}");
+        for name in names(left) {
+            assert_same(&left.join(&name), &right.join(&name));
+        }
+        return;
+    }
+    assert!(
+        fs::read(left).unwrap() == fs::read(right).unwrap(),
+        "contents of {both}"
+    );
+}
