@@ -340,7 +340,8 @@ impl Connection {
             && state.nudges_left > 0
             && let Some(race) = config.accept_race
         {
-            state.deadlines.nudge = Some(self.core.runtime.now() + race.nudge_after);
+            let due = self.core.runtime.now() + race.nudge_after;
+            state.deadlines.nudge.get_or_insert(due);
         }
     }
 
