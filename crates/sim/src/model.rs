@@ -5,6 +5,7 @@
 
 use gannet_vfs::{FileKind, Stability, Status};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// An object of the model.
 pub type Key = u32;
@@ -123,6 +124,38 @@ pub enum Answer {
     },
 }
 
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operation::Write {
+                file,
+                offset,
+                bytes,
+                stability,
+            } => {
+                write!(
+                    f,
+                    "Write {{ file: {file}, {offset}+{}, {stability:?} }}",
+                    bytes.len()
+                )
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Bytes { bytes, eof } => {
+                let start = bytes.get(..16).unwrap_or(bytes);
+                write!(f, "{} bytes ({start:02x?}...), eof {eof}", bytes.len())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
 /// An operation's outcome.
 pub type Outcome = Result<Answer, Status>;
 
@@ -135,6 +168,13 @@ pub enum Execution {
     OnceOrMore,
     /// No answer came: once, more often, or not at all.
     Unknown,
+}
+
+/// Whether what was not synced can have been lost before an operation was executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    None,
+    Possible,
 }
 
 /// A file system that is never wrong.
@@ -171,18 +211,58 @@ struct File {
 }
 
 impl File {
-    fn write(&mut self, offset: u64, bytes: &[u8], stability: Stability) {
+    fn write(&mut self, offset: u64, bytes: &[u8], stability: Stability, loss: Loss) {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
         if !bytes.is_empty() {
-            let start = usize::try_from(offset).unwrap_or(usize::MAX);
             place(&mut self.data, start, bytes);
-            let write = (start, bytes.to_vec());
-            // The same once more changes nothing.
-            if self.unsynced.last() != Some(&write) {
-                self.unsynced.push(write);
+        }
+        match (stability, loss) {
+            (Stability::Unstable, _) => {
+                let write = (start, bytes.to_vec());
+                // The same once more changes nothing.
+                if !bytes.is_empty() && self.unsynced.last() != Some(&write) {
+                    self.unsynced.push(write);
+                }
+            }
+            (_, Loss::None) => self.sync(),
+            (_, Loss::Possible) if bytes.is_empty() => {}
+            (_, Loss::Possible) => {
+                self.forget_range(start, start + bytes.len());
+                place(&mut self.durable, start, bytes);
             }
         }
-        if stability != Stability::Unstable {
+    }
+
+    /// What was written unstably between `start` and `end` cannot come back.
+    fn forget_range(&mut self, start: usize, end: usize) {
+        let writes = std::mem::take(&mut self.unsynced);
+        for (at, bytes) in writes {
+            let before = start.saturating_sub(at).min(bytes.len());
+            let behind = end.saturating_sub(at).min(bytes.len());
+            let parts = [(at, &bytes[..before]), (at + behind, &bytes[behind..])];
+            for (at, part) in parts {
+                if !part.is_empty() {
+                    self.unsynced.push((at, part.to_vec()));
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, loss: Loss) {
+        // What a crash took before is not made durable; what it left stays in doubt until it is read back.
+        if loss == Loss::None {
             self.sync();
+        }
+    }
+
+    fn truncate(&mut self, len: usize, loss: Loss) {
+        self.data.resize(len, 0);
+        match loss {
+            Loss::None => self.sync(),
+            Loss::Possible => {
+                self.forget_range(len, usize::MAX);
+                self.durable.resize(len, 0);
+            }
         }
     }
 
@@ -276,6 +356,10 @@ impl Model {
 
     /// Does an operation.
     pub fn apply(&mut self, operation: &Operation) -> Outcome {
+        self.execute(operation, Loss::None)
+    }
+
+    fn execute(&mut self, operation: &Operation, loss: Loss) -> Outcome {
         match operation {
             Operation::Lookup { directory, name } => {
                 self.lookup(*directory, name).map(Answer::Object)
@@ -327,14 +411,19 @@ impl Model {
                 bytes,
                 stability,
             } => {
-                self.file_mut(*file)?.write(*offset, bytes, *stability);
+                self.file_mut(*file)?
+                    .write(*offset, bytes, *stability, loss);
                 Ok(Answer::Done)
             }
             Operation::Commit { file } => {
-                self.file_mut(*file)?.sync();
+                self.file_mut(*file)?.commit(loss);
                 Ok(Answer::Done)
             }
-            Operation::Truncate { file, len } => self.truncate(*file, *len),
+            Operation::Truncate { file, len } => {
+                let len = usize::try_from(*len).unwrap_or(usize::MAX);
+                self.file_mut(*file)?.truncate(len, loss);
+                Ok(Answer::Done)
+            }
             Operation::Chmod { object, mode } => {
                 self.node_mut(*object)?.mode = *mode;
                 Ok(Answer::Done)
@@ -551,14 +640,6 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    fn truncate(&mut self, file: Key, len: u64) -> Outcome {
-        let file = self.file_mut(file)?;
-        file.data
-            .resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
-        file.sync();
-        Ok(Answer::Done)
-    }
-
     /// True if the answer may be given while a crash can have taken what was not synced.
     fn permits_after_crash(&self, operation: &Operation, outcome: &Outcome) -> bool {
         match (operation, outcome) {
@@ -645,8 +726,9 @@ impl Oracle {
             let mut after = state.clone();
             for _ in 0..executions {
                 let unsynced = after.clone();
-                let answer = after.apply(operation);
                 let crashed = execution != Execution::Once;
+                let loss = if crashed { Loss::Possible } else { Loss::None };
+                let answer = after.execute(operation, loss);
                 let explained = match outcome {
                     None => true,
                     Some(outcome) => {
@@ -664,9 +746,7 @@ impl Oracle {
         dedup(&mut next);
         next.truncate(STATES_MAX);
         if next.is_empty() {
-            return Err(format!(
-                "{operation:?}: {outcome:?}, but possible were {expected:?}"
-            ));
+            return Err(contradiction(operation, outcome, &expected));
         }
         self.states = next;
         Ok(())
@@ -697,6 +777,34 @@ impl Oracle {
         dedup(&mut self.states);
         Ok(())
     }
+}
+
+/// What was seen, what was possible, and for bytes where they begin to differ.
+fn contradiction(operation: &Operation, seen: Option<&Outcome>, possible: &[Outcome]) -> String {
+    let text = |outcome: &Outcome| match outcome {
+        Ok(answer) => answer.to_string(),
+        Err(status) => format!("{status:?}"),
+    };
+    let difference = |outcome: &Outcome| match (seen, outcome) {
+        (Some(Ok(Answer::Bytes { bytes: seen, .. })), Ok(Answer::Bytes { bytes, .. })) => {
+            let same = seen
+                .iter()
+                .zip(bytes)
+                .take_while(|(one, other)| one == other)
+                .count();
+            format!(" (the same up to byte {same})")
+        }
+        _ => String::new(),
+    };
+    let possible: Vec<String> = possible
+        .iter()
+        .map(|outcome| text(outcome) + &difference(outcome))
+        .collect();
+    let seen = seen.map_or_else(|| String::from("nothing"), text);
+    format!(
+        "{operation} gave {seen}; possible: {}",
+        possible.join(", or ")
+    )
 }
 
 fn dedup(states: &mut Vec<Model>) {

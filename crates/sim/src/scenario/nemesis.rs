@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) async fn torment(stage: &Stage) {
     let random = Random::new(stage.plan.events).fork(&format!("nemesis {:?}", stage.plan.links));
     for _ in 0..stage.plan.events {
-        pause(stage, &random, 3_000_000_000).await;
+        pause(stage, &random, 1_500_000_000).await;
         if stage.busy.get() == 0 || stage.failed().is_some() {
             return;
         }

@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// How often an operation that a worker cannot do without is tried.
 const ATTEMPTS_MAX: usize = 100;
+/// Of a thousand operations, how many wait for the application, so that faults find idle connections too.
+const THINKING_PER_MILLE: u64 = 200;
+const THINKING_TIME_MAX_NS: u64 = 500_000_000;
 /// Bytes of one READ when a whole file is read.
 const READ_LEN: u32 = 64 << 10;
 
@@ -133,6 +136,10 @@ impl Worker {
         if self.stage.life.get() != self.life {
             self.resynchronise().await?;
         }
+        if self.random.chance(THINKING_PER_MILLE) {
+            let time = self.random.below(THINKING_TIME_MAX_NS);
+            self.stage.faults.sleep(Duration::from_nanos(time)).await;
+        }
         let operation = self.choose();
         self.check(operation).await
     }
@@ -158,9 +165,7 @@ impl Worker {
             summary.unanswered += u64::from(outcome.is_none());
         });
         if outcome.is_none() && self.stage.healed.get() {
-            return Err(format!(
-                "{operation:?} had no answer although all is healed"
-            ));
+            return Err(format!("{operation} had no answer although all is healed"));
         }
         let stage = &self.stage;
         self.oracle
@@ -302,18 +307,5 @@ fn summary(operation: &Operation, outcome: &Option<crate::model::Outcome>) -> St
         Some(Err(status)) => format!("{status:?}"),
         Some(Ok(_)) => String::from("ok"),
     };
-    match operation {
-        Operation::Write {
-            file,
-            offset,
-            bytes,
-            stability,
-        } => {
-            format!(
-                "Write {file} {offset}+{} {stability:?}: {outcome}",
-                bytes.len()
-            )
-        }
-        other => format!("{other:?}: {outcome}"),
-    }
+    format!("{operation}: {outcome}")
 }

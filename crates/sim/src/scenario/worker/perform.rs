@@ -27,8 +27,8 @@ impl Worker {
                     .note(format_args!("worker {}: {error}", self.number));
                 None
             }
-            Err(Trouble::Nfs(other)) => return Err(format!("{operation:?}: {other}")),
-            Err(Trouble::Wrong(why)) => return Err(format!("{operation:?}: {why}")),
+            Err(Trouble::Nfs(other)) => return Err(format!("{operation}: {other}")),
+            Err(Trouble::Wrong(why)) => return Err(format!("{operation}: {why}")),
         };
         Ok((operation, outcome))
     }
@@ -37,9 +37,8 @@ impl Worker {
         match operation {
             Operation::Lookup { directory, name } => {
                 let found = self.client.lookup(&self.handle(*directory)?, name).await?;
-                let entries = self.oracle.state().entries(*directory);
-                let expected = entries.into_iter().find(|(of, _)| of == name);
-                self.identify(&found, expected.map(|(_, key)| key))
+                let expected = self.existing(*directory, name);
+                self.identify(&found, expected)
             }
             Operation::Getattr { object } => Ok(attributes(
                 &self.client.getattr(&self.handle(*object)?).await?,
@@ -118,7 +117,9 @@ impl Worker {
                     .client
                     .create(&self.handle(*directory)?, name, &how)
                     .await?;
-                self.identify(&found, Some(*key))
+                // An object whose handle got lost with the answer to an earlier CREATE may be found again by this one.
+                let expected = self.existing(*directory, name).unwrap_or(*key);
+                self.identify(&found, Some(expected))
             }
             Operation::Mkdir {
                 directory,
@@ -226,6 +227,12 @@ impl Worker {
             )));
         }
         Ok(())
+    }
+
+    /// What a name stands for in the model.
+    fn existing(&self, directory: Key, name: &[u8]) -> Option<Key> {
+        let mut entries = self.oracle.state().entries(directory).into_iter();
+        entries.find(|(of, _)| of == name).map(|(_, key)| key)
     }
 
     /// The handle of an object that an operation was chosen for.
