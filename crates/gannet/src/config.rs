@@ -270,7 +270,7 @@ mod tests {
             (
                 "[[export]]\npath = \"/a\"\nclients = [\"10.0.0.0/99\"]\n",
                 3,
-                "at most 32",
+                "prefix length",
             ),
             (
                 "[[export]]\npath = \"/a\"\n[[export]]\npath = \"/b\"\n",

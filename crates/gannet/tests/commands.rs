@@ -157,6 +157,8 @@ fn what_cannot_be_reached_or_done_is_said_in_one_line() {
             &place.text("no such directory"),
             "--nfs-tcp",
             "127.0.0.1:0",
+            "--nfs-rdma",
+            "127.0.0.1:0",
         ],
         1,
     );

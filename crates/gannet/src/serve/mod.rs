@@ -42,7 +42,6 @@ struct Shared {
 /// A directory, a socket or the configuration cannot be used; what to do is said.
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let settings = Settings::resolve(options)?;
-    settings.warn_about_exposure();
     let exports = settings.open_exports()?;
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {
@@ -65,6 +64,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
+    settings.warn_about_exposure();
     let what = || String::from("cannot serve");
     let served =
         tokio_plug::block_on(|_| supervise(Arc::clone(&shared), settings, stop)).explain(what)?;

@@ -87,12 +87,11 @@ impl Settings {
     pub(super) fn open_exports(&self) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
         let mut exports = Vec::with_capacity(self.exports.len());
         for config in &self.exports {
-            let tree = LocalTree::open(&config.path, &self.local).explain(|| {
-                format!("cannot export {} as {}", config.path.display(), config.name)
-            })?;
+            let tree = LocalTree::open(&config.path, &self.local)
+                .explain(|| format!("cannot export {}", config.name))?;
             let mut export = Export::new(&config.name)
                 .and_then(|export| export.with_clients(config.clients.clone()))
-                .explain(|| format!("cannot export {}", config.path.display()))?;
+                .explain(|| format!("cannot export {}", config.name))?;
             export.read_only = config.read_only;
             export.anonymous_uid = config.anonuid;
             export.anonymous_gid = config.anongid;

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 /// The binary under test.
-pub fn gannet() -> Command {
+pub(crate) fn gannet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
     command.stdin(Stdio::null()).env_remove("GANNET_LOG");
     command
 }
 
 /// Runs a client command to its end.
-pub fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     gannet().args(arguments).output().unwrap()
 }
 
 /// Runs a client command that must succeed; its standard output.
-pub fn succeed(arguments: &[&str]) -> String {
+pub(crate) fn succeed(arguments: &[&str]) -> String {
     let output = run(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -33,7 +33,7 @@ pub fn succeed(arguments: &[&str]) -> String {
 }
 
 /// Runs a client command that must fail with `code`; its one line on standard error.
-pub fn fail(arguments: &[&str], code: i32) -> String {
+pub(crate) fn fail(arguments: &[&str], code: i32) -> String {
     let output = run(arguments);
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
@@ -43,16 +43,16 @@ pub fn fail(arguments: &[&str], code: i32) -> String {
 }
 
 /// `gannet serve`, killed when dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    pub tcp: String,
-    pub rdma: String,
+    pub(crate) tcp: String,
+    pub(crate) rdma: String,
 }
 
 impl Server {
     /// Serves with these arguments on the given loopback ports, and waits until it is ready.
-    pub fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
+    pub(crate) fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
         let mut child = gannet()
             .arg("serve")
             .args(["--nfs-tcp", ports.0, "--nfs-rdma", ports.1, "--log", "warn"])
@@ -83,29 +83,29 @@ impl Server {
     }
 
     /// On free ports.
-    pub fn start(state: &Path, arguments: &[&str]) -> Server {
+    pub(crate) fn start(state: &Path, arguments: &[&str]) -> Server {
         Server::start_at(("127.0.0.1:0", "127.0.0.1:0"), state, arguments)
     }
 
     /// Serves a directory, as root's own.
-    pub fn of(directory: &Path, state: &Path) -> Server {
+    pub(crate) fn of(directory: &Path, state: &Path) -> Server {
         Server::start(state, &[directory.to_str().unwrap(), "--no-root-squash"])
     }
 
     /// The URLs of its root: over TCP, over RDMA.
-    pub fn urls(&self) -> [String; 2] {
+    pub(crate) fn urls(&self) -> [String; 2] {
         [
             format!("nfs://{}", self.tcp),
             format!("nfs+rdma://{}", self.rdma),
         ]
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal by name.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")
             .args(["-s", name, &self.pid().to_string()])
             .status();
@@ -113,12 +113,12 @@ impl Server {
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
     /// Ends it at once, as a crash would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -132,12 +132,12 @@ impl Drop for Server {
 }
 
 /// A directory with `tree`, `share`, `out` and `state` in it.
-pub struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let directory = tempfile::tempdir().unwrap();
         for name in ["share", "out", "state"] {
             fs::create_dir(directory.path().join(name)).unwrap();
@@ -145,17 +145,17 @@ impl Place {
         Place { directory }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 }
 
 /// Bytes that depend on a seed.
-pub fn bytes(seed: usize, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: usize, len: usize) -> Vec<u8> {
     let mut state = seed as u64 * 2 + 1;
     let mut step = || {
         state = state
@@ -167,7 +167,7 @@ pub fn bytes(seed: usize, len: usize) -> Vec<u8> {
 }
 
 /// Makes a small tree with everything that a copy must keep.
-pub fn make_tree(root: &Path, files: usize) {
+pub(crate) fn make_tree(root: &Path, files: usize) {
     fs::create_dir_all(root.join("a/b c/é")).unwrap();
     fs::create_dir(root.join("empty")).unwrap();
     for number in 0..files {
@@ -188,7 +188,7 @@ pub fn make_tree(root: &Path, files: usize) {
 }
 
 /// Panics with the first difference between two trees.
-pub fn assert_same(left: &Path, right: &Path) {
+pub(crate) fn assert_same(left: &Path, right: &Path) {
     let (a, b) = (
         fs::symlink_metadata(left).unwrap(),
         fs::symlink_metadata(right).unwrap(),
