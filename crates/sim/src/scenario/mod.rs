@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::store::{Disk, DiskProfile};
 use crate::trace::TraceDigest;
 use crate::world::{Faults, World};
-use gannet_vfs::{Status, Verifier};
+use gannet_vfs::Verifier;
 use plan::Plan;
 use server::Machine;
 use std::cell::{Cell, RefCell};
@@ -135,16 +135,6 @@ impl Stage {
 
     fn failed(&self) -> Option<String> {
         self.failure.borrow().clone()
-    }
-
-    /// Errors of the disk that are part of the plan now.
-    fn excuses(&self, status: Status) -> bool {
-        !self.healed.get()
-            && match status {
-                Status::Io => self.plan.disk.io_errors_per_mille > 0,
-                Status::Nospc => self.plan.disk.no_space_per_mille > 0,
-                _ => false,
-            }
     }
 }
 

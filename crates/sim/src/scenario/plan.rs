@@ -4,6 +4,7 @@ use crate::fabric::FabricProfile;
 use crate::network::LinkProfile;
 use crate::random::Random;
 use crate::store::DiskProfile;
+use gannet_vfs::Status;
 
 /// The plan of one run.
 #[derive(Debug, Clone)]
@@ -83,6 +84,17 @@ impl Plan {
             },
             crc: random.chance(500),
             ulpdu_max: usize::try_from(random.between(128, 64_768)).unwrap_or(1448),
+        }
+    }
+}
+
+impl Plan {
+    /// Errors of the disk that are part of the plan; they end with the faults.
+    pub(super) fn excuses(&self, status: Status) -> bool {
+        match status {
+            Status::Io => self.disk.io_errors_per_mille > 0,
+            Status::Nospc => self.disk.no_space_per_mille > 0,
+            _ => false,
         }
     }
 }

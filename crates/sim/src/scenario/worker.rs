@@ -146,7 +146,7 @@ impl Worker {
 
     /// Does an operation and holds its answer against the oracle.
     async fn check(&mut self, operation: Operation) -> Result<(), String> {
-        let before = self.stage.life.get();
+        let (before, healed) = (self.stage.life.get(), self.stage.healed.get());
         let (operation, outcome) = self.perform(operation).await?;
         let execution = match &outcome {
             None => Execution::Unknown,
@@ -164,14 +164,13 @@ impl Worker {
             summary.operations += 1;
             summary.unanswered += u64::from(outcome.is_none());
         });
-        if outcome.is_none() && self.stage.healed.get() {
+        if outcome.is_none() && healed {
             return Err(format!("{operation} had no answer although all is healed"));
         }
         let stage = &self.stage;
+        let excuses = |status| !healed && stage.plan.excuses(status);
         self.oracle
-            .learn(&operation, outcome.as_ref(), execution, |status| {
-                stage.excuses(status)
-            })
+            .learn(&operation, outcome.as_ref(), execution, excuses)
     }
 
     /// After a restart of the server: what was not committed is read back, committed and held against what may be
