@@ -6,6 +6,7 @@ use gannet_fabric::Access;
 use gannet_wire::ddp::{Header, MessageOffset, QueueNumber, Tagged, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{Fpdu, pad_len};
 use gannet_wire::rdmap::{READ_REQUEST_LEN, ReadRequest, TerminateContext};
+use proptest::prelude::*;
 
 const REGION_LEN: u64 = 1000;
 
@@ -555,4 +556,116 @@ fn nothing_is_received_after_the_end() {
         .engine
         .post_send(WorkId(1), source(b"x"), SendOptions::default());
     assert_eq!(refused, Err(PostError::Closed));
+}
+
+/// A segment whose fields are each likely or unlikely by themselves.
+#[derive(Debug, Clone)]
+struct Hostile {
+    is_tagged: bool,
+    last: bool,
+    control: u8,
+    region: usize,
+    offset: u64,
+    queue: u32,
+    msn: u32,
+    message_offset: u32,
+    payload: Vec<u8>,
+    spoil: u8,
+}
+
+fn hostile() -> impl Strategy<Value = Hostile> {
+    let control = prop_oneof![8 => 0x40u8..0x48, 1 => any::<u8>()];
+    let offset = prop_oneof![0u64..1100, any::<u64>()];
+    let message_offset = prop_oneof![Just(0u32), 0u32..100, any::<u32>()];
+    let payload = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..120),
+        prop::collection::vec(any::<u8>(), READ_REQUEST_LEN),
+    ];
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        prop_oneof![9 => Just(0u8), 1 => any::<u8>()],
+    );
+    let names = (0usize..6, offset, 0u32..4, 0u32..4, message_offset);
+    (flags, control, names, payload).prop_map(|(flags, control, names, payload)| Hostile {
+        is_tagged: flags.0,
+        last: flags.1,
+        control,
+        region: names.0,
+        offset: names.1,
+        queue: names.2,
+        msn: names.3,
+        message_offset: names.4,
+        payload,
+        spoil: flags.2,
+    })
+}
+
+impl Hostile {
+    fn segment(&self, victim: &Victim) -> Segment {
+        let regions = [
+            &victim.writable,
+            &victim.readable,
+            &victim.private,
+            &victim.foreign,
+        ];
+        let (stag, base) = match regions.get(self.region) {
+            Some(region) => (region.key().0, region.base()),
+            None => (self.region as u32, 0),
+        };
+        let header = if self.is_tagged {
+            Header::Tagged(Tagged {
+                last: self.last,
+                ulp_control: self.control,
+                stag: STag(stag),
+                offset: TaggedOffset(base.wrapping_add(self.offset)),
+            })
+        } else {
+            Header::Untagged(Untagged {
+                last: self.last,
+                ulp_control: self.control,
+                ulp_word: stag,
+                queue: QueueNumber(self.queue),
+                msn: Msn(self.msn),
+                offset: MessageOffset(self.message_offset),
+            })
+        };
+        let mut payload = self.payload.clone();
+        if self.control == Opcode::ReadRequest.control() && payload.len() == READ_REQUEST_LEN {
+            payload[16..20].copy_from_slice(&stag.to_be_bytes());
+            payload[20..28].copy_from_slice(&base.wrapping_add(self.offset).to_be_bytes());
+        }
+        Segment {
+            header,
+            payload,
+            spoil: [self.spoil, 0],
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_peer_sends_it_reaches_only_what_it_was_granted(
+        segments in prop::collection::vec(hostile(), 1..20),
+    ) {
+        let mut victim = Victim::new();
+        for id in 0..3 {
+            victim.end.engine.post_receive(WorkId(10 + id), Buffer::zeroed(50)).unwrap();
+        }
+        for hostile in &segments {
+            let frame = hostile.segment(&victim).frame();
+            let used = victim.end.engine.receive(&frame);
+            prop_assert_eq!(used, frame.len());
+            victim.end.take_bytes(usize::MAX);
+        }
+        for region in [&victim.readable, &victim.private, &victim.foreign] {
+            prop_assert!(bytes_of(region).iter().all(|byte| *byte == 0x11));
+        }
+        prop_assert!(victim.private.is_valid() && victim.foreign.is_valid());
+        // Each receive comes back at most once, whatever happened.
+        victim.end.engine.disconnect(Disconnected::Local);
+        let mut ids: Vec<_> = victim.end.take_completions().iter().map(|done| done.id).collect();
+        ids.sort();
+        prop_assert_eq!(ids, [WorkId(7), WorkId(10), WorkId(11), WorkId(12)]);
+    }
 }
