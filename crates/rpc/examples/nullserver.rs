@@ -2,14 +2,17 @@
 //!
 //! `cargo run --release -p gannet-rpc --example nullserver -- [ADDRESS [FILE]]` answers MOUNT MNT of any path and
 //! NFS NULL; with a file also GETATTR, LOOKUP (every name is that file), CREATE, READ and WRITE, without any check
-//! or permission. Prints the address it listens at.
+//! or permission. Prints the addresses it listens at: TCP, then RPC/RDMA on the software RNIC.
 
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::{Call, Counters, OpaqueArgument, Payload, Program, Reply, Server, Service};
 use gannet_runtime::{FileRef, FileSource, tokio_plug};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -183,7 +186,7 @@ fn main() -> io::Result<()> {
     let address = arguments
         .next()
         .unwrap_or_else(|| "127.0.0.1:0".to_string());
-    let address = address.parse().map_err(io::Error::other)?;
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let open = |path| File::options().read(true).write(true).open(path);
     let file = arguments
         .next()
@@ -192,11 +195,21 @@ fn main() -> io::Result<()> {
         .map(WholeFile)
         .map(Arc::new);
     tokio_plug::block_on(|runtime| async move {
+        let service = Rc::new(Null { file });
+        let (cache, counters) = (Arc::default(), Arc::<Counters>::default());
+        let server = Server::new(Rc::clone(&runtime), service, cache, counters);
         let listener = runtime.listen(address)?;
         println!("{}", listener.local_address());
-        let service = Rc::new(Null { file });
-        Server::new(runtime, service, Arc::default(), Arc::<Counters>::default())
-            .serve_tcp(listener)
-            .await
+        let provider = IwarpProvider::new(Rc::clone(&runtime), IwarpConfig::default());
+        let rdma = provider.listen(SocketAddr::new(address.ip(), 0))?;
+        println!("{}", rdma.local_address());
+        let over_rdma = server.clone();
+        let task = async move {
+            if let Err(error) = over_rdma.serve_rdma(provider, rdma).await {
+                eprintln!("rdma: {error}");
+            }
+        };
+        runtime.spawn("rdma", Box::pin(task));
+        server.serve_tcp(listener).await
     })?
 }

@@ -1,6 +1,6 @@
 //! Messages on their way out of a byte stream, in order, in as few system calls as possible.
 
-use crate::limits::{BATCH_LEN, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
+use crate::limits::{BATCH_LEN, COPY_FILE_MAX, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
 use crate::service::{Payload, Reply};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
@@ -16,8 +16,6 @@ use std::rc::Rc;
 const SLICES_MAX: usize = 32;
 /// Replies whose head is longer than this are handed over where they are; shorter ones are copied into a batch.
 const COPY_MAX: usize = 4096;
-/// File ranges up to this length are copied among the small replies.
-const COPY_FILE_MAX: usize = 16 << 10;
 
 /// Something to send.
 enum Piece {

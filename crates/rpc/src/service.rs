@@ -1,5 +1,6 @@
 //! What a program sees of the server: calls in, replies out, whatever the transport.
 
+use crate::limits::PAYLOAD_MAX;
 use bytes::Bytes;
 use gannet_fabric::Buffer;
 use gannet_runtime::FileRef;
@@ -281,9 +282,10 @@ impl Reply {
     /// Puts `payload` at the end of the results so far, with a length word before it; the transport adds the pad.
     /// A reply has at most one payload: a second call replaces the first and must not happen.
     ///
-    /// Payloads longer than `u32::MAX` cannot be expressed; such a reply becomes SYSTEM_ERR.
+    /// A payload longer than [`PAYLOAD_MAX`] is the service's mistake; such a reply becomes SYSTEM_ERR.
     pub fn put_payload(&mut self, payload: Payload) {
-        let Ok(length) = u32::try_from(payload.len()) else {
+        let length = u32::try_from(payload.len()).ok();
+        let Some(length) = length.filter(|_| payload.len() <= PAYLOAD_MAX) else {
             return self.fail(AcceptStatus::SystemErr);
         };
         self.results().u32(length);

@@ -1,7 +1,7 @@
 //! From a finished call to RDMA Writes and one Send.
 
 use super::{Connection, End, Work};
-use crate::limits::{CREDITS, INLINE_THRESHOLD, PAYLOAD_MAX};
+use crate::limits::{COPY_FILE_MAX, CREDITS, INLINE_THRESHOLD};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
 use gannet_fabric::{
@@ -52,9 +52,13 @@ impl<S: Service> Connection<S> {
             .writes()
             .next()
             .is_some_and(|segments| !segments.is_empty());
-        if !to_chunk && let Some((Payload::File { .. }, _)) = &job.reply.payload {
-            match read_into_memory(&mut job.reply) {
+        if let Some((Payload::File { len, .. }, _)) = &job.reply.payload
+            && (!to_chunk || *len <= COPY_FILE_MAX)
+        {
+            match self.read_into_memory(&mut job.reply) {
                 Ok(()) => {}
+                // The provider can wait for the disk by itself.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && to_chunk => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.read_cold(job);
                     return Ok(());
@@ -76,6 +80,32 @@ impl<S: Service> Connection<S> {
             }
             None => self.refuse(place, TransportError::Chunk),
         }
+    }
+
+    /// Replaces a file range by its bytes, if they are in memory.
+    fn read_into_memory(&self, reply: &mut Reply) -> io::Result<()> {
+        let Some((payload, _)) = &mut reply.payload else {
+            return Ok(());
+        };
+        let Payload::File { file, offset, len } = payload else {
+            return Ok(());
+        };
+        let (offset, len) = (*offset, *len);
+        let slot = self.core.inline.take().filter(|slot| slot.len() >= len);
+        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(len));
+        let mut filled = 0;
+        while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
+            match file.try_read_at(offset + filled as u64, target)? {
+                // The file became shorter: the promised length is kept with zeros.
+                0 => {
+                    target.fill(0);
+                    break;
+                }
+                count => filled += count,
+            }
+        }
+        *payload = Payload::Buffer { buffer, len };
+        Ok(())
     }
 
     fn read_cold(&mut self, job: Box<Job>) {
@@ -447,24 +477,4 @@ fn emit_stream(xid: u32, reply: &mut Reply, placed: bool, out: &mut Vec<u8>) {
     }
     out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));
     out.extend_from_slice(rest);
-}
-
-/// Replaces a file range by its bytes, if they are in memory.
-fn read_into_memory(reply: &mut Reply) -> io::Result<()> {
-    let Some((payload, _)) = &mut reply.payload else {
-        return Ok(());
-    };
-    let Payload::File { file, offset, len } = payload else {
-        return Ok(());
-    };
-    let mut bytes = vec![0; (*len).min(PAYLOAD_MAX)];
-    let mut filled = 0;
-    while let Some(target) = bytes.get_mut(filled..).filter(|target| !target.is_empty()) {
-        match file.try_read_at(*offset + filled as u64, target)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    *payload = Payload::Bytes(bytes.into());
-    Ok(())
 }
