@@ -14,6 +14,7 @@ pub mod mutation;
 mod nfs;
 mod rpc;
 pub mod seeds;
+mod server;
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,8 @@ pub const TARGETS: &[Target] = &[
     target("nfs3_reply", nfs::nfs3_reply),
     target("mount3_call", nfs::mount3_call),
     target("mount3_reply", nfs::mount3_reply),
+    target("server_tcp", server::server_tcp),
+    target("server_rdma", server::server_rdma),
     target("config", files::config),
     target("url", files::url),
 ];

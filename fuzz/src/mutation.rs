@@ -65,9 +65,11 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (index(), any::<i8>()).prop_map(|(at, by)| Mutation::Add { at, by }),
         1 => (index(), bytes).prop_map(|(at, bytes)| Mutation::Insert { at, bytes }),
         1 => (index(), 1..64u8).prop_map(|(at, len)| Mutation::Remove { at, len }),
-        1 => (index(), 1..64u8, index()).prop_map(|(from, len, at)| Mutation::Repeat { from, len, at }),
+        1 => (index(), 1..64u8, index())
+            .prop_map(|(from, len, at)| Mutation::Repeat { from, len, at }),
         1 => index().prop_map(|at| Mutation::Cut { at }),
-        1 => (index(), index(), index()).prop_map(|(seed, from, at)| Mutation::Splice { seed, from, at }),
+        1 => (index(), index(), index())
+            .prop_map(|(seed, from, at)| Mutation::Splice { seed, from, at }),
     ]
 }
 

@@ -27,6 +27,10 @@ const CHUNK_LIMITS: ChunkLimits = ChunkLimits {
 #[derive(Default)]
 struct Seeds {
     found: BTreeMap<(&'static str, String), Vec<Vec<u8>>>,
+    /// The handle of the simulated servers' root.
+    root: Vec<u8>,
+    /// What the initiator sent so far, by connection.
+    initiators: BTreeMap<String, Vec<u8>>,
     /// Procedures of calls, by connection and xid, to know what replies answer.
     procedures: BTreeMap<(String, u32), (u32, u32)>,
 }
@@ -36,7 +40,11 @@ struct Seeds {
 /// # Errors
 /// A recording is malformed, or a file cannot be written.
 pub fn write_all() -> Result<()> {
-    let mut seeds = Seeds::default();
+    let root = crate::server::root_handle().context("the simulated server cannot be mounted")?;
+    let mut seeds = Seeds {
+        root,
+        ..Seeds::default()
+    };
     for path in recordings()? {
         let text = std::fs::read_to_string(&path)?;
         seeds
@@ -89,6 +97,7 @@ impl Seeds {
                 words.next().unwrap_or_default(),
             );
             let kind = words.next().unwrap_or_default().to_owned();
+            self.add_to_connection(path, connection, direction, &bytes);
             if kind.starts_with("mpa-") {
                 self.add(
                     "private_data",
@@ -110,6 +119,34 @@ impl Seeds {
             }
         }
         Ok(())
+    }
+
+    /// The beginning of what an initiator sends, longer and longer: the handshake alone, with one frame, and so on.
+    fn add_to_connection(&mut self, path: &Path, connection: &str, direction: &str, bytes: &[u8]) {
+        if direction != "i>r" {
+            return;
+        }
+        let key = format!("{} {connection}", path.display());
+        let sent = self.initiators.entry(key).or_default();
+        sent.extend_from_slice(bytes);
+        let (kind, sent) = (format!("sent{}", sent.len() / 256), sent.clone());
+        self.add("server_rdma", kind, sent);
+    }
+
+    /// A call in a record of its own, about the root of the simulated server instead of the recorded one's handle.
+    fn add_server_call(&mut self, kind: &str, rpc: &[u8]) {
+        let mut decoder = Decoder::new(rpc);
+        if CallHeader::parse(&mut decoder).is_err() {
+            return;
+        }
+        let header = rpc.get(..decoder.position()).unwrap_or_default();
+        let mut call = header.to_vec();
+        if decoder.opaque(64).is_ok() {
+            gannet_wire::xdr::Encoder::new(&mut call).opaque(&self.root);
+        }
+        call.extend_from_slice(decoder.remaining());
+        let mark = RecordMark::single(u32::try_from(call.len()).unwrap_or(0)).to_bytes();
+        self.add("server_tcp", kind, [&mark[..], &call].concat());
     }
 
     fn add_segment(&mut self, kind: &str, fpdu: &[u8]) {
@@ -171,7 +208,10 @@ impl Seeds {
         let kind = format!("procedure{procedure:02}");
         self.add("rpc_call", format!("program{program}"), rpc.to_vec());
         match program {
-            NFS_PROGRAM => self.add("nfs3_call", kind, rpc.to_vec()),
+            NFS_PROGRAM => {
+                self.add_server_call(&kind, rpc);
+                self.add("nfs3_call", kind, rpc.to_vec());
+            }
             MOUNT_PROGRAM => self.add("mount3_call", kind, rpc.to_vec()),
             _ => {}
         }

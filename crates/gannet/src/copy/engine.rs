@@ -20,8 +20,8 @@ const MEMORY_MAX: u64 = 256 << 20;
 const FILE_MEMORY_MAX: u64 = 64 << 20;
 /// Memory is counted in units of this.
 const MEMORY_UNIT: u64 = 64 << 10;
-/// Bytes of a block of a file with holes on a server, which does not tell where they are: a block of zeros alone becomes
-/// a hole.
+/// Bytes of a block of a file with holes on a server, which does not tell where they are: a block of zeros alone
+/// becomes a hole.
 const SPARSE_BLOCK_LEN: u32 = 128 << 10;
 /// Directories below each other.
 const DEPTH_MAX: usize = 1024;
