@@ -267,6 +267,17 @@ fn a_stop_answers_what_is_under_way_and_then_closes() {
 }
 
 #[test]
+fn a_server_that_is_gone_leaves_nothing_behind() {
+    let service = tokio_plug::block_on(|runtime| async move {
+        let bench = Bench::new(&runtime);
+        let client = bench.client(Target::Tcp(bench.listen_tcp()));
+        echo(&client, b"hello").await.unwrap();
+        Rc::downgrade(&bench.service)
+    });
+    assert_eq!(service.unwrap().strong_count(), 0);
+}
+
+#[test]
 fn nobody_there_is_an_error_in_bounded_time() {
     tokio_plug::block_on(|runtime| async move {
         let bench = Bench::new(&runtime);

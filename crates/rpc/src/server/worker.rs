@@ -10,7 +10,7 @@ use crate::reply_cache::Begin;
 use crate::service::{Call, Reply, Service};
 use gannet_runtime::LocalFuture;
 use std::cell::Cell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new<S: Service>(core: &Rc<Core<S>>) -> Worker {
         let mailbox = Rc::<Mailbox>::default();
-        let future = Box::pin(work(Rc::clone(core), Rc::clone(&mailbox)));
+        let future = Box::pin(work(Rc::downgrade(core), Rc::clone(&mailbox)));
         let alarm = Arc::<Alarm>::default();
         let waker = Waker::from(Arc::clone(&alarm));
         Worker {
@@ -76,10 +76,13 @@ impl Worker {
     }
 }
 
-async fn work<S: Service>(core: Rc<Core<S>>, mailbox: Rc<Mailbox>) {
+/// Weak, because the core keeps idle workers.
+async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
     loop {
         let mut job =
             std::future::poll_fn(|_| mailbox.inbox.take().map_or(Poll::Pending, Poll::Ready)).await;
+        // Whoever put the call in holds the core.
+        let Some(core) = core.upgrade() else { continue };
         execute(&core, &mut job).await;
         mailbox.outbox.set(Some(job));
     }
