@@ -261,9 +261,10 @@ fn replies_that_will_not_do() {
             }),
         )
         .await;
-        assert!(
-            matches!(rejection, Err(ConnectError::Rejected { private_data }) if private_data == b"why")
-        );
+        match rejection {
+            Err(ConnectError::Rejected { private_data }) => assert_eq!(private_data, b"why"),
+            _ => panic!("not a rejection"),
+        }
         let pipelined = [bytes_of(&good), zero_length_write()].concat();
         let unusable = [
             bytes_of(&frame(FrameKind::Request)),
