@@ -28,6 +28,10 @@ const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A mounted export. Clones share the connection.
 #[derive(Clone)]
 pub struct Session {
+    mounted: Rc<Mounted>,
+}
+
+struct Mounted {
     files: Files,
     /// How many components of a URL's path name the export.
     export_len: usize,
@@ -66,23 +70,27 @@ impl Session {
         let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
         let files = Files::mount(Client::new(Rc::clone(runtime), rpc), &export).await;
         let files = files.map_err(|error| mount_failure(url, &error))?;
-        Ok(Session { files, export_len })
+        let mounted = Rc::new(Mounted { files, export_len });
+        Ok(Session { mounted })
     }
 
     /// The mounted export.
     pub fn files(&self) -> &Files {
-        &self.files
+        &self.mounted.files
     }
 
     /// The path of `url` within the export.
     pub fn path_of(&self, url: &Url) -> Vec<u8> {
-        let below = url.path.get(self.export_len..).unwrap_or_default();
+        let below = url.path.get(self.mounted.export_len..).unwrap_or_default();
         below.join(&b'/')
     }
 
     /// True when the export mounted for `known` holds the path of `url` as well.
     pub fn reaches(&self, known: &Url, url: &Url) -> bool {
-        let export = known.path.get(..self.export_len).unwrap_or_default();
+        let export = known
+            .path
+            .get(..self.mounted.export_len)
+            .unwrap_or_default();
         url.path.starts_with(export)
     }
 
@@ -91,7 +99,7 @@ impl Session {
     /// # Errors
     /// Nothing is there, or it cannot be reached.
     pub async fn node(&self, url: &Url, follow: Follow) -> Result<Node, Failure> {
-        let found = self.files.walk(&self.path_of(url), follow).await;
+        let found = self.mounted.files.walk(&self.path_of(url), follow).await;
         found.explain(|| format!("cannot find {url}"))
     }
 
@@ -120,7 +128,7 @@ impl Session {
 
     /// Ends when the server has not answered for `max`.
     async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
-        while timeout(runtime, max, self.files.client().null())
+        while timeout(runtime, max, self.mounted.files.client().null())
             .await
             .is_ok()
         {

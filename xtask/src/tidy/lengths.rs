@@ -23,17 +23,16 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
 }
 
 fn check_width(source: &Source, findings: &mut Vec<Finding>) {
-    let code_lines = source.code.split(|byte| *byte == b'\n');
-    for (index, (line, code)) in source.text.lines().zip(code_lines).enumerate() {
+    for (index, line) in source.text.lines().enumerate() {
         let is_free = line.contains("//") || line.contains('$');
-        let (width, max) = if is_free {
-            (line.chars().count(), FREE_WIDTH_MAX)
+        let max = if is_free {
+            FREE_WIDTH_MAX
         } else {
-            // What a literal holds cannot be broken, and is blank here.
-            (code.trim_ascii_end().len(), CODE_WIDTH_MAX)
+            CODE_WIDTH_MAX
         };
-        // Nor can a link.
-        if width > max && !line.contains("://") {
+        let width = line.chars().count();
+        // A link or a literal cannot be broken.
+        if width > max && !line.contains("://") && !line.contains('"') {
             let what = format!("{width} columns, {max} are allowed");
             findings.push(Finding::new(&source.file, index + 1, what));
         }
