@@ -2,56 +2,95 @@
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const KEY_FILE: &str = "handle.key";
+/// Where users without a home of their own keep state; everybody may write here, and it outlives a reboot.
+const SHARED_STATE: &str = "/var/tmp";
 
 /// The key kept in `directory` (made if missing), or one for this run alone, with a warning, when that fails.
+/// Without `directory` the key may be in any of the [`default_directories`].
 pub(crate) fn load(directory: Option<&Path>) -> [u8; 16] {
-    let directory = directory.map(Path::to_path_buf).or_else(default_directory);
-    let Some(directory) = directory else {
-        tracing::warn!(
-            "no state directory (neither XDG_STATE_HOME nor HOME is set): clients must mount again after a restart; \
-             name one with the option for the state directory"
-        );
-        return ephemeral();
+    let directories = match directory {
+        Some(directory) => vec![directory.to_path_buf()],
+        None => default_directories(),
     };
-    match load_or_make(&directory) {
-        Ok(key) => key,
-        Err(error) => {
-            tracing::warn!(
-                directory = %directory.display(),
-                %error,
-                "the key for file handles cannot be kept: clients must mount again after a restart; make the state \
-                 directory writable or name another"
-            );
-            ephemeral()
-        }
-    }
+    load_first(&directories).unwrap_or_else(|(directory, error)| {
+        tracing::warn!(
+            directory = %directory.display(),
+            %error,
+            "the key for file handles cannot be kept: clients must mount again after a restart; make the state \
+             directory writable or name another"
+        );
+        ephemeral()
+    })
 }
 
-/// /var/lib/gannet for root, else below the user's state directory.
-pub(crate) fn default_directory() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/var/lib/gannet"));
+/// The first key there is, so that a directory that becomes writable later changes nothing; else a new one in the
+/// first directory that can keep it. Fails with what the first directory said.
+fn load_first(directories: &[PathBuf]) -> Result<[u8; 16], (PathBuf, io::Error)> {
+    for directory in directories {
+        if is_trusted(directory)
+            && let Ok(key) = read(&directory.join(KEY_FILE))
+        {
+            return Ok(key);
+        }
+    }
+    let mut first = None;
+    for directory in directories {
+        match load_or_make(directory) {
+            Ok(key) => return Ok(key),
+            Err(error) => first = first.or(Some((directory.clone(), error))),
+        }
+    }
+    Err(first.unwrap_or_else(|| (PathBuf::new(), io::ErrorKind::NotFound.into())))
+}
+
+/// /var/lib/gannet for root; else below the user's state directory and, for users without a home of their own, below
+/// [`SHARED_STATE`].
+fn default_directories() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return vec![PathBuf::from("/var/lib/gannet")];
     }
     let absolute = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    absolute("XDG_STATE_HOME")
+    let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("gannet"))
+        .map(|state| state.join("gannet"));
+    let shared = PathBuf::from(SHARED_STATE).join(format!("gannet-{}", uid.as_raw()));
+    state.into_iter().chain([shared]).collect()
+}
+
+/// Whether a key in `directory` is ours: where everybody may make directories, only in one that is this user's.
+fn is_trusted(directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    !directory.starts_with(SHARED_STATE)
+        || std::fs::metadata(directory).is_ok_and(|found| {
+            found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0
+        })
 }
 
 fn load_or_make(directory: &Path) -> io::Result<[u8; 16]> {
     let path = directory.join(KEY_FILE);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    if !is_trusted(directory) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "another user made this directory, or may write in it",
+        ));
+    }
     match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return other,
     }
-    std::fs::create_dir_all(directory)?;
     let unfinished = directory.join(format!("{KEY_FILE}.{}", std::process::id()));
     let _ = std::fs::remove_file(&unfinished);
     let descriptor = rustix::fs::open(
@@ -111,4 +150,38 @@ fn fallback_key() -> [u8; 16] {
         half.copy_from_slice(&std::hash::RandomState::new().hash_one(0u8).to_ne_bytes());
     }
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_directory_keeps_the_key_when_the_first_cannot() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let directories = [file.join("below"), scratch.path().join("kept")];
+        let made = load_first(&directories).unwrap();
+        assert_eq!(load_first(&directories).unwrap(), made);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(
+            load_first(&directories).unwrap(),
+            made,
+            "the key there is, though the first directory could be made now"
+        );
+    }
+
+    #[test]
+    fn a_key_that_anybody_could_have_put_there_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = tempfile::tempdir_in(SHARED_STATE).unwrap();
+        std::fs::write(scratch.path().join(KEY_FILE), [7; 16]).unwrap();
+        let directories = [scratch.path().to_path_buf()];
+        assert_eq!(load_first(&directories).unwrap(), [7; 16]);
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(scratch.path(), open).unwrap();
+        let (_, error) = load_first(&directories).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
 }
