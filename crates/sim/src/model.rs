@@ -3,6 +3,12 @@
 //! The model knows objects by keys that the one who asks gives out, and holds nothing but values. The oracle keeps
 //! every state the file system can be in: one, as long as all answers are known; more, once an answer was lost.
 
+mod file;
+mod oracle;
+
+pub use oracle::Oracle;
+
+use file::{File, Loss};
 use gannet_vfs::{FileKind, Stability, Status};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -170,13 +176,6 @@ pub enum Execution {
     Unknown,
 }
 
-/// Whether what was not synced can have been lost before an operation was executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
-    None,
-    Possible,
-}
-
 /// A file system that is never wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
@@ -200,113 +199,6 @@ enum Content {
         names: BTreeMap<Vec<u8>, Key>,
     },
     Symlink(Vec<u8>),
-}
-
-/// A regular file: what is seen, and what a crash can leave of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct File {
-    data: Vec<u8>,
-    durable: Vec<u8>,
-    unsynced: Vec<(usize, Vec<u8>)>,
-}
-
-impl File {
-    fn write(&mut self, offset: u64, bytes: &[u8], stability: Stability, loss: Loss) {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if !bytes.is_empty() {
-            place(&mut self.data, start, bytes);
-        }
-        match (stability, loss) {
-            (Stability::Unstable, _) => {
-                let write = (start, bytes.to_vec());
-                // The same once more changes nothing.
-                if !bytes.is_empty() && self.unsynced.last() != Some(&write) {
-                    self.unsynced.push(write);
-                }
-            }
-            (_, Loss::None) => self.sync(),
-            (_, Loss::Possible) if bytes.is_empty() => {}
-            (_, Loss::Possible) => {
-                self.forget_range(start, start + bytes.len());
-                place(&mut self.durable, start, bytes);
-            }
-        }
-    }
-
-    /// What was written unstably between `start` and `end` cannot come back.
-    fn forget_range(&mut self, start: usize, end: usize) {
-        let writes = std::mem::take(&mut self.unsynced);
-        for (at, bytes) in writes {
-            let before = start.saturating_sub(at).min(bytes.len());
-            let behind = end.saturating_sub(at).min(bytes.len());
-            let parts = [(at, &bytes[..before]), (at + behind, &bytes[behind..])];
-            for (at, part) in parts {
-                if !part.is_empty() {
-                    self.unsynced.push((at, part.to_vec()));
-                }
-            }
-        }
-    }
-
-    fn commit(&mut self, loss: Loss) {
-        // What a crash took before is not made durable; what it left stays in doubt until it is read back.
-        if loss == Loss::None {
-            self.sync();
-        }
-    }
-
-    fn truncate(&mut self, len: usize, loss: Loss) {
-        self.data.resize(len, 0);
-        match loss {
-            Loss::None => self.sync(),
-            Loss::Possible => {
-                self.forget_range(len, usize::MAX);
-                self.durable.resize(len, 0);
-            }
-        }
-    }
-
-    fn sync(&mut self) {
-        self.durable.clone_from(&self.data);
-        self.unsynced.clear();
-    }
-
-    /// Lengths that a crash can leave.
-    fn lengths(&self) -> impl Iterator<Item = usize> {
-        let durable = self.durable.len();
-        let written = self.unsynced.iter().map(|(at, bytes)| at + bytes.len());
-        let longer = written.filter(move |len| *len > durable);
-        longer.chain([durable])
-    }
-
-    /// True if after a crash a read at `offset` can give `bytes`, reaching the end of the file or not.
-    fn permits(&self, offset: u64, bytes: &[u8], eof: bool) -> bool {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(bytes.len());
-        let fits = match (bytes.is_empty(), eof) {
-            (true, true) => self.lengths().any(|len| len <= start),
-            (false, true) => self.lengths().any(|len| len == end),
-            (_, false) => self.lengths().any(|len| len > end),
-        };
-        let mut bytes = bytes.iter().enumerate();
-        fits && bytes.all(|(index, byte)| self.permits_byte(start + index, *byte))
-    }
-
-    fn permits_byte(&self, at: usize, byte: u8) -> bool {
-        let durable = self.durable.get(at).copied().unwrap_or(0);
-        let written = |(start, bytes): &(usize, Vec<u8>)| {
-            at.checked_sub(*start).and_then(|index| bytes.get(index)) == Some(&byte)
-        };
-        byte == durable || self.unsynced.iter().any(written)
-    }
-}
-
-fn place(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
-    let end = start + bytes.len();
-    if data.len() < end {
-        data.resize(end, 0);
-    }
-    data[start..end].copy_from_slice(bytes);
 }
 
 impl Default for Model {
@@ -419,11 +311,7 @@ impl Model {
                 self.file_mut(*file)?.commit(loss);
                 Ok(Answer::Done)
             }
-            Operation::Truncate { file, len } => {
-                let len = usize::try_from(*len).unwrap_or(usize::MAX);
-                self.file_mut(*file)?.truncate(len, loss);
-                Ok(Answer::Done)
-            }
+            Operation::Truncate { file, len } => self.truncate(*file, *len, loss),
             Operation::Chmod { object, mode } => {
                 self.node_mut(*object)?.mode = *mode;
                 Ok(Answer::Done)
@@ -640,6 +528,12 @@ impl Model {
         Ok(Answer::Done)
     }
 
+    fn truncate(&mut self, file: Key, len: u64, loss: Loss) -> Outcome {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.file_mut(file)?.truncate(len, loss);
+        Ok(Answer::Done)
+    }
+
     /// True if the answer may be given while a crash can have taken what was not synced.
     fn permits_after_crash(&self, operation: &Operation, outcome: &Outcome) -> bool {
         match (operation, outcome) {
@@ -669,150 +563,4 @@ impl Node {
             Content::Symlink(_) => FileKind::Symlink,
         }
     }
-}
-
-/// Compares answers with the model.
-#[derive(Debug, Default)]
-pub struct Oracle {
-    states: Vec<Model>,
-}
-
-/// Most states that are followed at once.
-const STATES_MAX: usize = 64;
-/// How often an operation is taken to have been executed at most: a third time changes nothing that a second did not.
-const EXECUTIONS_MAX: usize = 2;
-
-impl Oracle {
-    /// An empty file system.
-    pub fn new() -> Oracle {
-        Oracle {
-            states: vec![Model::default()],
-        }
-    }
-
-    /// One of the states the file system can be in.
-    pub fn state(&self) -> &Model {
-        &self.states[0]
-    }
-
-    /// True when a crash could take something of `file`, in some state the file system can be in.
-    pub fn may_lose(&self, file: Key) -> bool {
-        self.states.iter().any(|state| state.is_unsynced(file))
-    }
-
-    /// Learns the outcome of an operation; `None` when no answer came. `may_fail` says which errors of the disk
-    /// are excused, as operations that did nothing.
-    ///
-    /// # Errors
-    /// No state the file system can be in explains the outcome; the text says what was expected.
-    pub fn learn(
-        &mut self,
-        operation: &Operation,
-        outcome: Option<&Outcome>,
-        execution: Execution,
-        may_fail: impl Fn(Status) -> bool,
-    ) -> Result<(), String> {
-        let excused = matches!(outcome, Some(Err(status)) if may_fail(*status));
-        let (mut next, mut expected) = (Vec::new(), Vec::new());
-        for state in &self.states {
-            if excused || execution == Execution::Unknown {
-                next.push(state.clone());
-            }
-            let executions = match execution {
-                Execution::Once if excused => 0,
-                Execution::Once => 1,
-                Execution::OnceOrMore | Execution::Unknown => EXECUTIONS_MAX,
-            };
-            let mut after = state.clone();
-            for _ in 0..executions {
-                let unsynced = after.clone();
-                let crashed = execution != Execution::Once;
-                let loss = if crashed { Loss::Possible } else { Loss::None };
-                let answer = after.execute(operation, loss);
-                let explained = match outcome {
-                    None => true,
-                    Some(outcome) => {
-                        excused
-                            || answer == *outcome
-                            || (crashed && unsynced.permits_after_crash(operation, outcome))
-                    }
-                };
-                expected.push(answer);
-                if explained {
-                    next.push(after.clone());
-                }
-            }
-        }
-        dedup(&mut next);
-        next.truncate(STATES_MAX);
-        if next.is_empty() {
-            return Err(contradiction(operation, outcome, &expected));
-        }
-        self.states = next;
-        Ok(())
-    }
-
-    /// A crash may have taken what was not synced; what was read back (all of it) is durable now.
-    ///
-    /// # Errors
-    /// The content contains what nobody wrote there.
-    pub fn adopt(&mut self, file: Key, content: &[u8]) -> Result<(), String> {
-        self.states.retain(|state| {
-            state
-                .file(file)
-                .is_ok_and(|file| file.permits(0, content, true))
-        });
-        if self.states.is_empty() {
-            return Err(format!(
-                "file {file}: {} bytes that nobody wrote so",
-                content.len()
-            ));
-        }
-        for state in &mut self.states {
-            if let Ok(file) = state.file_mut(file) {
-                file.data = content.to_vec();
-                file.sync();
-            }
-        }
-        dedup(&mut self.states);
-        Ok(())
-    }
-}
-
-/// What was seen, what was possible, and for bytes where they begin to differ.
-fn contradiction(operation: &Operation, seen: Option<&Outcome>, possible: &[Outcome]) -> String {
-    let text = |outcome: &Outcome| match outcome {
-        Ok(answer) => answer.to_string(),
-        Err(status) => format!("{status:?}"),
-    };
-    let difference = |outcome: &Outcome| match (seen, outcome) {
-        (Some(Ok(Answer::Bytes { bytes: seen, .. })), Ok(Answer::Bytes { bytes, .. })) => {
-            let same = seen
-                .iter()
-                .zip(bytes)
-                .take_while(|(one, other)| one == other)
-                .count();
-            format!(" (the same up to byte {same})")
-        }
-        _ => String::new(),
-    };
-    let possible: Vec<String> = possible
-        .iter()
-        .map(|outcome| text(outcome) + &difference(outcome))
-        .collect();
-    let seen = seen.map_or_else(|| String::from("nothing"), text);
-    format!(
-        "{operation} gave {seen}; possible: {}",
-        possible.join(", or ")
-    )
-}
-
-fn dedup(states: &mut Vec<Model>) {
-    let mut kept: Vec<Model> = Vec::new();
-    for state in states.drain(..) {
-        if !kept.contains(&state) {
-            kept.push(state);
-        }
-    }
-    *states = kept;
 }

@@ -97,10 +97,6 @@ impl Worker {
     }
 
     async fn call_on_names(&mut self, operation: &Operation) -> Result<Answer, Trouble> {
-        let mode = |mode| SetAttributes {
-            mode: Some(mode),
-            ..SetAttributes::default()
-        };
         match operation {
             Operation::Create {
                 directory,
@@ -257,6 +253,14 @@ impl Worker {
             return Err(Trouble::Wrong(format!("object {key} changed its handle")));
         }
         Ok(Answer::Object(key))
+    }
+}
+
+/// Nothing but permission bits.
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
     }
 }
 
