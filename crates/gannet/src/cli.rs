@@ -15,8 +15,8 @@ use std::time::Duration;
 /// File serving over RDMA, with or without RDMA hardware.
 ///
 /// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; and copies,
-/// lists and measures what such servers hold. URLs choose the way: nfs://HOST[:PORT]/path goes over TCP,
-/// nfs+rdma://HOST[:PORT]/path over RPC/RDMA.
+/// lists and measures what such servers hold. URLs choose the way: nfs://HOST:PORT/path goes over TCP,
+/// nfs+rdma://HOST:PORT/path over RPC/RDMA; the ports may be left out (2049, 20049).
 #[derive(Debug, Parser)]
 #[command(
     name = "gannet",

@@ -15,7 +15,7 @@ pub fn line(text: &str) -> Result<(), Failure> {
 /// Prints bytes as they are.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     output
@@ -30,7 +30,7 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// Prints one JSON object on a line of its own.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new("cannot write the result as JSON", error))?;
