@@ -194,7 +194,9 @@ impl Listing {
 
     /// Bytes it takes once filled.
     fn bytes(&self) -> usize {
-        self.names.capacity() + self.entries.capacity() * (size_of::<Entry>() + size_of::<Slot>())
+        size_of::<Listing>()
+            + self.names.capacity()
+            + self.entries.capacity() * (size_of::<Entry>() + size_of::<Slot>())
     }
 }
 
@@ -215,6 +217,8 @@ pub(crate) struct Listings {
 struct ListingsState {
     bytes: usize,
     ring: VecDeque<(Weak<Object>, Weak<Listing>, usize)>,
+    /// How long the ring may get before those that were replaced are taken out of its middle.
+    ring_max: usize,
 }
 
 impl Listings {
@@ -232,6 +236,7 @@ impl Listings {
         state.bytes += bytes;
         let kept = (Arc::downgrade(directory), Arc::downgrade(listing), bytes);
         state.ring.push_back(kept);
+        state.drop_replaced();
         loop {
             let crowded = state.bytes > LISTINGS_BYTES_MAX && state.ring.len() > 1;
             let replaced = (state.ring.front()).is_some_and(|(_, old, _)| old.strong_count() == 0);
@@ -246,6 +251,24 @@ impl Listings {
                 lock(&directory.windows).retain(|window| !Arc::ptr_eq(window, &old));
             }
         }
+    }
+}
+
+impl ListingsState {
+    /// Takes out those that were replaced. Each time the ring has doubled, so that it costs little per listing.
+    fn drop_replaced(&mut self) {
+        if self.ring.len() <= self.ring_max {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.ring.retain(|(_, listing, size)| {
+            let kept = listing.strong_count() > 0;
+            if !kept {
+                *bytes -= size;
+            }
+            kept
+        });
+        self.ring_max = 2 * self.ring.len() + 64;
     }
 }
 
@@ -269,4 +292,32 @@ pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<
 /// The change time that validates a listing read after this was taken.
 pub(crate) fn validity(attributes: &Attributes) -> Option<Time> {
     is_settled(attributes.change_time).then_some(attributes.change_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::{LocalOptions, LocalTree};
+
+    #[test]
+    fn replaced_listings_leave_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(directory.path(), &options).unwrap();
+        let other = directory.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let other = LocalTree::open(&other, &options).unwrap();
+        let empty = |start| Arc::new(Listing::new(start, true, Default::default(), None));
+        // One that stays, in front of all that follow.
+        tree.listings.keep(&other.root_object, &empty(0));
+        for start in 0..10_000 {
+            tree.listings.keep(&tree.root_object, &empty(start));
+        }
+        let state = lock(&tree.listings.state);
+        assert!(state.ring.len() <= 2 * LISTING_WINDOWS_MAX + 100);
+        assert!(state.bytes <= state.ring.len() * size_of::<Listing>());
+    }
 }
