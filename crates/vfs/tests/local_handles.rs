@@ -405,6 +405,44 @@ fn few_descriptors_are_enough() {
     });
 }
 
+/// Descriptors of this process that lead below `path`.
+fn descriptors_below(path: &std::path::Path) -> usize {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .filter(|target| target.starts_with(path))
+        .count()
+}
+
+#[test]
+fn data_descriptors_count_against_the_budget() {
+    with_each_scheme(|world| {
+        let mut options = world.options.clone();
+        options.descriptors_max = Some(256);
+        for index in 0..120 {
+            std::fs::write(world.path().join(format!("f{index}")), "x").unwrap();
+        }
+        let tree = LocalTree::open(&world.path(), &options).unwrap();
+        gannet_runtime::tokio_plug::block_on(|runtime| async {
+            let store = gannet_vfs::local::LocalStore::new(tree, runtime);
+            let mut handles = Vec::new();
+            for index in 0..120 {
+                let name = format!("f{index}");
+                let found = lookup(&store, &store.root(), name.as_bytes()).await;
+                handles.push(found.unwrap());
+            }
+            for handle in &handles {
+                assert_eq!(read(&store, handle, 0, 1).await, b"x");
+                write(&store, handle, 0, b"x").await;
+            }
+            // Beside the budget: the root, and what has left and waits to be closed.
+            let open = descriptors_below(&world.path());
+            assert!(open <= 256 + 40, "{open} descriptors");
+        })
+        .unwrap();
+    });
+}
+
 #[test]
 fn two_cores_agree() {
     with_each_scheme(|world| {

@@ -284,7 +284,9 @@ impl Object {
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = ProcPath::new(self.base.as_fd());
         let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(status)?;
-        Ok(OpenFile::new(descriptor, &tree.open))
+        let file = OpenFile::new(descriptor, &tree.open);
+        tree.keep_to_budget(Vec::new());
+        Ok(file)
     }
 
     /// Closes the descriptor for writing if nobody wrote since the last time; true when the object itself has to go

@@ -245,7 +245,11 @@ impl Vfs for LocalStore {
         object.require_read(&self.tree, cred, &attributes)?;
         let file = match object.open_for_reading() {
             Some(file) => file,
-            None => self.tree.readable(&object, cred)?,
+            None => {
+                let file = self.tree.readable(&object, cred)?;
+                self.lanes.drop_beside(self.tree.overdue_retired());
+                file
+            }
         };
         let left = attributes.size.saturating_sub(offset);
         let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));

@@ -195,11 +195,18 @@ impl LocalTree {
         }
         let file = OpenFile::new(descriptor, &self.open);
         let object = Arc::new(Object::new(handle, &facts.attributes, file, base));
-        let (object, mut leaving) = self.objects.get_or_insert(handle, object);
+        let (object, leaving) = self.objects.get_or_insert(handle, object);
         if let Some(places) = &self.places {
             places.returned(&handle);
         }
-        while self.open.load(Ordering::Relaxed) > self.descriptors_max + leaving.len() {
+        self.keep_to_budget(leaving);
+        Ok((object, facts.attributes))
+    }
+
+    /// Makes objects leave until the descriptors are within their budget, once those of `leaving` are closed.
+    pub(crate) fn keep_to_budget(&self, mut leaving: Vec<Arc<Object>>) {
+        let retired = self.retired_count.load(Ordering::Relaxed);
+        while self.open.load(Ordering::Relaxed) > self.descriptors_max + retired + leaving.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             let Some(evicted) = self.objects.evict_one(turn) else {
                 break;
@@ -207,7 +214,6 @@ impl LocalTree {
             leaving.push(evicted);
         }
         self.retire(leaving);
-        Ok((object, facts.attributes))
     }
 
     /// Attributes and identity of an open object of this file system.
@@ -243,9 +249,7 @@ impl LocalTree {
 
     /// Closes what nobody uses any more, unless another core just did. Blocks.
     pub(crate) fn sweep(&self) {
-        let now = Instant::now();
-        let last = lock(&self.swept).replace(now);
-        if last.is_some_and(|last| now - last < WRITE_DESCRIPTOR_IDLE / 2) {
+        if !self.is_time_to_sweep(Instant::now()) {
             return;
         }
         for part in 0..PARTS {
@@ -258,11 +262,23 @@ impl LocalTree {
         drop(self.take_retired(0));
     }
 
+    /// Whether the last sweep was long enough ago; the answer counts as a sweep only when it is yes, or several cores
+    /// that ask by turns would keep each other from ever sweeping.
+    fn is_time_to_sweep(&self, now: Instant) -> bool {
+        let mut swept = lock(&self.swept);
+        let since = swept.map(|last| now.saturating_duration_since(last));
+        if since.is_some_and(|since| since < WRITE_DESCRIPTOR_IDLE / 2) {
+            return false;
+        }
+        *swept = Some(now);
+        true
+    }
+
     pub(crate) fn retire(&self, leaving: Vec<Arc<Object>>) {
         if !leaving.is_empty() {
-            self.retired_count
-                .fetch_add(leaving.len(), Ordering::Relaxed);
-            lock(&self.retired).extend(leaving);
+            let mut retired = lock(&self.retired);
+            retired.extend(leaving);
+            self.retired_count.store(retired.len(), Ordering::Relaxed);
         }
     }
 
@@ -271,8 +287,9 @@ impl LocalTree {
         if self.retired_count.load(Ordering::Relaxed) <= at_least {
             return Vec::new();
         }
+        let mut retired = lock(&self.retired);
         self.retired_count.store(0, Ordering::Relaxed);
-        std::mem::take(&mut *lock(&self.retired))
+        std::mem::take(&mut *retired)
     }
 
     /// Objects to drop, if it is time.
@@ -391,4 +408,26 @@ fn random() -> u64 {
     let key = key::ephemeral();
     key.first_chunk::<8>()
         .map_or(0, |half| u64::from_ne_bytes(*half))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn cores_that_ask_by_turns_do_not_keep_each_other_from_sweeping() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(directory.path(), &options).unwrap();
+        let start = Instant::now();
+        let swept: Vec<bool> = (0..8)
+            .map(|turn| tree.is_time_to_sweep(start + turn * Duration::from_secs(1)))
+            .collect();
+        let expected = [true, false, false, true, false, false, true, false];
+        assert_eq!(swept, expected);
+    }
 }
