@@ -6,11 +6,13 @@ use crate::url::{Scheme, Url};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Error, Files, Follow, Node};
-use gannet_rpc::{CallError, CallerCredential, ClientConfig, Persistence, Target};
+use gannet_rpc::{CallError, CallerCredential, ClientConfig, Persistence, Request, Target};
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, sleep, timeout};
-use gannet_vfs::Status;
+use gannet_vfs::{FileHandle, Status};
+use gannet_wire::mount3;
 use gannet_wire::rpc::Groups;
+use gannet_wire::xdr::Decoder;
 use std::future::Future;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 /// How long a server may take to be found and to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Where rpcbind answers.
+const RPCBIND_PORT: u16 = 111;
 /// How long commands wait for a silent server unless `--timeout` says otherwise; copies wait for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two questions whether the server still answers.
@@ -66,10 +70,12 @@ impl Session {
             persistence: Persistence::Hard,
             ..ClientConfig::default()
         };
-        let (export, export_len) = probe(runtime, url, target.clone(), &config).await?;
+        let found = probe(runtime, url, address, target.clone(), &config).await?;
         let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
-        let files = Files::mount(Client::new(Rc::clone(runtime), rpc), &export).await;
+        let client = Client::new(Rc::clone(runtime), rpc);
+        let files = Files::at(client, found.root, &found.export).await;
         let files = files.map_err(|error| mount_failure(url, &error))?;
+        let export_len = found.export_len;
         let mounted = Rc::new(Mounted { files, export_len });
         Ok(Session { mounted })
     }
@@ -228,38 +234,77 @@ fn credential(options: &ClientOptions) -> CallerCredential {
     }
 }
 
-/// Asks the server once, without patience, what it exports; the export that holds the URL's path, and how many
-/// components of the path name it.
+/// The export that holds a URL's path.
+struct Probed {
+    export: Vec<u8>,
+    /// How many components of the path name it.
+    export_len: usize,
+    root: FileHandle,
+}
+
+/// Asks the server once, without patience, what it exports, and mounts what holds the URL's path.
 async fn probe(
     runtime: &Handle,
     url: &Url,
+    address: SocketAddr,
     target: Target,
     config: &ClientConfig,
-) -> Result<(Vec<u8>, usize), Failure> {
+) -> Result<Probed, Failure> {
     let config = ClientConfig {
         reply_timeout: config.connect_timeout,
         persistence: Persistence::Soft { attempts: 1 },
         ..config.clone()
     };
-    let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
-    let client = Client::new(Rc::clone(runtime), rpc);
+    let connect = |target| gannet_rpc::Client::new(Rc::clone(runtime), target, config.clone());
+    let client = Client::new(Rc::clone(runtime), connect(target));
     client
         .null()
         .await
         .map_err(|error| connect_failure(url, &error))?;
-    let exports = client
-        .exports()
-        .await
-        .map_err(|error| mount_failure(url, &error))?;
+    let at = |port| Target::Tcp(SocketAddr::new(address.ip(), port));
+    let mut mounter = match url.mount_port {
+        Some(port) => Client::new(Rc::clone(runtime), connect(at(port))),
+        None => client,
+    };
+    let mut exports = mounter.exports().await;
+    if matches!(exports, Err(Error::Call(CallError::NotExecuted(_)))) && url.mount_port.is_none() {
+        // Most other servers answer MOUNT at a port of its own, which rpcbind knows.
+        if let Some(port) = ask_rpcbind(&connect(at(RPCBIND_PORT))).await {
+            mounter = Client::new(Rc::clone(runtime), connect(at(port)));
+            exports = mounter.exports().await;
+        }
+    }
+    let exports = exports.map_err(|error| mount_failure(url, &error))?;
     let paths: Vec<Vec<u8>> = exports.into_iter().map(|export| export.path).collect();
-    best_export(&url.path, &paths).ok_or_else(|| {
+    let (export, export_len) = best_export(&url.path, &paths).ok_or_else(|| {
         let names: Vec<_> = paths
             .iter()
             .map(|path| path.escape_ascii().to_string())
             .collect();
         Failure::new(format!("cannot mount {url}"), "no export holds this path")
             .hint(format!("the server exports {}", names.join(", ")))
+    })?;
+    let root = mounter.mount(&export).await;
+    Ok(Probed {
+        root: root.map_err(|error| mount_failure(url, &error))?,
+        export,
+        export_len,
     })
+}
+
+/// The TCP port of MOUNT version 3, by the port mapper's procedure GETPORT (RFC 1833 section 3).
+async fn ask_rpcbind(rpcbind: &gannet_rpc::Client) -> Option<u16> {
+    const PORT_MAPPER: u32 = 100_000;
+    const GETPORT: u32 = 3;
+    const TCP: u32 = 6;
+    let mut request = Request::new(PORT_MAPPER, 2, GETPORT, 4);
+    let mut arguments = request.arguments();
+    for word in [mount3::PROGRAM, mount3::VERSION, TCP, 0] {
+        arguments.u32(word);
+    }
+    let response = rpcbind.call(request).await.ok()?;
+    let port = Decoder::new(&response.results).u32().ok()?;
+    u16::try_from(port).ok().filter(|port| *port != 0)
 }
 
 /// The longest export whose components begin `path`.
@@ -293,9 +338,9 @@ fn mount_failure(url: &Url, error: &Error) -> Failure {
         Error::Status(Status::Acces | Status::Perm) => {
             failure.hint("the server does not serve this client: see its --allow or `clients`")
         }
-        Error::Call(CallError::NotExecuted(_)) => {
-            failure.hint("the server does not answer MOUNT on its NFS port, which gannet needs")
-        }
+        Error::Call(CallError::NotExecuted(_)) => failure.hint(
+            "the server does not answer MOUNT on its NFS port: name the port with ?mountport=PORT",
+        ),
         _ => failure,
     }
 }

@@ -98,6 +98,22 @@ fn the_small_commands_do_what_their_names_say() {
 }
 
 #[test]
+fn mount_may_be_answered_elsewhere() {
+    let place = Place::new();
+    fs::write(place.path("share/file"), b"content").unwrap();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let port = server.tcp.rsplit(':').next().unwrap();
+    for url in server.urls() {
+        assert_eq!(
+            succeed(&["cat", &format!("{url}/file?mountport={port}")]),
+            "content"
+        );
+        let error = fail(&["cat", &format!("{url}/file?mountport=1")], 1);
+        assert!(error.contains("cannot mount"), "{error}");
+    }
+}
+
+#[test]
 fn bench_measures_every_operation() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));

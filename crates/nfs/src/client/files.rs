@@ -50,6 +50,14 @@ impl Files {
     /// No such export, not for us, or no answer.
     pub async fn mount(client: Client, path: &[u8]) -> Result<Files, Error> {
         let root = client.mount(path).await?;
+        Files::at(client, root, path).await
+    }
+
+    /// Takes `root`, which MOUNT gave on another connection for `path`, and asks for the server's transfer sizes.
+    ///
+    /// # Errors
+    /// The handle is not the server's, or no answer.
+    pub async fn at(client: Client, root: FileHandle, path: &[u8]) -> Result<Files, Error> {
         let info = client.fsinfo(&root).await?;
         let sane = |value: u32| value.clamp(BLOCK_MIN, TRANSFER_MAX);
         Ok(Files {
