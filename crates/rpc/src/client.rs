@@ -53,6 +53,8 @@ struct Shared {
     work: Notify,
     started: Cell<bool>,
     closed: Cell<bool>,
+    /// How long calls have waited for credits.
+    credit_starved: Cell<Duration>,
 }
 
 impl Client {
@@ -69,6 +71,7 @@ impl Client {
             work: Notify::default(),
             started: Cell::new(false),
             closed: Cell::new(false),
+            credit_starved: Cell::new(Duration::ZERO),
         });
         Client {
             owner: Rc::new(Owner { shared }),
@@ -106,6 +109,12 @@ impl Client {
         let outcome = receiver.await.unwrap_or(Err(CallError::Closed));
         guard.finished();
         outcome
+    }
+
+    /// How long calls have waited, in all, because the server had granted no more credits (RPC/RDMA only: a TCP
+    /// connection has none).
+    pub fn credit_starved(&self) -> Duration {
+        self.owner.shared.credit_starved.get()
     }
 
     /// Closes the connection; calls under way fail with [`CallError::Closed`].

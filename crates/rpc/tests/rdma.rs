@@ -17,6 +17,7 @@ use gannet_wire::xdr::Decoder;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A server and a client on two simulated nodes.
 struct Pair {
@@ -151,6 +152,11 @@ fn more_calls_than_credits_wait_their_turn() {
                 }));
                 calls.await;
                 assert_eq!(bench.counters.calls.total(), 300);
+                // The first call goes alone until the server has granted more.
+                let starved = client.credit_starved();
+                assert!(starved > Duration::ZERO && starved < Duration::from_secs(1));
+                assert_eq!(echo(&client, b"alone").await.unwrap(), b"alone");
+                assert_eq!(client.credit_starved(), starved);
             })
             .unwrap();
     }

@@ -14,6 +14,7 @@ use gannet_fabric::{
     Done, PostError, Provider, Region, RegisterError, RemoteKey, Scope, SendOptions, Signal,
     Source, WorkError, WorkId,
 };
+use gannet_runtime::Instant;
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION, Segment,
 };
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
@@ -111,6 +113,8 @@ struct Link {
     reply_max: usize,
     /// Calls that may be under way.
     credits: usize,
+    /// Since when a call waits for a credit.
+    starved_since: Option<Instant>,
     sent: BTreeMap<u32, Sent>,
     lists: ChunkLists,
     scratch: Vec<u8>,
@@ -179,6 +183,7 @@ impl Link {
             call_max: own.threshold_to(&theirs) as usize,
             reply_max: theirs.threshold_to(&own) as usize,
             credits: 1,
+            starved_since: None,
             sent: BTreeMap::new(),
             lists: ChunkLists::new(),
             scratch: Vec::new(),
@@ -244,7 +249,7 @@ impl Link {
     fn send_calls(&mut self) -> Result<(), Lost> {
         let shared = Rc::clone(&self.shared);
         let mut pending = shared.pending.borrow_mut();
-        if !pending.has_unsent() {
+        if !pending.has_unsent() && self.starved_since.is_none() {
             return Ok(());
         }
         let queue = self.endpoint.attributes().send_queue_max as usize;
@@ -266,6 +271,14 @@ impl Link {
                     return Err(lost);
                 }
             }
+        }
+        let starved = pending.has_unsent() && self.sent.len() >= self.credits;
+        if let (true, None) | (false, Some(_)) = (starved, self.starved_since) {
+            let since = std::mem::replace(&mut self.starved_since, starved.then_some(now));
+            let waited = since.map_or(Duration::ZERO, |since| now.duration_since(since));
+            shared
+                .credit_starved
+                .set(shared.credit_starved.get() + waited);
         }
         Ok(())
     }
