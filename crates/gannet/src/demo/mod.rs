@@ -342,16 +342,17 @@ fn show(rows: &[Row], as_json: bool) -> Result<(), Failure> {
 fn closing_words(sources: &Sources) -> String {
     let bytes = sources.totals.bytes + tree::LARGE_LEN;
     format!(
-        "ops: objects of the tree, or blocks of 1 MiB of the large file; writes are durable when they count.\n\
-         Every byte, name, mode, time and link was compared after each copy: {} four times, no difference.\n\
+        "ops: objects of the tree, or blocks of 1 MiB of the large file; writes count when durable.\n\
+         Compared after each copy, every byte, name, mode, time and link: {} four times, no difference.\n\
          \n\
          Serve a directory of your own:\n\
          \x20   gannet serve /path/to/directory\n\
          and mount it on any Linux machine (as root there):\n\
-         \x20   mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049,mountproto=tcp HOST:/ /mnt\n\
+         \x20   mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049 HOST:/ /mnt\n\
          or over RDMA, on a real RDMA NIC or on Linux's own software iWARP:\n\
          \x20   modprobe -a siw rpcrdma && rdma link add siw0 type siw netdev eth0\n\
-         \x20   mount -t nfs -o vers=3,nolock,proto=rdma,port=20049,mountport=2049,mountproto=tcp HOST:/ /mnt",
+         \x20   mount -t nfs -o vers=3,nolock,proto=rdma,port=20049,\
+         mountport=2049,mountproto=tcp HOST:/ /mnt",
         size::human(bytes),
     )
 }
