@@ -342,7 +342,7 @@ fn show(rows: &[Row], as_json: bool) -> Result<(), Failure> {
 fn closing_words(sources: &Sources) -> String {
     let bytes = sources.totals.bytes + tree::LARGE_LEN;
     format!(
-        "ops: objects of the tree, or blocks of 1 MiB of the large file; writes count when durable.\n\
+        "ops: objects of the tree, or MiB of the large file; writes count when durable.\n\
          Compared after each copy, every byte, name, mode, time and link: {} four times, no difference.\n\
          \n\
          Serve a directory of your own:\n\
