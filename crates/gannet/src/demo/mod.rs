@@ -343,7 +343,7 @@ fn closing_words(sources: &Sources) -> String {
     let bytes = sources.totals.bytes + tree::LARGE_LEN;
     format!(
         "ops: objects of the tree, or MiB of the large file; writes count when durable.\n\
-         Compared after each copy, every byte, name, mode, time and link: {} four times, no difference.\n\
+         Compared after each copy, every byte, name, mode, time, link: {} four times, equal.\n\
          \n\
          Serve a directory of your own:\n\
          \x20   gannet serve /path/to/directory\n\
