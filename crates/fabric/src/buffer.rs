@@ -15,7 +15,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeroed memory of its own, `len` bytes from the start of a page.
+    /// Zeroed memory of its own, `len` bytes; long ones start on a page.
     pub fn zeroed(len: usize) -> Buffer {
         Buffer {
             bytes: page_aligned(len),
@@ -41,13 +41,19 @@ impl Buffer {
     }
 }
 
-/// Zeroed memory that starts on a page.
+/// Buffers from this length on start on a page; for shorter ones the page lost would weigh more than the copy.
+const ALIGNED_MIN: usize = 32 << 10;
+
+/// Zeroed memory that starts on a page, unless it is short.
 ///
 /// Not for DMA's sake: a copy whose target lies 1 to 31 bytes behind its source, modulo 4096, runs at a third of
 /// the speed on processors that mistake the two for overlapping. Large `Vec`s start 16 bytes into a page, and the
 /// page cache's pages at 0 (docs/decisions/0004-aligned-buffers.md has the figures).
 fn page_aligned(len: usize) -> BytesMut {
     const PAGE_LEN: usize = 4096;
+    if len < ALIGNED_MIN {
+        return BytesMut::zeroed(len);
+    }
     let mut bytes = BytesMut::zeroed(len + PAGE_LEN);
     let skip = bytes.as_ptr().align_offset(PAGE_LEN);
     if skip <= PAGE_LEN {
@@ -184,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_starts_on_a_page() {
-        let arena = Arena::new(10_000, 1);
+    fn long_memory_starts_on_a_page() {
+        let arena = Arena::new(100_000, 1);
         for buffer in [
-            Buffer::zeroed(1),
+            Buffer::zeroed(32 << 10),
             Buffer::zeroed(1 << 20),
             arena.take().unwrap(),
         ] {

@@ -83,6 +83,15 @@ pub(crate) struct Outgoing {
     send_file_unsupported: bool,
 }
 
+/// True when an error that sending a file gave is the connection's.
+fn is_of_stream(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
+    matches!(
+        kind,
+        BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
+    )
+}
+
 /// What came of a sendfile(2).
 enum Sent {
     Some,
@@ -309,11 +318,12 @@ impl Outgoing {
                 Ok(Sent::Some)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            Err(error) if is_of_stream(error.kind()) => Err(error),
+            // Something with the file: reading it will do, or say what is wrong.
+            Err(_) => {
                 self.send_file_unsupported = true;
                 Ok(Sent::Nothing)
             }
-            Err(error) => Err(error),
         }
     }
 

@@ -35,6 +35,9 @@ use thiserror::Error;
 const ROUNDS_MAX: usize = 4;
 /// Receives posted on a connection.
 const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
+/// Receives of a connection that has not called yet: a client may have one call under way before the first reply
+/// grants it more (RFC 8166 section 3.3.1), so a stranger holds no more memory than that.
+const RECEIVES_FIRST: u32 = 1 + RECEIVES_SPARE;
 
 /// What a piece of work was for, packed into its [`WorkId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,8 @@ enum End {
     Overdue(Overdue),
     #[error("a file cannot be read: {0}")]
     File(#[from] io::Error),
+    #[error("out of receive memory")]
+    Memory,
     #[error("the server stops")]
     Stopped,
 }
@@ -95,7 +100,10 @@ impl End {
     fn is_offence(&self) -> bool {
         matches!(
             self,
-            End::Credits | End::Overdue(_) | End::Work(WorkError::Remote(_))
+            End::Credits
+                | End::Overdue(_)
+                | End::Work(WorkError::Remote(_))
+                | End::Disconnected(Disconnected::PeerMisbehaved(_))
         )
     }
 }
@@ -113,8 +121,10 @@ pub(super) async fn serve<S: Service>(
         send_size: INLINE_THRESHOLD,
         receive_size: INLINE_THRESHOLD,
     };
-    let receives: Vec<Buffer> = (0..RECEIVES).map_while(|_| core.inline.take()).collect();
-    if receives.len() < RECEIVES as usize {
+    let receives: Vec<Buffer> = (0..RECEIVES_FIRST)
+        .map_while(|_| core.inline.take())
+        .collect();
+    if receives.len() < RECEIVES_FIRST as usize {
         tracing::warn!(%peer, "rdma connection refused: out of receive memory");
         return incoming.reject(Vec::new()).await;
     }
@@ -178,6 +188,8 @@ struct Connection<S: Service> {
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
+    /// Receives that are posted or under way.
+    receives: u32,
     /// Pieces of work in the send queue.
     posted: u32,
     posted_max: u32,
@@ -211,6 +223,7 @@ impl<S: Service> Connection<S> {
             short_of_memory: VecDeque::new(),
             cold: Vec::new(),
             departures: VecDeque::new(),
+            receives: RECEIVES_FIRST,
             posted: 0,
             completions: Vec::new(),
             deadlines,
@@ -297,6 +310,7 @@ impl<S: Service> Connection<S> {
                     return Ok(());
                 };
                 self.core.counters.bytes_in.add(u64::from(len));
+                self.post_other_receives()?;
                 self.receive(buffer, len as usize)
             }
             (Work::Pull(place), _) => self.pulled(place),
@@ -307,6 +321,16 @@ impl<S: Service> Connection<S> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Before the first reply grants credits there must be memory for the calls that they allow.
+    fn post_other_receives(&mut self) -> Result<(), End> {
+        for _ in self.receives..RECEIVES {
+            let buffer = self.core.inline.take().ok_or(End::Memory)?;
+            self.endpoint.post_receive(Work::Receive.id(), buffer)?;
+        }
+        self.receives = RECEIVES;
+        Ok(())
     }
 
     /// A transfer for a call failed: when the client sends it again after reconnecting, it would fail again.

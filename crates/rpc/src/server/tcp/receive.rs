@@ -156,11 +156,11 @@ impl<S: Service> Connection<S> {
             let progress = used > 0;
             self.inbound.partial = partial;
             self.inbound.partial.drain(..used);
-            // A backlog is progress without bytes.
-            return Ok(if progress {
-                Received::Bytes(0)
-            } else {
-                Received::Nothing
+            // A backlog is progress without bytes. Half a record is none any more: it waits for the socket.
+            return Ok(match (progress, self.inbound.backlog) {
+                (true, _) => Received::Bytes(0),
+                (false, true) => Received::Nothing,
+                (false, false) => Received::Spurious,
             });
         }
         stage
