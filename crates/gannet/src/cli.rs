@@ -160,7 +160,7 @@ pub struct DemoOptions {
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// The directory to export as `/`
-    #[arg(required_unless_present = "config", conflicts_with = "config")]
+    #[arg(required_unless_present = "config")]
     pub path: Option<PathBuf>,
     /// Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]
     #[arg(long, value_name = "ADDR")]

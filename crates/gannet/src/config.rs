@@ -135,11 +135,11 @@ impl Config {
         }
     }
 
-    /// Reads and checks a file.
+    /// Reads and checks a file; `root` is exported as `/` besides.
     ///
     /// # Errors
     /// It cannot be read, or says something that makes no sense; names the line.
-    pub fn load(path: &Path) -> Result<Config, Failure> {
+    pub fn load(path: &Path, root: Option<&Path>) -> Result<Config, Failure> {
         let what = || format!("cannot read the configuration {}", path.display());
         let length = std::fs::metadata(path).explain(what)?.len();
         if length > CONFIG_MAX {
@@ -149,7 +149,7 @@ impl Config {
             ));
         }
         let text = std::fs::read_to_string(path).explain(what)?;
-        Config::parse(&text).map_err(|error| {
+        Config::parse_with_root(&text, root).map_err(|error| {
             Failure::usage(format!("{}:{}", path.display(), error.line), error.what)
         })
     }
@@ -159,10 +159,23 @@ impl Config {
     /// # Errors
     /// The line, counted from 1, and what is wrong there.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| ConfigError {
+        Config::parse_with_root(text, None)
+    }
+
+    fn parse_with_root(text: &str, root: Option<&Path>) -> Result<Config, ConfigError> {
+        let mut config: Config = toml::from_str(text).map_err(|error| ConfigError {
             line: error.span().map_or(1, |span| line_at(text, span.start)),
             what: error.message().to_owned(),
         })?;
+        if let Some(root) = root {
+            if let Some(index) = config.export.iter().position(|export| export.name == "/") {
+                return Err(ConfigError {
+                    line: nth_export_line(text, index),
+                    what: String::from("`name` = \"/\" is the PATH of the command line already"),
+                });
+            }
+            config.export.append(&mut Config::of_directory(root).export);
+        }
         config.check().map_err(|(index, what)| ConfigError {
             line: nth_export_line(text, index),
             what,
@@ -257,6 +270,25 @@ mod tests {
         assert_eq!(
             (export.name.as_str(), export.squash, export.anonuid),
             ("/", SquashConfig::Root, 65534)
+        );
+    }
+
+    #[test]
+    fn a_directory_of_the_command_line_is_the_root_beside_the_files_exports() {
+        let root = Some(Path::new("/srv"));
+        let text = "[[export]]\npath = \"/a\"\nname = \"/a\"\n";
+        let config = Config::parse_with_root(text, root).unwrap();
+        let names: Vec<_> = config
+            .export
+            .iter()
+            .map(|export| export.name.as_str())
+            .collect();
+        assert_eq!(names, ["/a", "/"]);
+        assert_eq!(Config::parse_with_root("", root).unwrap().export.len(), 1);
+        let twice = Config::parse_with_root("\n[[export]]\npath = \"/a\"\n", root).unwrap_err();
+        assert!(
+            twice.line == 2 && twice.what.contains("command line"),
+            "{twice}"
         );
     }
 

@@ -114,19 +114,27 @@ pub fn stat(options: &StatOptions) -> Result<(), Failure> {
     })
 }
 
+/// What the caller's umask leaves of 0777. Before any thread runs: reading the mask means setting it.
+fn new_directory_mode() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    0o777 & !mask.as_raw_mode()
+}
+
 /// `gannet mkdir`.
 ///
 /// # Errors
 /// A directory cannot be made.
 pub fn mkdir(options: &MkdirOptions) -> Result<(), Failure> {
+    let mode = new_directory_mode();
     session::run(async |runtime| {
         for url in &options.urls {
             let made = with_session(&runtime, url, &options.client, async |session| {
                 let path = session.path_of(url);
                 let made = if options.parents {
-                    session.files().make_directories(&path, 0o777).await
+                    session.files().make_directories(&path, mode).await
                 } else {
-                    session.files().make_directory(&path, 0o777).await
+                    session.files().make_directory(&path, mode).await
                 };
                 let made = made
                     .map(|_| ())

@@ -32,7 +32,7 @@ impl Settings {
     /// The file cannot be used, or nothing would listen.
     pub(super) fn resolve(options: &ServeOptions) -> Result<Settings, Failure> {
         let config = match (&options.config, &options.path) {
-            (Some(file), _) => Config::load(file)?,
+            (Some(file), root) => Config::load(file, root.as_deref())?,
             (None, Some(path)) => Config::of_directory(path),
             // The parser insists on one of them.
             (None, None) => Config::default(),
