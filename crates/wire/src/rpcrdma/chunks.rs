@@ -182,7 +182,7 @@ impl ChunkLists {
         handles.all(|handle| handle == first).then_some(first)
     }
 
-    /// Bytes that [`ChunkLists::emit`] appends.
+    /// Bytes of their encoding.
     pub fn encoded_len(&self) -> usize {
         let reads = self.reads.len() * (8 + SEGMENT_LEN);
         let writes = self.write_chunks.len() * 8 + self.write_segments.len() * SEGMENT_LEN;
