@@ -1,8 +1,8 @@
 //! The client: every procedure as a typed `async` method, and whole files and directories above them.
 //!
 //! [`Client`] speaks to one server over one [`gannet_rpc::Client`] (TCP or RDMA alike) in handles, names and
-//! [`gannet_vfs::Status`]. [`Files`] is an export mounted through it, spoken to in paths; its [`Reader`] and [`Writer`] move
-//! whole files with many calls in flight. Nothing is cached between calls.
+//! [`gannet_vfs::Status`]. [`Files`] is an export mounted through it, spoken to in paths; its [`Reader`] and
+//! [`Writer`] move whole files with many calls in flight. Nothing is cached between calls.
 //!
 //! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
 //! the RPC layer, as its settings say. Replies are not believed: a READ that returns more than was asked for, a name
