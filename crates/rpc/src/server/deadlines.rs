@@ -86,6 +86,17 @@ impl Deadlines {
         self.record_since = self.now;
     }
 
+    /// The first bytes of a record were asked for: from now on the peer can be late with them.
+    pub(super) fn record_begins(&mut self) {
+        self.record_since = self.now;
+        self.received = self.now;
+    }
+
+    /// What the peer must take before it can go on with the record is on its way.
+    pub(super) fn record_goes_on(&mut self) {
+        self.received = self.now;
+    }
+
     /// Forgives a silence that is not the peer's.
     pub(super) fn excuse(&mut self) {
         self.moved = self.now;

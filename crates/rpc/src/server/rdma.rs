@@ -193,6 +193,8 @@ struct Connection<S: Service> {
     /// Pieces of work in the send queue.
     posted: u32,
     posted_max: u32,
+    /// RDMA Reads in the send queue.
+    pulls: u32,
     completions: Vec<Completion>,
     deadlines: Deadlines,
     timer: LocalFuture<()>,
@@ -225,6 +227,7 @@ impl<S: Service> Connection<S> {
             departures: VecDeque::new(),
             receives: RECEIVES_FIRST,
             posted: 0,
+            pulls: 0,
             completions: Vec::new(),
             deadlines,
             timer: core.runtime.sleep_until(timer_at),
@@ -317,6 +320,8 @@ impl<S: Service> Connection<S> {
             (Work::Send(count), _) => {
                 self.posted = self.posted.saturating_sub(count);
                 self.deadlines.bytes_sent();
+                // Reads leave in turn behind replies.
+                self.deadlines.record_goes_on();
                 Ok(())
             }
             _ => Ok(()),
@@ -370,12 +375,13 @@ impl<S: Service> Connection<S> {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let short_of_memory = !self.short_of_memory.is_empty();
         let sending = self.posted > 0;
+        let pulling = self.pulls > 0;
         let busy = self.free.len() < self.contexts.len();
         loop {
             let deadline = if short_of_memory {
                 self.deadlines.memory_retry()
             } else {
-                self.deadlines.next(false, sending)
+                self.deadlines.next(pulling, sending)
             };
             if deadline < self.timer_at {
                 self.set_timer(deadline);
@@ -384,14 +390,14 @@ impl<S: Service> Connection<S> {
                 return Ok(false);
             }
             self.deadlines.at(self.core.runtime.now());
-            match self.deadlines.overdue(false, sending) {
+            match self.deadlines.overdue(pulling, sending) {
                 Some(overdue) if !(busy && overdue.is_silence()) => {
                     return Err(End::Overdue(overdue));
                 }
                 Some(_) => self.deadlines.excuse(),
                 None => {}
             }
-            self.set_timer(self.deadlines.next(false, sending));
+            self.set_timer(self.deadlines.next(pulling, sending));
             if short_of_memory {
                 return Ok(true);
             }

@@ -171,6 +171,10 @@ impl<S: Service> Connection<S> {
                     };
                     self.endpoint
                         .post_read(Work::Pull(place).id(), sink, source)?;
+                    if self.pulls == 0 {
+                        self.deadlines.record_begins();
+                    }
+                    self.pulls += 1;
                     call.pulls_left += 1;
                 }
                 offset += u64::from(segment.length);
@@ -196,11 +200,15 @@ impl<S: Service> Connection<S> {
 
     /// One Read of a call is done.
     pub(super) fn pulled(&mut self, place: usize) -> Result<(), End> {
+        self.pulls = self.pulls.saturating_sub(1);
+        self.deadlines.bytes_received();
         let Some(call) = self.context(place) else {
             return Ok(());
         };
         call.pulls_left = call.pulls_left.saturating_sub(1);
         if call.pulls_left == 0 {
+            // Reads complete in order: those of the next call are what the peer owes now.
+            self.deadlines.no_record_under_way();
             self.assemble(place)
         } else {
             Ok(())
