@@ -42,6 +42,8 @@ pub const BATCH_LEN: usize = 64 << 10;
 pub const SPARE_BATCHES_MAX: usize = 2;
 /// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each.
 pub const PAYLOAD_SLOTS_MAX: usize = 256;
+/// RDMA calls with Read chunks beyond [`PAYLOAD_MAX`] that a core holds at a time, [`RECORD_MAX`] bytes each.
+pub const LONG_CALL_SLOTS_MAX: usize = 16;
 /// Idle call futures that a core keeps.
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.

@@ -9,7 +9,8 @@ mod worker;
 use crate::counters::Counters;
 use crate::limits::{
     DRC_AGE_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD,
-    JOB_BYTES_KEPT, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, POISONED_MAX, STAGE_LEN,
+    JOB_BYTES_KEPT, LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, POISONED_MAX, RECORD_MAX,
+    STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
@@ -55,6 +56,7 @@ impl<S: Service> Server<S> {
             cache,
             counters,
             payloads: Arena::new(PAYLOAD_MAX, PAYLOAD_SLOTS_MAX),
+            long_calls: Arena::new(RECORD_MAX, LONG_CALL_SLOTS_MAX),
             inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
             stage: Cell::default(),
             scratch: Cell::default(),
@@ -141,6 +143,8 @@ pub(crate) struct Core<S> {
     counters: Arc<Counters>,
     /// Memory for payloads received apart, one slot per call.
     payloads: Arena,
+    /// The same for RDMA calls that bring more than a payload in their Read chunks.
+    long_calls: Arena,
     /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
     /// pass on their way out. Taken by whoever uses it, never across an await.
     stage: Cell<Buffer>,

@@ -6,11 +6,13 @@ mod common;
 
 use common::raw::{Raw, call_bytes, linux, part};
 use common::*;
-use gannet_fabric::{Access, Provider};
-use gannet_runtime::{Handle, sleep};
+use gannet_fabric::{Access, Provider, Region};
+use gannet_rpc::{Client, Target};
+use gannet_runtime::{Handle, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Faults, NodeId, World};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::xdr::Decoder;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ struct Lab {
     bench: Rc<Bench>,
     faults: Faults,
     nodes: (NodeId, NodeId),
+    /// A client on another node.
+    other: Client,
 }
 
 impl Lab {
@@ -44,6 +48,9 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
     let (provider, far_provider) = (fabric.provider(&near), fabric.provider(&far));
     let bench = Rc::new(Bench::new(&far.runtime()));
     let address = bench.listen_rdma(&far_provider, SocketAddr::new(far.ip(), 20049));
+    let third = world.add_node("other client");
+    let target = Target::Rdma(fabric.provider(&third), address);
+    let other = Client::new(third.runtime(), target, config());
     world
         .run(test(Lab {
             runtime: near.runtime(),
@@ -52,6 +59,7 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
             bench,
             faults: world.faults(),
             nodes: (near.id(), far.id()),
+            other,
         }))
         .unwrap();
 }
@@ -88,5 +96,64 @@ fn a_peer_that_never_answers_its_reads_is_dropped() {
         sleep(&lab.runtime, Duration::from_secs(2)).await;
         assert_eq!(counters.drops.total(), 1, "it still waits");
         assert_eq!(lab.bench.service.executions(WRITE), 0);
+    });
+}
+
+/// A long call of ECHO in as many chunks as there may be, each of one segment; only the first one has many bytes.
+fn scattered(raw: &Raw, xid: u32, len: usize) -> (ChunkLists, Region) {
+    let whole = call_bytes(xid, ECHO, |encoder| encoder.opaque(&pattern(len)));
+    let total = whole.len();
+    let region = raw.register(whole, Access::RemoteRead);
+    let first = total - 63 * 4;
+    let mut lists = ChunkLists::new();
+    lists.push_read(0, part(&region, 0, first));
+    for index in 0..63 {
+        let position = first + index * 4;
+        lists.push_read(position as u32, part(&region, position, 4));
+    }
+    (lists, region)
+}
+
+#[test]
+fn a_call_of_many_small_chunks_holds_no_more_memory_than_one() {
+    lab(|lab| async move {
+        let raw = lab.connect().await;
+        raw.exchange(
+            1,
+            Procedure::Msg,
+            &ChunkLists::new(),
+            &call_bytes(1, NULL, |_| ()),
+        )
+        .await;
+        let before = lab.bench.counters.bytes_in.total();
+        // As many chunks together as the core has payload slots.
+        let len = 100_000;
+        let mut regions = Vec::new();
+        for xid in 2..6 {
+            let (lists, region) = scattered(&raw, xid, len);
+            raw.send(xid, Procedure::Nomsg, &lists, &[]);
+            regions.push(region);
+        }
+        while lab.bench.counters.bytes_in.total() < before + 4 * len as u64 {
+            sleep(&lab.runtime, Duration::from_micros(1)).await;
+        }
+        lab.faults.partition(lab.nodes.0, lab.nodes.1);
+        let in_time = Duration::from_secs(5);
+        let written = timeout(&lab.runtime, in_time, write(&lab.other, 500_000)).await;
+        assert_eq!(written.ok(), Some(true), "no memory left for others");
+    });
+}
+
+#[test]
+fn chunks_of_one_call_come_together_in_order() {
+    lab(|lab| async move {
+        let raw = lab.connect().await;
+        for (xid, len) in [(1, 1000), (2, 2001)] {
+            let (lists, _region) = scattered(&raw, xid, len);
+            let answer = raw.exchange(xid, Procedure::Nomsg, &lists, &[]).await;
+            // An empty verifier and two words of status before the results.
+            let mut results = Decoder::new(answer.message.get(24..).unwrap());
+            assert_eq!(results.opaque(len).unwrap(), pattern(len));
+        }
     });
 }

@@ -12,6 +12,7 @@ use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
 };
 use gannet_wire::xdr::Decoder;
+use std::ops::Range;
 use std::rc::Rc;
 
 const LIMITS: ChunkLimits = ChunkLimits {
@@ -30,8 +31,8 @@ pub(super) struct Context {
     /// The whole message is in the chunk at position zero.
     long: bool,
     chunks: Vec<ReadChunk>,
-    /// The memory that each chunk is read into.
-    pulled: Vec<Region>,
+    /// The memory that the chunks are read into; see [`pulled_into`].
+    pulled: Option<Region>,
     pulls_left: usize,
 }
 
@@ -68,7 +69,7 @@ impl<S: Service> Connection<S> {
             message,
             long,
             chunks: Vec::new(),
-            pulled: Vec::new(),
+            pulled: None,
             pulls_left: 0,
         };
         let poisoned = self.core.take_poison(self.peer.ip(), header.xid);
@@ -129,27 +130,26 @@ impl<S: Service> Connection<S> {
         };
         let domain = self.endpoint.domain();
         let scope = Scope::Endpoint(self.endpoint.id());
-        while let Some(chunk) = call.chunks.get(call.pulled.len()) {
-            let memory = if chunk.len <= PAYLOAD_MAX {
-                self.core.payloads.take()
-            } else {
-                // Only a long call: at most RECORD_MAX, and few of those.
-                Some(Buffer::zeroed(chunk.len))
-            };
-            let Some(memory) = memory else {
-                self.short_of_memory.push_back(place);
-                return Ok(());
-            };
-            match domain.register(Backing::Buffer(memory), Access::Local, scope) {
-                Ok(region) => call.pulled.push(region),
-                Err(error) => {
-                    tracing::warn!(peer = %self.peer, %error, "no region for a read chunk");
-                    return self.refuse(place, TransportError::Chunk);
-                }
+        // One piece of memory per call, and only when all of it is there: calls never wait for each other.
+        let total = pulled_len(&call.chunks);
+        let memory = if total <= PAYLOAD_MAX {
+            self.core.payloads.take()
+        } else {
+            self.core.long_calls.take()
+        };
+        let Some(memory) = memory else {
+            self.short_of_memory.push_back(place);
+            return Ok(());
+        };
+        let region = match domain.register(Backing::Buffer(memory), Access::Local, scope) {
+            Ok(region) => region,
+            Err(error) => {
+                tracing::warn!(peer = %self.peer, %error, "no region for read chunks");
+                return self.refuse(place, TransportError::Chunk);
             }
-        }
-        for (chunk, region) in call.chunks.iter().zip(&call.pulled) {
-            let mut offset = 0;
+        };
+        for (chunk, memory) in pulled_into(&call.chunks) {
+            let mut offset = memory.start as u64;
             for read in call
                 .lists
                 .reads()
@@ -179,8 +179,9 @@ impl<S: Service> Connection<S> {
                 }
                 offset += u64::from(segment.length);
             }
-            self.core.counters.bytes_in.add(chunk.len as u64);
         }
+        self.core.counters.bytes_in.add(total as u64);
+        call.pulled = Some(region);
         if call.pulls_left == 0 {
             self.assemble(place)
         } else {
@@ -282,23 +283,24 @@ impl Context {
         service: &S,
         job: &mut Job,
     ) -> Option<Result<Admission, CallHeaderError>> {
-        let mut chunks = Vec::with_capacity(self.pulled.len());
-        for (chunk, region) in self.chunks.iter().zip(self.pulled.drain(..)) {
-            chunks.push((chunk.position, chunk.len, region.deregister()?));
-        }
+        let memory = match self.pulled.take() {
+            Some(region) => Some(region.deregister()?),
+            None => None,
+        };
+        let pulled = memory.as_deref().unwrap_or(&[]);
         let receive = self.receive.as_ref()?;
         let inline = receive.get(self.message.0..self.message.1)?;
-        let mut chunks = chunks.into_iter().peekable();
-        let whole = if self.long { chunks.next() } else { None };
-        let base = match &whole {
-            Some((_, len, buffer)) => buffer.get(..*len)?,
-            None => inline,
+        let mut chunks: Vec<(&ReadChunk, Range<usize>)> = pulled_into(&self.chunks).collect();
+        chunks.reverse();
+        let (whole, rest) = chunks.split_at_checked(usize::from(self.long))?;
+        let base = match whole {
+            [(_, at)] => pulled.get(at.clone())?,
+            _ => inline,
         };
-        let rest: Vec<(usize, usize, Buffer)> = chunks.collect();
         if rest.is_empty() {
             return Some(admit_message(service, job, base));
         }
-        if let [(position, _, _)] = rest.as_slice() {
+        if let [(chunk, _)] = rest {
             let admission = match admit(service, job, base) {
                 Ok(admission) => admission,
                 Err(error) => return Some(Err(error)),
@@ -309,26 +311,38 @@ impl Context {
             let arguments = base.get(arguments_at..)?;
             let call = &mut job.call;
             let located = service.locate_payload(call.program, call.procedure, arguments);
-            if located.is_some_and(|located| arguments_at + located == *position) {
+            if located.is_some_and(|located| arguments_at + located == chunk.position) {
                 call.arguments.clear();
                 call.arguments.extend_from_slice(arguments);
-                let position = position - arguments_at;
-                let (_, len, buffer) = rest.into_iter().next()?;
                 *call.placed.get_mut() = Some(Placed {
-                    buffer,
-                    len,
-                    position,
+                    len: chunk.len,
+                    position: chunk.position - arguments_at,
+                    buffer: memory?,
                 });
                 return Some(Ok(admission));
             }
         }
         let parts: Option<Vec<(usize, &[u8])>> = rest
             .iter()
-            .map(|(position, len, buffer)| Some((*position, buffer.get(..*len)?)))
+            .map(|(chunk, at)| Some((chunk.position, pulled.get(at.clone())?)))
             .collect();
         let message = unreduce(base, &parts?)?;
         Some(admit_message(service, job, &message))
     }
+}
+
+/// Bytes of all chunks of a call.
+fn pulled_len(chunks: &[ReadChunk]) -> usize {
+    chunks.iter().map(|chunk| chunk.len).sum()
+}
+
+/// Where in a call's memory each chunk goes: the last one first, since a payload must begin where its buffer does.
+fn pulled_into(chunks: &[ReadChunk]) -> impl Iterator<Item = (&ReadChunk, Range<usize>)> {
+    chunks.iter().rev().scan(0, |end, chunk| {
+        let start = *end;
+        *end += chunk.len;
+        Some((chunk, start..*end))
+    })
 }
 
 fn admit_message<S: Service>(
