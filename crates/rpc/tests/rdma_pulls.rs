@@ -157,3 +157,29 @@ fn chunks_of_one_call_come_together_in_order() {
         }
     });
 }
+
+#[test]
+fn reads_wait_for_room_in_the_send_queue() {
+    lab(|lab| async move {
+        let raw = lab.connect().await;
+        raw.exchange(
+            1,
+            Procedure::Msg,
+            &ChunkLists::new(),
+            &call_bytes(1, NULL, |_| ()),
+        )
+        .await;
+        // Far more Reads than a send queue takes, all within the credits.
+        let mut regions = Vec::new();
+        for xid in 2..102 {
+            let (lists, region) = scattered(&raw, xid, 1000);
+            raw.send(xid, Procedure::Nomsg, &lists, &[]);
+            regions.push(region);
+        }
+        for _ in 2..102 {
+            let answer = raw.receive().await.unwrap();
+            assert_eq!(answer.header.procedure, Procedure::Msg);
+        }
+        assert_eq!(lab.bench.service.executions(ECHO), 100);
+    });
+}

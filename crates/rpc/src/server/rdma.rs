@@ -183,14 +183,14 @@ struct Connection<S: Service> {
     /// Calls from their arrival to their reply, by place.
     contexts: Vec<Option<CallContext>>,
     free: Vec<usize>,
-    /// Calls whose Read chunks wait for memory.
-    short_of_memory: VecDeque<usize>,
+    /// Calls whose Read chunks wait for memory or for room in the send queue.
+    pulls_waiting: VecDeque<usize>,
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
     /// Receives that are posted or under way.
     receives: u32,
-    /// Pieces of work in the send queue.
+    /// Writes and Sends in the send queue.
     posted: u32,
     posted_max: u32,
     /// RDMA Reads in the send queue.
@@ -222,7 +222,7 @@ impl<S: Service> Connection<S> {
             activity,
             contexts: Vec::new(),
             free: Vec::new(),
-            short_of_memory: VecDeque::new(),
+            pulls_waiting: VecDeque::new(),
             cold: Vec::new(),
             departures: VecDeque::new(),
             receives: RECEIVES_FIRST,
@@ -262,7 +262,7 @@ impl<S: Service> Connection<S> {
         }
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
-        self.retry_for_memory()?;
+        self.retry_pulls()?;
         self.depart()?;
         self.endpoint.flush();
         if progress {
@@ -373,12 +373,12 @@ impl<S: Service> Connection<S> {
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let short_of_memory = !self.short_of_memory.is_empty();
+        let waiting = !self.pulls_waiting.is_empty();
         let sending = self.posted > 0;
         let pulling = self.pulls > 0;
         let busy = self.free.len() < self.contexts.len();
         loop {
-            let deadline = if short_of_memory {
+            let deadline = if waiting {
                 self.deadlines.memory_retry()
             } else {
                 self.deadlines.next(pulling, sending)
@@ -398,7 +398,7 @@ impl<S: Service> Connection<S> {
                 None => {}
             }
             self.set_timer(self.deadlines.next(pulling, sending));
-            if short_of_memory {
+            if waiting {
                 return Ok(true);
             }
         }

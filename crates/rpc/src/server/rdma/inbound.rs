@@ -125,6 +125,11 @@ impl<S: Service> Connection<S> {
 
     /// Starts reading the chunks of a call.
     fn pull(&mut self, place: usize) -> Result<(), End> {
+        let reads = self.context(place).map_or(0, |call| call.reads());
+        if !self.has_room_for(reads) {
+            self.pulls_waiting.push_back(place);
+            return Ok(());
+        }
         let Some(call) = self.contexts.get_mut(place).and_then(Option::as_mut) else {
             return Ok(());
         };
@@ -138,7 +143,7 @@ impl<S: Service> Connection<S> {
             self.core.long_calls.take()
         };
         let Some(memory) = memory else {
-            self.short_of_memory.push_back(place);
+            self.pulls_waiting.push_back(place);
             return Ok(());
         };
         let region = match domain.register(Backing::Buffer(memory), Access::Local, scope) {
@@ -189,10 +194,19 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Looks again for memory for the calls that wait for it.
-    pub(super) fn retry_for_memory(&mut self) -> Result<(), End> {
-        for _ in 0..self.short_of_memory.len() {
-            if let Some(place) = self.short_of_memory.pop_front() {
+    /// True when the send queue takes so many Reads.
+    fn has_room_for(&self, reads: u32) -> bool {
+        // Reads get half of it: without replies nothing would end.
+        let pulls = self.pulls.saturating_add(reads);
+        (self.pulls == 0 || pulls <= self.posted_max / 2)
+            && (self.pulls + self.posted == 0
+                || pulls.saturating_add(self.posted) <= self.posted_max)
+    }
+
+    /// Looks again for memory and room for the calls that wait for them.
+    pub(super) fn retry_pulls(&mut self) -> Result<(), End> {
+        for _ in 0..self.pulls_waiting.len() {
+            if let Some(place) = self.pulls_waiting.pop_front() {
                 self.pull(place)?;
             }
         }
@@ -277,6 +291,13 @@ impl<S: Service> Connection<S> {
 }
 
 impl Context {
+    /// RDMA Reads that its Read chunks take.
+    fn reads(&self) -> u32 {
+        let reads = self.lists.reads().iter();
+        let count = reads.filter(|read| read.segment.length > 0).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     /// Fills `job` from the message and its chunks; `None` when they do not fit together.
     fn admit<S: Service>(
         &mut self,

@@ -312,7 +312,8 @@ impl<S: Service> Connection<S> {
     pub(super) fn depart(&mut self) -> Result<(), End> {
         while let Some(departure) = self.departures.front() {
             let count = u32::try_from(departure.writes.len() + 1).unwrap_or(u32::MAX);
-            if self.posted > 0 && self.posted.saturating_add(count) > self.posted_max {
+            let used = self.posted.saturating_add(self.pulls);
+            if used > 0 && used.saturating_add(count) > self.posted_max {
                 return Ok(());
             }
             let Some(departure) = self.departures.pop_front() else {
