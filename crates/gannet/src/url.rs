@@ -44,7 +44,7 @@ pub struct Url {
     pub mount_port: Option<u16>,
     /// Components of the path; `.` and empty ones are dropped, `..` is refused.
     pub path: Vec<Vec<u8>>,
-    /// The path ended with a slash: it must name a directory.
+    /// The path is the root, or ended with `/` or `/.`: it must name a directory.
     pub names_directory: bool,
 }
 
@@ -103,13 +103,14 @@ impl Url {
             .map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = split_authority(authority)?;
+        let names = parse_path(path)?;
         Ok(Url {
             scheme,
             host: host.to_owned(),
             port: port.map_or(Ok(default_port), parse_port)?,
             mount_port: query.map(parse_query).transpose()?.flatten(),
-            path: parse_path(path)?,
-            names_directory: path.is_empty() || path.ends_with('/'),
+            names_directory: names.is_empty() || path.ends_with('/') || path.ends_with("/."),
+            path: names,
         })
     }
 
@@ -117,8 +118,8 @@ impl Url {
     #[must_use]
     pub fn with_path(&self, path: Vec<Vec<u8>>) -> Url {
         Url {
+            names_directory: path.is_empty(),
             path,
-            names_directory: false,
             ..self.clone()
         }
     }
