@@ -69,11 +69,16 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let served =
         tokio_plug::block_on(|_| supervise(Arc::clone(&shared), settings, stop)).explain(what)?;
     served?;
+    let counters = &shared.counters;
     tracing::info!(
-        connections = shared.counters.connections.total(),
-        calls = shared.counters.calls.total(),
-        bytes_in = shared.counters.bytes_in.total(),
-        bytes_out = shared.counters.bytes_out.total(),
+        connections = counters.connections.total(),
+        dropped = counters.drops.total(),
+        calls = counters.calls.total(),
+        replays = counters.replays.total(),
+        transport_errors = counters.transport_errors.total(),
+        held_back_ms = counters.starved_ns.total() / 1_000_000,
+        bytes_in = counters.bytes_in.total(),
+        bytes_out = counters.bytes_out.total(),
         "stopped"
     );
     Ok(())
