@@ -11,7 +11,7 @@ use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
 use gannet_fabric::{Completion, Disconnected, Domain};
-use gannet_runtime::stream::ByteStream;
+use gannet_runtime::stream::{ByteStream, is_connection_error};
 use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -401,23 +401,17 @@ fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
             Ok(0) => Ok(Step::FileEnded),
             // Less than asked may also mean that the file ends: only the next call tells.
             Ok(count) => Ok(Step::Sent { count, all: true }),
-            Err(error) if is_of_stream(error.kind()) => Err(error),
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    || is_connection_error(error.kind()) =>
+            {
+                Err(error)
+            }
             // Something with the file: reading it will do, or say what is wrong.
             Err(_) => Ok(Step::FileUnsupported),
         },
         Outgoing::Broken => Ok(Step::Broken),
     })
-}
-
-/// True when an error that sending a file gave is the stream's.
-fn is_of_stream(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{
-        BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut, WouldBlock,
-    };
-    matches!(
-        kind,
-        WouldBlock | BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
-    )
 }
 
 impl State {

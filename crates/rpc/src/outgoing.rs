@@ -4,7 +4,7 @@ use crate::limits::{BATCH_LEN, COPY_FILE_MAX, FILE_CHUNK_LEN, SEND_FILE_MIN, SPA
 use crate::service::{Payload, Reply};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
-use gannet_runtime::stream::{ByteStream, Follow};
+use gannet_runtime::stream::{ByteStream, Follow, is_connection_error};
 use gannet_runtime::{FileRef, FileSource};
 use gannet_wire::rpc::{FRAGMENT_MAX, RECORD_MARK_LEN, RecordMark};
 use gannet_wire::xdr::{Encoder, pad_len};
@@ -81,15 +81,6 @@ pub(crate) struct Outgoing {
     spare: Vec<Vec<u8>>,
     /// This stream or its files cannot do sendfile(2).
     send_file_unsupported: bool,
-}
-
-/// True when an error that sending a file gave is the connection's.
-fn is_of_stream(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
-    matches!(
-        kind,
-        BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
-    )
 }
 
 /// What came of a sendfile(2).
@@ -318,7 +309,7 @@ impl Outgoing {
                 Ok(Sent::Some)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
-            Err(error) if is_of_stream(error.kind()) => Err(error),
+            Err(error) if is_connection_error(error.kind()) => Err(error),
             // Something with the file: reading it will do, or say what is wrong.
             Err(_) => {
                 self.send_file_unsupported = true;

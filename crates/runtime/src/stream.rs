@@ -97,3 +97,13 @@ pub async fn readable(stream: &dyn ByteStream) -> io::Result<()> {
 pub async fn writable(stream: &dyn ByteStream) -> io::Result<()> {
     std::future::poll_fn(|context| stream.poll_writable(context)).await
 }
+
+/// True when an error of [`ByteStream::try_send_file`] says that the connection is broken; another one, but
+/// `WouldBlock`, is about the file, whose bytes may still go by reading and writing them.
+pub fn is_connection_error(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
+    matches!(
+        kind,
+        BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
+    )
+}
