@@ -441,7 +441,7 @@ impl State {
                 ..Deadlines::default()
             };
         }
-        if !self.is_draining && !self.engine.has_outgoing() {
+        if !self.is_draining && !self.engine.has_unsent() {
             stream.shutdown_write();
             self.is_draining = true;
         }

@@ -1,8 +1,8 @@
 //! Framed bytes leave: what the stream should be given next, and what becomes of it.
 
+use super::Engine;
 use super::batch::{Batch, Piece};
 use super::transmit::Transmitter;
-use super::{Engine, Phase};
 use crate::limits::SLICES_MAX;
 use gannet_fabric::{AccessError, Buffer, Completion, Done, Region, Signal, WorkError, WorkId};
 use gannet_runtime::stream::Follow;
@@ -78,6 +78,13 @@ impl Awaited {
             len: self.len,
             place,
         })
+    }
+
+    /// What was read, of which the given number of bytes are of the file, with zeros behind.
+    fn filled_up(&self, (mut bytes, filled): (Vec<u8>, usize)) -> Vec<u8> {
+        bytes.truncate(filled);
+        bytes.resize(self.len, 0);
+        bytes
     }
 }
 
@@ -163,9 +170,14 @@ impl LeavingSource {
 }
 
 impl Engine {
-    /// True when framed bytes wait for the stream.
+    /// True when framed bytes can be given to the stream.
     pub(crate) fn has_outgoing(&self) -> bool {
-        self.tx.batches.iter().any(|batch| batch.len > 0) && !self.tx.is_front_fetched()
+        self.has_unsent() && !self.tx.is_front_fetched()
+    }
+
+    /// True while framed bytes have not left, whether or not they wait for a file.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.tx.batches.iter().any(|batch| batch.len > 0)
     }
 
     /// Shows `body` what the stream should be given next. Tell [`Engine::sent`] how much it took.
@@ -317,34 +329,57 @@ impl Engine {
         fetch.or_else(|| segment.and_then(|awaited| awaited.ask(FetchPlace::Segment)))
     }
 
-    /// The bytes of a range that was wanted, of which `filled` are of the file; what follows are zeros.
+    /// The bytes of a range that was wanted, of which the given number are of the file; what follows are zeros.
     pub(crate) fn file_fetched(
         &mut self,
         place: FetchPlace,
         fetched: io::Result<(Vec<u8>, usize)>,
     ) {
-        if self.phase == Phase::Ended {
+        match place {
+            FetchPlace::Front => self.front_fetched(fetched),
+            FetchPlace::Segment => self.segment_fetched(fetched),
+        }
+    }
+
+    fn segment_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
+        // The connection may have ended meanwhile.
+        let Some(awaited) = self.tx.fetch.take() else {
+            return;
+        };
+        match fetched {
+            Ok(fetched) => self.tx.fetched = Some(awaited.filled_up(fetched)),
+            Err(error) => self.fail_locally(WorkError::File(error.kind())),
+        }
+    }
+
+    /// The FPDU around the front has begun to leave, so it must be finished even if the connection has ended
+    /// meanwhile: a Terminate may stand behind it.
+    fn front_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
+        let Some(awaited) = self.tx.front_fetch.take() else {
+            return;
+        };
+        let Some(&mut Piece::File { message, .. }) = self.tx.front_mut() else {
+            return;
+        };
+        if self
+            .tx
+            .source(message)
+            .and_then(LeavingSource::file)
+            .is_none()
+        {
+            // Its key was revoked: what was read must not leave. `outgoing` says so next.
             return;
         }
-        let (mut bytes, filled) = match fetched {
-            Ok(fetched) => fetched,
-            Err(error) => return self.fail_locally(WorkError::File(error.kind())),
-        };
-        bytes.truncate(filled);
-        let awaited = match place {
-            FetchPlace::Front => self.tx.front_fetch.take(),
-            FetchPlace::Segment => self.tx.fetch.take(),
-        };
-        let Some(Awaited { len, .. }) = awaited else {
-            return;
-        };
-        bytes.resize(len, 0);
-        match place {
-            FetchPlace::Segment => self.tx.fetched = Some(bytes),
-            FetchPlace::Front => {
+        match fetched {
+            Ok(fetched) => {
+                let bytes = awaited.filled_up(fetched);
                 if let Some(front) = self.tx.front_mut() {
                     *front = Piece::Chunk { bytes, start: 0 };
                 }
+            }
+            Err(error) => {
+                self.tx.cut(0, 0);
+                self.fail_message(message, WorkError::File(error.kind()));
             }
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod back_to_back;
+mod files;
 mod vectors;
 mod violations;
 
@@ -106,7 +107,7 @@ impl End {
             .unwrap()
     }
 
-    /// What the engine sends when the stream takes up to `max` bytes.
+    /// What the engine sends when the stream takes up to `max` bytes, and no files.
     fn take_bytes(&mut self, max: usize) -> Vec<u8> {
         let mut taken = Vec::new();
         loop {
@@ -129,7 +130,7 @@ impl End {
                     }
                     Some(taken.len() - before)
                 }
-                Outgoing::File { .. } => unreachable!("files in memory have no descriptor"),
+                Outgoing::File { .. } => Some(0),
                 Outgoing::Broken => None,
             }) else {
                 self.engine.cut_broken();
