@@ -1,0 +1,164 @@
+//! The table behind a software provider's keys.
+
+use super::{
+    Access, AccessError, AccessKind, Backing, Domain, EndpointId, Region, RegionState, RegionStats,
+    RemoteKey, Scope,
+};
+use crate::RegisterError;
+use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
+use gannet_runtime::Handle;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+/// The translation and protection table of a provider in software: every access of a peer is looked up here.
+///
+/// Keys are random (24 bits of index, 8 of generation taken together), never zero, and not given out again while
+/// they are among the last [`RETIRED_KEYS_MAX`] revoked ones.
+pub struct ProtectionTable {
+    runtime: Handle,
+    state: Rc<TableState>,
+}
+
+#[derive(Default)]
+pub(super) struct TableState {
+    regions: RefCell<HashMap<RemoteKey, Weak<RegionState>>>,
+    retired: RefCell<VecDeque<RemoteKey>>,
+    stats: Cell<RegionStats>,
+}
+
+impl TableState {
+    pub(super) fn retire(&self, key: RemoteKey, len: u64) {
+        self.regions.borrow_mut().remove(&key);
+        let mut retired = self.retired.borrow_mut();
+        if retired.len() == RETIRED_KEYS_MAX {
+            retired.pop_front();
+        }
+        retired.push_back(key);
+        let mut stats = self.stats.get();
+        stats.deregistrations += 1;
+        stats.bytes_registered -= len;
+        self.stats.set(stats);
+    }
+}
+
+impl ProtectionTable {
+    /// An empty table that draws its keys from `runtime`'s randomness.
+    pub fn new(runtime: Handle) -> ProtectionTable {
+        ProtectionTable {
+            runtime,
+            state: Rc::default(),
+        }
+    }
+
+    /// The region that `key` names, if `endpoint` may use `len` bytes of it for `kind`; and where they start, in
+    /// bytes from the start of the region. Ask again for every segment: a region may be revoked between two.
+    ///
+    /// # Errors
+    /// The access is refused; nothing may be touched.
+    pub fn check(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+        tagged_offset: u64,
+        len: u64,
+        kind: AccessKind,
+    ) -> Result<(Region, u64), AccessError> {
+        let state = self
+            .state
+            .regions
+            .borrow()
+            .get(&key)
+            .and_then(Weak::upgrade)
+            .filter(|state| state.valid.get())
+            .ok_or(AccessError::InvalidKey)?;
+        if let Scope::Endpoint(owner) = state.scope
+            && owner != endpoint
+        {
+            return Err(AccessError::WrongEndpoint);
+        }
+        tagged_offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        let allowed = match kind {
+            AccessKind::Local => true,
+            AccessKind::RemoteRead => {
+                matches!(state.access, Access::RemoteRead | Access::RemoteReadWrite)
+            }
+            AccessKind::RemoteWrite => {
+                matches!(state.access, Access::RemoteWrite | Access::RemoteReadWrite)
+            }
+            AccessKind::Invalidate => state.access != Access::Local,
+        };
+        if !allowed {
+            return Err(AccessError::Rights);
+        }
+        if kind == AccessKind::Invalidate {
+            return Ok((Region { state }, 0));
+        }
+        let offset = tagged_offset
+            .checked_sub(state.base)
+            .ok_or(AccessError::Bounds)?;
+        state.check_bounds(offset, len)?;
+        Ok((Region { state }, offset))
+    }
+
+    fn fresh_key(&self) -> RemoteKey {
+        loop {
+            #[allow(clippy::cast_possible_truncation)] // the low half of a random number
+            let key = RemoteKey(self.runtime.random() as u32);
+            let used = self.state.regions.borrow().contains_key(&key)
+                || self.state.retired.borrow().contains(&key);
+            // Keys below 256 are left out: 0 is never valid, and 1 is what peers put into zero-length operations.
+            if key.0 > 255 && !used {
+                return key;
+            }
+        }
+    }
+}
+
+impl Domain for ProtectionTable {
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        if matches!(
+            (&backing, access),
+            (
+                Backing::File { .. },
+                Access::RemoteWrite | Access::RemoteReadWrite
+            )
+        ) {
+            return Err(RegisterError::Access);
+        }
+        if self.state.regions.borrow().len() >= REGIONS_MAX {
+            return Err(RegisterError::TableFull);
+        }
+        let key = self.fresh_key();
+        // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
+        let base = (self.runtime.random() >> 16) & !0xfff;
+        let state = Rc::new(RegionState {
+            key,
+            base,
+            len: backing.len(),
+            access,
+            scope,
+            backing: RefCell::new(Some(backing)),
+            valid: Cell::new(true),
+            table: Rc::downgrade(&self.state),
+        });
+        self.state
+            .regions
+            .borrow_mut()
+            .insert(key, Rc::downgrade(&state));
+        let mut stats = self.state.stats.get();
+        stats.registrations += 1;
+        stats.bytes_registered += state.len;
+        self.state.stats.set(stats);
+        Ok(Region { state })
+    }
+
+    fn stats(&self) -> RegionStats {
+        self.state.stats.get()
+    }
+}
