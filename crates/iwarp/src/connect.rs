@@ -38,7 +38,10 @@ pub(crate) enum FrameError {
 impl From<FrameError> for ConnectError {
     fn from(error: FrameError) -> ConnectError {
         match error {
-            FrameError::Closed => ConnectError::Incompatible("it closed the connection"),
+            // It may be restarting: whoever calls can try again, as after any broken connection.
+            FrameError::Closed => {
+                io::Error::new(io::ErrorKind::ConnectionAborted, error.to_string()).into()
+            }
             FrameError::Malformed(_) => ConnectError::Incompatible("it is no MPA frame"),
             FrameError::Pipelined => ConnectError::Incompatible("bytes follow it"),
             FrameError::TimedOut => ConnectError::TimedOut,

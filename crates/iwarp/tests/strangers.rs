@@ -288,6 +288,31 @@ fn replies_that_will_not_do() {
 }
 
 #[test]
+fn a_responder_that_goes_away_is_not_taken_for_a_stranger() {
+    story(config(), |runtime, provider| async move {
+        let reply = bytes_of(&frame(FrameKind::Reply));
+        for answered in [0, 10] {
+            let mut listener = runtime.listen(address()).unwrap();
+            let options = ConnectOptions::default();
+            let connecting = provider.connect(listener.local_address(), options);
+            let leaving = async {
+                let stream = listener.accept().await.unwrap();
+                read_exactly(&stream, 24).await;
+                write(&stream, &reply[..answered]).await;
+            };
+            let (outcome, ()) = tokio::join!(connecting, leaving);
+            match outcome {
+                Err(ConnectError::Io(error)) => {
+                    assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+                    assert!(error.to_string().contains("closed"), "{error}");
+                }
+                other => panic!("{:?}", other.map(|_| ())),
+            }
+        }
+    });
+}
+
+#[test]
 fn a_responder_that_would_read_too_much_is_told_so() {
     story(config(), |runtime, provider| async move {
         let greedy = StartupFrame {
