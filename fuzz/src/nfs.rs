@@ -40,7 +40,10 @@ fn arguments(procedure: Procedure, bytes: &[u8]) {
         }
         Procedure::Create => check!(bytes, CreateArgs<'_>),
         Procedure::Mkdir => check!(bytes, MkdirArgs<'_>),
-        Procedure::Symlink => check!(bytes, SymlinkArgs<'_>),
+        Procedure::Symlink => {
+            check!(bytes, SymlinkArgs<'_>);
+            check!(bytes, SymlinkHead<'_>);
+        }
         Procedure::Mknod => check!(bytes, MknodArgs<'_>),
         Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
             check!(bytes, DirectoryName<'_>);
@@ -84,7 +87,10 @@ fn check_results(procedure: Procedure, bytes: &[u8]) {
         Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => check!(bytes, SetattrResult),
         Procedure::Lookup => check!(bytes, LookupResult<'_>),
         Procedure::Access => check!(bytes, AccessResult),
-        Procedure::Readlink => check!(bytes, ReadlinkResult<'_>),
+        Procedure::Readlink => {
+            check!(bytes, ReadlinkResult<'_>);
+            check!(bytes, ReadlinkHeadResult);
+        }
         Procedure::Read => {
             check!(bytes, ReadResult<'_>);
             check!(bytes, ReadHeadResult);

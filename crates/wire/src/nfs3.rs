@@ -5,9 +5,9 @@
 //! the `Err` side is [`Failed`], a status and what the procedure sends along with it. Status 0 cannot be put into
 //! a `Failed`.
 //!
-//! READ and WRITE come in two shapes each: whole, with the data in the message ([`ReadOk`], [`WriteArgs`]), and
-//! head only, for transports that carry the data apart ([`ReadHead`], [`WriteHead`]); a head ends with the data's
-//! length word, as RFC 8166 section 3.4.5 leaves it in a reduced message.
+//! READ, WRITE, READLINK and SYMLINK come in two shapes each: whole, with the data in the message ([`ReadOk`],
+//! [`WriteArgs`]), and head only, for transports that carry the data apart ([`ReadHead`], [`WriteHead`]); a head ends
+//! with the data's length word, as RFC 8166 section 3.4.5 leaves it in a reduced message.
 //!
 //! Read [`Procedure`] first, then the arguments of one procedure.
 

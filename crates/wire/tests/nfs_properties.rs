@@ -199,6 +199,7 @@ fn all_types(bytes: &[u8]) {
     reread!(bytes, WriteArgs<'_>);
     reread!(bytes, CreateArgs<'_>);
     reread!(bytes, SymlinkArgs<'_>);
+    reread!(bytes, SymlinkHead<'_>);
     reread!(bytes, MknodArgs<'_>);
     reread!(bytes, RenameArgs<'_>);
     reread!(bytes, LinkArgs<'_>);
@@ -206,6 +207,7 @@ fn all_types(bytes: &[u8]) {
     reread!(bytes, GetattrResult);
     reread!(bytes, LookupResult<'_>);
     reread!(bytes, ReadlinkResult<'_>);
+    reread!(bytes, ReadlinkHeadResult);
     reread!(bytes, ReadResult<'_>);
     reread!(bytes, ReadHeadResult);
     reread!(bytes, WriteResult);

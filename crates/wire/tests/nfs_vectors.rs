@@ -211,6 +211,32 @@ fn write_arguments_as_the_linux_client_sends_them() {
 }
 
 #[test]
+fn heads_of_links_end_with_the_length_of_their_text() {
+    let result: ReadlinkHeadResult = Ok(ReadlinkHead {
+        attributes: None,
+        length: 4000,
+    });
+    check(&result, &bytes_of("00000000 00000000 00000fa0"));
+
+    let arguments = SymlinkHead {
+        place: DirectoryName {
+            directory: HANDLE,
+            name: Name(b"abc"),
+        },
+        attributes: SetAttributes {
+            mode: Some(0o777),
+            ..SetAttributes::default()
+        },
+        length: 4000,
+    };
+    let words = bytes_of(
+        "00000008 aaaaaaaa aaaaaaaa 00000003 61626300 \
+         00000001 000001ff 00000000 00000000 00000000 00000000 00000000 00000fa0",
+    );
+    check(&arguments, &words);
+}
+
+#[test]
 fn read_and_write_agree_with_their_heads() {
     let read: ReadResult<'_> = Ok(ReadOk {
         attributes: Some(directory_attributes()),

@@ -86,6 +86,19 @@ record! {
 pub type ReadlinkResult<'a> = Result<ReadlinkOk<'a>, Failed<PostOpAttributes>>;
 
 record! {
+    /// READLINK's results up to and including the text's length word.
+    ReadlinkHead {
+        /// The link's attributes.
+        attributes: PostOpAttributes,
+        /// Bytes of text that follow.
+        length: u32,
+    }
+}
+
+/// READLINK's results with the text travelling apart.
+pub type ReadlinkHeadResult = Result<ReadlinkHead, Failed<PostOpAttributes>>;
+
+record! {
     /// READ's arguments.
     ReadArgs<'a> {
         /// The file.
@@ -305,6 +318,18 @@ record! {
         attributes: SetAttributes,
         /// Its text.
         target: Path<'a>,
+    }
+}
+
+record! {
+    /// SYMLINK's arguments up to and including the text's length word.
+    SymlinkHead<'a> {
+        /// The new name.
+        place: DirectoryName<'a>,
+        /// The link's attributes.
+        attributes: SetAttributes,
+        /// Bytes of text that follow.
+        length: u32,
     }
 }
 
