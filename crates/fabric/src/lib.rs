@@ -16,6 +16,7 @@
 mod buffer;
 mod endpoint;
 mod error;
+mod memory_map;
 mod region;
 
 pub mod conformance;
@@ -28,6 +29,7 @@ pub use endpoint::{
     next_completions,
 };
 pub use error::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
+pub use memory_map::MemoryMap;
 pub use region::{
     Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
     Region, RegionStats, RemoteKey, Scope, Span,

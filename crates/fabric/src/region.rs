@@ -4,7 +4,7 @@ mod table;
 
 pub use table::ProtectionTable;
 
-use crate::{Buffer, RegisterError};
+use crate::{Buffer, MemoryMap, RegisterError};
 use gannet_runtime::FileRef;
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
@@ -61,14 +61,47 @@ pub enum Backing {
         /// Bytes in the range.
         len: u64,
     },
+    /// Buffers that come and go under one key; see [`Region::place`].
+    Map(MemoryMap),
 }
 
 impl Backing {
-    /// Bytes behind it.
+    /// Bytes behind it; of a map, the bytes that its offsets can name.
     pub fn len(&self) -> u64 {
         match self {
             Backing::Buffer(buffer) => buffer.len() as u64,
             Backing::File { len, .. } => *len,
+            Backing::Map(_) => MemoryMap::SPAN,
+        }
+    }
+
+    /// Bytes that are bound by the registration.
+    fn held(&self) -> u64 {
+        match self {
+            Backing::Buffer(_) | Backing::File { .. } => self.len(),
+            Backing::Map(map) => map.held(),
+        }
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        match self {
+            Backing::Buffer(buffer) => {
+                let start = usize::try_from(offset).ok()?;
+                buffer.get(start..start.checked_add(len)?)
+            }
+            Backing::Map(map) => map.bytes(offset, len),
+            Backing::File { .. } => None,
+        }
+    }
+
+    fn bytes_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
+        match self {
+            Backing::Buffer(buffer) => {
+                let start = usize::try_from(offset).ok()?;
+                buffer.get_mut(start..start.checked_add(len)?)
+            }
+            Backing::Map(map) => map.bytes_mut(offset, len),
+            Backing::File { .. } => None,
         }
     }
 
@@ -224,37 +257,86 @@ impl Region {
         }
     }
 
-    /// Copies bytes at `offset` of a memory region out, as far as they exist; returns how many.
-    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> usize {
-        let backing = self.state.backing.borrow();
-        let Some(Backing::Buffer(buffer)) = backing.as_ref() else {
-            return 0;
-        };
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let count = target.len().min(buffer.len() - start);
-        target[..count].copy_from_slice(&buffer[start..start + count]);
-        count
-    }
-
-    /// Runs `body` on the bytes of a memory region while it stays registered. For providers: the reference must not
-    /// be kept. `None` for a file range or a region whose memory was taken.
-    pub fn with_bytes<T>(&self, body: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
-        match self.state.backing.borrow_mut().as_mut() {
-            Some(Backing::Buffer(buffer)) => Some(body(buffer)),
-            _ => None,
+    /// Lends the memory to its user while the registration stays: until [`Region::restore`] every access is refused as
+    /// one to an invalid key. `None` when there is no memory to lend.
+    pub fn lend(&self) -> Option<Buffer> {
+        let mut backing = self.state.backing.borrow_mut();
+        match backing.take() {
+            Some(Backing::Buffer(buffer)) => Some(buffer),
+            other => {
+                *backing = other;
+                None
+            }
         }
     }
 
-    /// The bytes of a memory region, to be read while the guard lives; any number of guards may live at once. For
-    /// providers: drop it before anything else can run. `None` as for [`Region::with_bytes`].
-    pub fn bytes(&self) -> Option<Ref<'_, [u8]>> {
-        Ref::filter_map(self.state.backing.borrow(), |backing| match backing {
-            Some(Backing::Buffer(buffer)) => Some(&**buffer),
+    /// Puts lent memory back.
+    ///
+    /// # Errors
+    /// Gives the buffer back when the region was revoked meanwhile, lent nothing, or lent memory of another length.
+    pub fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+        let mut backing = self.state.backing.borrow_mut();
+        if !self.is_valid() || backing.is_some() || buffer.len() as u64 != self.state.len {
+            return Err(buffer);
+        }
+        *backing = Some(Backing::Buffer(buffer));
+        Ok(())
+    }
+
+    /// Puts a buffer under the key of a map, and says at which offset from the start of the region.
+    ///
+    /// # Errors
+    /// Gives the buffer back when the region is no map, was revoked, or is full.
+    pub fn place(&self, buffer: Buffer) -> Result<u64, Buffer> {
+        if !self.is_valid() {
+            return Err(buffer);
+        }
+        let len = buffer.len() as u64;
+        let placed = match self.state.backing.borrow_mut().as_mut() {
+            Some(Backing::Map(map)) => map.place(buffer)?,
+            _ => return Err(buffer),
+        };
+        self.state.count_held(|held| held + len);
+        Ok(placed)
+    }
+
+    /// Takes the buffer that was placed at `offset` out of a map: once this returns no byte of it goes in or out.
+    pub fn displace(&self, offset: u64) -> Option<Buffer> {
+        let displaced = match self.state.backing.borrow_mut().as_mut() {
+            Some(Backing::Map(map)) => map.displace(offset),
             _ => None,
+        }?;
+        if self.is_valid() {
+            let len = displaced.len() as u64;
+            self.state.count_held(|held| held.saturating_sub(len));
+        }
+        Some(displaced)
+    }
+
+    /// Runs `body` on `len` bytes at `offset` of registered memory. For providers: the reference must not be kept.
+    /// `None` when they are not all there: a file range, memory that was taken or lent, the end of a buffer.
+    pub fn with_bytes<T>(
+        &self,
+        offset: u64,
+        len: usize,
+        body: impl FnOnce(&mut [u8]) -> T,
+    ) -> Option<T> {
+        let mut backing = self.state.backing.borrow_mut();
+        backing.as_mut()?.bytes_mut(offset, len).map(body)
+    }
+
+    /// `len` bytes at `offset` of registered memory, to be read while the guard lives; any number of guards may live at
+    /// once. For providers: drop it before anything else can run. `None` as for [`Region::with_bytes`].
+    pub fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>> {
+        Ref::filter_map(self.state.backing.borrow(), |backing| {
+            backing.as_ref()?.bytes(offset, len)
         })
         .ok()
+    }
+
+    /// True when it is memory, lent or not, and not a file range.
+    pub fn is_memory(&self) -> bool {
+        self.file().is_none()
     }
 
     /// The file behind the region and where in it the region starts; `None` for memory.
@@ -270,7 +352,7 @@ impl Region {
     /// # Errors
     /// The access is refused.
     pub fn check_local(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        if !self.is_valid() {
+        if !self.is_valid() || self.state.backing.borrow().is_none() {
             return Err(AccessError::InvalidKey);
         }
         self.state.check_bounds(offset, len)
@@ -292,9 +374,28 @@ impl RegionState {
     fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
         if end > self.len {
-            Err(AccessError::Bounds)
-        } else {
-            Ok(())
+            return Err(AccessError::Bounds);
+        }
+        match self.backing.borrow().as_ref() {
+            Some(Backing::Map(map)) => {
+                let len = usize::try_from(len).map_err(|_| AccessError::Bounds)?;
+                map.bytes(offset, len).map(drop).ok_or(AccessError::Bounds)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn held(&self) -> u64 {
+        match self.backing.borrow().as_ref() {
+            Some(backing) => backing.held(),
+            // Lent: the registration still binds it.
+            None => self.len,
+        }
+    }
+
+    fn count_held(&self, change: impl FnOnce(u64) -> u64) {
+        if let Some(table) = self.table.upgrade() {
+            table.count_held(change);
         }
     }
 
@@ -302,7 +403,7 @@ impl RegionState {
         if self.valid.replace(false)
             && let Some(table) = self.table.upgrade()
         {
-            table.retire(self.key, self.len);
+            table.retire(self.key, self.held());
         }
     }
 }

@@ -305,8 +305,10 @@ pub(super) fn pattern(seed: usize, len: usize) -> Vec<u8> {
 
 /// The bytes of a memory region.
 pub(super) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
+    let len = usize::try_from(region.len()).unwrap_or(usize::MAX);
     region
-        .with_bytes(|bytes| bytes.to_vec())
+        .bytes(0, len)
+        .map(|bytes| bytes.to_vec())
         .ok_or_else(|| Broken::new("the region has no memory"))
 }
 

@@ -28,7 +28,14 @@ pub(super) struct TableState {
 }
 
 impl TableState {
-    pub(super) fn retire(&self, key: RemoteKey, len: u64) {
+    /// Replaces the bytes registered now.
+    pub(super) fn count_held(&self, change: impl FnOnce(u64) -> u64) {
+        let mut stats = self.stats.get();
+        stats.bytes_registered = change(stats.bytes_registered);
+        self.stats.set(stats);
+    }
+
+    pub(super) fn retire(&self, key: RemoteKey, held: u64) {
         self.regions.borrow_mut().remove(&key);
         let mut retired = self.retired.borrow_mut();
         if retired.len() == RETIRED_KEYS_MAX {
@@ -37,7 +44,7 @@ impl TableState {
         retired.push_back(key);
         let mut stats = self.stats.get();
         stats.deregistrations += 1;
-        stats.bytes_registered -= len;
+        stats.bytes_registered = stats.bytes_registered.saturating_sub(held);
         self.stats.set(stats);
     }
 }
@@ -70,7 +77,7 @@ impl ProtectionTable {
             .borrow()
             .get(&key)
             .and_then(Weak::upgrade)
-            .filter(|state| state.valid.get())
+            .filter(|state| state.valid.get() && state.backing.borrow().is_some())
             .ok_or(AccessError::InvalidKey)?;
         if let Scope::Endpoint(owner) = state.scope
             && owner != endpoint
@@ -137,6 +144,7 @@ impl Domain for ProtectionTable {
         let key = self.fresh_key();
         // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
         let base = (self.runtime.random() >> 16) & !0xfff;
+        let held = backing.held();
         let state = Rc::new(RegionState {
             key,
             base,
@@ -153,7 +161,7 @@ impl Domain for ProtectionTable {
             .insert(key, Rc::downgrade(&state));
         let mut stats = self.state.stats.get();
         stats.registrations += 1;
-        stats.bytes_registered += state.len;
+        stats.bytes_registered += held;
         self.state.stats.set(stats);
         Ok(Region { state })
     }

@@ -226,7 +226,7 @@ impl Engine {
             ));
         }
         check_span(&sink)?;
-        if sink.region.bytes().is_none() {
+        if !sink.region.is_memory() {
             return Err(PostError::Invalid("a file range cannot be read into"));
         }
         self.tx.queue.push_back(Work {

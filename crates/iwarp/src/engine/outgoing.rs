@@ -12,6 +12,7 @@ use gannet_wire::rdmap::ReadRequest;
 use std::cell::Ref;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 
 /// What stands behind the end of a file, as far as one slice goes.
 static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
@@ -124,26 +125,35 @@ enum Memory<'a> {
     Guard(Ref<'a, [u8]>),
 }
 
-impl Memory<'_> {
-    fn range(&self, offset: usize, len: usize) -> Option<&[u8]> {
-        let bytes: &[u8] = match self {
+impl Deref for Memory<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
             Memory::Slice(bytes) => bytes,
             Memory::Guard(bytes) => bytes,
-        };
-        bytes.get(offset..offset.checked_add(len)?)
+        }
     }
 }
 
+/// `len` bytes at `offset`, if they are all there.
+fn part(bytes: &[u8], offset: usize, len: usize) -> Option<Memory<'_>> {
+    bytes
+        .get(offset..offset.checked_add(len)?)
+        .map(Memory::Slice)
+}
+
 impl LeavingSource {
-    fn memory(&self) -> Option<Memory<'_>> {
-        match self {
-            LeavingSource::Buffer(buffer) => Some(Memory::Slice(buffer)),
-            LeavingSource::Region(region) => region.bytes().map(Memory::Guard),
-            LeavingSource::Exposed(region) if region.is_valid() => {
-                region.bytes().map(Memory::Guard)
+    /// `len` bytes at `offset`; `None` when they are not there any more.
+    fn memory(&self, offset: usize, len: usize) -> Option<Memory<'_>> {
+        let region = match self {
+            LeavingSource::Buffer(buffer) => return part(buffer, offset, len),
+            LeavingSource::Region(region) => region,
+            LeavingSource::Exposed(region) if region.is_valid() => region,
+            LeavingSource::Exposed(_) | LeavingSource::File { .. } | LeavingSource::Nothing => {
+                return None;
             }
-            LeavingSource::Exposed(_) | LeavingSource::File { .. } | LeavingSource::Nothing => None,
-        }
+        };
+        region.bytes(offset as u64, len).map(Memory::Guard)
     }
 
     /// The file, unless its key was revoked.
@@ -165,7 +175,7 @@ impl LeavingSource {
         len: usize,
         body: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
-        self.memory()?.range(offset, len).map(body)
+        self.memory(offset, len).map(|bytes| body(&bytes))
     }
 }
 
@@ -224,18 +234,14 @@ impl Engine {
             let Some(memory) = tx.memory_of(batch, piece) else {
                 return body(Outgoing::Broken);
             };
-            memories.push((memory, piece));
+            memories.push((memory, piece.len()));
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
-        for ((memory, piece), slot) in memories.iter().zip(&mut slices) {
-            let (offset, len) = piece.range();
-            let Some(bytes) = memory.range(offset, len) else {
-                return body(Outgoing::Broken);
-            };
+        for ((bytes, len), slot) in memories.iter().zip(&mut slices) {
             *slot = IoSlice::new(bytes);
             count += 1;
-            if bytes.len() < piece.len() {
+            if bytes.len() < *len {
                 break;
             }
         }
@@ -490,11 +496,12 @@ impl Transmitter {
     }
 
     fn memory_of<'a>(&'a self, batch: &'a Batch, piece: &'a Piece) -> Option<Memory<'a>> {
+        let (offset, len) = piece.range();
         match piece {
-            Piece::Control { .. } => Some(Memory::Slice(&batch.control)),
-            Piece::Chunk { bytes, .. } => Some(Memory::Slice(bytes)),
-            Piece::Zeros { .. } => Some(Memory::Slice(&ZEROS)),
-            Piece::Memory { message, .. } => self.source(*message)?.memory(),
+            Piece::Control { .. } => part(&batch.control, offset, len),
+            Piece::Chunk { bytes, .. } => part(bytes, offset, len),
+            Piece::Zeros { .. } => part(&ZEROS, offset, len),
+            Piece::Memory { message, .. } => self.source(*message)?.memory(offset, len),
             Piece::File { .. } => None,
         }
     }

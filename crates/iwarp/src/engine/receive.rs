@@ -387,11 +387,9 @@ fn fill(current: &mut CurrentSend, header: &Untagged, payload: &[u8]) -> Result<
 /// Copies bytes into a region; false when its memory is not there (a file range, or memory that was
 /// taken back).
 fn place(region: &Region, offset: u64, payload: &[u8]) -> bool {
-    let placed = region.with_bytes(|bytes| {
-        let start = usize::try_from(offset).ok()?;
-        let target = bytes.get_mut(start..start.checked_add(payload.len())?)?;
-        target.copy_from_slice(payload);
-        Some(())
-    });
-    placed.flatten().is_some()
+    region
+        .with_bytes(offset, payload.len(), |target| {
+            target.copy_from_slice(payload);
+        })
+        .is_some()
 }

@@ -94,13 +94,8 @@ impl End {
         let table = &self.domain.table;
         match table.check(self.id, key, offset, len, AccessKind::RemoteWrite) {
             Ok((region, at)) => {
-                let start = usize::try_from(at).unwrap_or(usize::MAX);
-                // Checked just now; and a region whose memory was taken is not valid.
-                region.with_bytes(|memory| {
-                    if let Some(place) = memory.get_mut(start..start + bytes.len()) {
-                        place.copy_from_slice(bytes);
-                    }
-                });
+                // Checked just now, so that all of it is there.
+                region.with_bytes(at, bytes.len(), |place| place.copy_from_slice(bytes));
             }
             Err(error) if self.fabric.profile.survivable_exceptions => {
                 tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
@@ -140,13 +135,9 @@ impl End {
             };
             let (region, at) = (&pending.sink.region, pending.sink.offset + offset);
             region.check_local(at, bytes.len() as u64).and_then(|()| {
-                let start = usize::try_from(at).unwrap_or(usize::MAX);
-                let copied = region.with_bytes(|memory| {
-                    let place = memory.get_mut(start..start + bytes.len())?;
-                    place.copy_from_slice(bytes);
-                    Some(())
-                });
-                copied.flatten().ok_or(AccessError::InvalidKey)
+                let copied =
+                    region.with_bytes(at, bytes.len(), |place| place.copy_from_slice(bytes));
+                copied.ok_or(AccessError::InvalidKey)
             })
         };
         match placed {

@@ -109,11 +109,10 @@ pub(super) fn fetch_region(region: &Region, at: u64, len: usize) -> Fetched {
     if let Some((file, offset)) = region.file() {
         return fetch_file(&file, offset + at, len);
     }
-    let mut bytes = vec![0; len];
-    if region.copy_out(at, &mut bytes) < len {
-        return Fetched::Failed(WorkError::Local(AccessError::InvalidKey));
+    match region.bytes(at, len) {
+        Some(bytes) => Fetched::Bytes(bytes.to_vec()),
+        None => Fetched::Failed(WorkError::Local(AccessError::InvalidKey)),
     }
-    Fetched::Bytes(bytes)
 }
 
 /// Takes `len` bytes of a file, zeros past its end.

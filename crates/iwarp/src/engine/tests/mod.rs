@@ -149,7 +149,10 @@ impl End {
 }
 
 fn bytes_of(region: &Region) -> Vec<u8> {
-    region.bytes().unwrap().to_vec()
+    region
+        .bytes(0, usize::try_from(region.len()).unwrap())
+        .unwrap()
+        .to_vec()
 }
 
 fn source(bytes: &[u8]) -> Source {
