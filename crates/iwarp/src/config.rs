@@ -30,7 +30,8 @@ pub struct IwarpConfig {
     pub reply_deadline: Duration,
     /// How long an initiator may take to send its request.
     pub request_deadline: Duration,
-    /// How long a peer may take nothing of what is sent, or leave an FPDU unfinished.
+    /// How long a peer may take nothing of what is sent, or leave an FPDU unfinished; and how long what was posted
+    /// may take to leave once the endpoint is closed.
     pub stall_deadline: Duration,
     /// How long a closing connection may linger until the peer closes too.
     pub close_deadline: Duration,

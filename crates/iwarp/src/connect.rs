@@ -61,7 +61,7 @@ pub(crate) async fn connect(
     let stream = timeout(&core.runtime, core.config.connect_deadline, connecting)
         .await
         .map_err(|_| ConnectError::TimedOut)??;
-    send_frame(&*stream, &startup::request(&core.config, &options)).await?;
+    send_frame(&core, &*stream, &startup::request(&core.config, &options)).await?;
     let bytes = receive_frame(
         &core,
         &*stream,
@@ -114,14 +114,14 @@ pub(crate) async fn accept(
         Ok(accepted) => accepted,
         Err(_) => {
             let reply = startup::reject(&request, &[]);
-            send_frame(&*stream, &reply).await?;
+            send_frame(&core, &*stream, &reply).await?;
             finish(&core, stream);
             return Err(ConnectError::Incompatible(
                 "it offers no opening that is known",
             ));
         }
     };
-    send_frame(&*stream, &reply).await?;
+    send_frame(&core, &*stream, &reply).await?;
     tracing::debug!(peer = %stream.peer_address(), ?agreement, "accepted");
     let private_data = request.private_data.to_vec();
     endpoint::start(
@@ -143,7 +143,7 @@ pub(crate) async fn reject(
 ) -> Result<(), ConnectError> {
     check_private_data(&private_data)?;
     let request = parsed(FrameKind::Request, &request)?;
-    send_frame(&*stream, &startup::reject(&request, &private_data)).await?;
+    send_frame(&core, &*stream, &startup::reject(&request, &private_data)).await?;
     finish(&core, stream);
     Ok(())
 }
@@ -191,11 +191,18 @@ pub(crate) fn parsed(kind: FrameKind, bytes: &[u8]) -> Result<StartupFrame<'_>, 
 
 /// Sends a startup frame, with one call: Linux siw blocks a kernel thread over a reply that comes
 /// in pieces.
-async fn send_frame(stream: &dyn ByteStream, frame: &StartupFrame<'_>) -> Result<(), ConnectError> {
+async fn send_frame(
+    core: &Core,
+    stream: &dyn ByteStream,
+    frame: &StartupFrame<'_>,
+) -> Result<(), ConnectError> {
     let mut bytes = vec![0; frame.encoded_len()];
     let emitted = frame.emit(&mut bytes);
     emitted.map_err(|_| ConnectError::Unsupported("too much private data"))?;
-    send_all(stream, &bytes).await?;
+    let sending = send_all(stream, &bytes);
+    timeout(&core.runtime, core.config.stall_deadline, sending)
+        .await
+        .map_err(|_| ConnectError::TimedOut)??;
     Ok(())
 }
 

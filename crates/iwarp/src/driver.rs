@@ -52,13 +52,22 @@ struct Deadlines {
     receive: Option<Instant>,
     /// The responder must have shown a sign of life until then, or is nudged.
     nudge: Option<Instant>,
+    /// What was posted before the close must have left until then: it may wait for a peer that never speaks first,
+    /// or never answers a Read.
+    leave: Option<Instant>,
     /// An ended connection is broken off then.
     close: Option<Instant>,
 }
 
 impl Deadlines {
     fn earliest(&self) -> Option<Instant> {
-        let all = [self.transmit, self.receive, self.nudge, self.close];
+        let all = [
+            self.transmit,
+            self.receive,
+            self.nudge,
+            self.leave,
+            self.close,
+        ];
         all.into_iter().flatten().min()
     }
 }
@@ -170,7 +179,14 @@ impl Connection {
     }
 
     pub(crate) fn close(&self) {
-        self.state.borrow_mut().engine.close();
+        {
+            let mut state = self.state.borrow_mut();
+            state.engine.close();
+            if state.engine.reason().is_none() {
+                let due = self.core.runtime.now() + self.core.config.stall_deadline;
+                state.deadlines.leave.get_or_insert(due);
+            }
+        }
         self.work.notify();
     }
 
@@ -451,9 +467,11 @@ impl State {
     fn expire(&mut self, core: &Core) {
         let now = core.runtime.now();
         let has_passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if has_passed(self.deadlines.close) {
+        let deadlines = &self.deadlines;
+        let waits = [deadlines.transmit, deadlines.receive, deadlines.leave];
+        if has_passed(deadlines.close) {
             self.abort();
-        } else if has_passed(self.deadlines.transmit) || has_passed(self.deadlines.receive) {
+        } else if waits.into_iter().any(has_passed) {
             self.engine.disconnect(Disconnected::TimedOut);
             self.abort();
         } else if has_passed(self.deadlines.nudge) {

@@ -9,15 +9,16 @@ use gannet_fabric::{
 };
 use gannet_iwarp::limits::SETUPS_MAX;
 use gannet_iwarp::{AcceptRace, IwarpConfig, IwarpProvider};
-use gannet_runtime::stream::{Follow, readable, writable};
+use gannet_runtime::stream::{ByteStream, Follow, readable, writable};
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{Handle, Stream};
+use gannet_runtime::{FileSource, Handle, LocalFuture, Stream};
 use gannet_wire::mpa::{Enhanced, Fpdu, FrameKind, Revision, StartupFrame};
 use gannet_wire::rdmap::{Opcode, Terminate, TerminateCode};
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(50);
@@ -372,6 +373,104 @@ fn a_stream_that_ends_within_an_fpdu_is_lost() {
         stream.shutdown_write();
         let lost = Disconnected::Lost(io::ErrorKind::UnexpectedEof);
         assert_eq!(reason_of(&endpoint).await, lost);
+    });
+}
+
+#[test]
+fn work_that_cannot_leave_does_not_keep_a_closed_endpoint() {
+    story(config(), |runtime, provider| async move {
+        // An initiator that never speaks: the responder must not send before it.
+        let (endpoint, stream) = accepted(&runtime, &provider).await;
+        let source = Source::Buffer {
+            buffer: Buffer::zeroed(5),
+            len: 5,
+        };
+        endpoint
+            .post_send(WorkId(1), source, SendOptions::default())
+            .unwrap();
+        endpoint.close();
+        assert_eq!(reason_of(&endpoint).await, Disconnected::TimedOut);
+        assert!(read_to_end(&stream).await.is_empty());
+    });
+}
+
+/// A stream that takes nothing.
+struct Clogged(Stream);
+
+impl ByteStream for Clogged {
+    fn peer_address(&self) -> SocketAddr {
+        self.0.peer_address()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.0.local_address()
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_readable(context)
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+
+    fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.try_read_vectored(buffers)
+    }
+
+    fn poll_writable(&self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn try_write(&self, _buffers: &[IoSlice<'_>], _follow: Follow) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn try_send_file(&self, _: &dyn FileSource, _: u64, _: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn shutdown_write(&self) {
+        self.0.shutdown_write();
+    }
+
+    fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+/// Gives out streams that take nothing.
+struct CloggedListener(Box<dyn gannet_runtime::Listener>);
+
+impl gannet_runtime::Listener for CloggedListener {
+    fn local_address(&self) -> SocketAddr {
+        self.0.local_address()
+    }
+
+    fn accept(&mut self) -> LocalFuture<io::Result<Stream>> {
+        let accepting = self.0.accept();
+        Box::pin(async { Ok(Rc::new(Clogged(accepting.await?)) as Stream) })
+    }
+}
+
+#[test]
+fn a_reply_that_cannot_leave_is_not_waited_for_for_ever() {
+    story(config(), |runtime, provider| async move {
+        let streams = CloggedListener(runtime.listen(address()).unwrap());
+        let mut listener = provider.listen_on(Box::new(streams));
+        let target = listener.local_address();
+        for accepts in [true, false] {
+            let stream = runtime.connect(target).await.unwrap();
+            write(&stream, &bytes_of(&frame(FrameKind::Request))).await;
+            let incoming = listener.accept().await.unwrap();
+            if accepts {
+                let outcome = incoming.accept(ConnectOptions::default()).await;
+                assert!(matches!(outcome, Err(ConnectError::TimedOut)));
+            } else {
+                incoming.reject(Vec::new()).await;
+            }
+            assert!(read_to_end(&stream).await.is_empty());
+        }
     });
 }
 
