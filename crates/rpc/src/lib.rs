@@ -14,6 +14,7 @@ mod client;
 mod counters;
 pub mod limits;
 mod outgoing;
+mod poisoned;
 mod reply_cache;
 mod server;
 mod service;

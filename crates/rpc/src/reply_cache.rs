@@ -5,6 +5,7 @@
 //! RPC says (a reply body), never what a transport made of it: the new call brings new chunks.
 
 use crate::limits::{DRC_AGE_MAX, DRC_BYTES_MAX, DRC_ENTRIES_MAX, DRC_WAITERS_MAX};
+use crate::poisoned::Poisoned;
 use crate::service::{Call, Reply, Verdict};
 use gannet_runtime::Instant;
 use gannet_wire::rpc::AcceptStatus;
@@ -171,6 +172,8 @@ impl Default for CacheLimits {
 pub struct ReplyCache {
     shards: Vec<Mutex<Shard>>,
     limits: CacheLimits,
+    /// Duplicates that have no reply and never will.
+    pub(crate) poisoned: Poisoned,
 }
 
 impl Default for ReplyCache {
@@ -183,7 +186,11 @@ impl ReplyCache {
     /// An empty cache.
     pub fn new(limits: CacheLimits) -> ReplyCache {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        ReplyCache { shards, limits }
+        ReplyCache {
+            shards,
+            limits,
+            poisoned: Poisoned::default(),
+        }
     }
 
     /// Replies that can be replayed now.

@@ -8,20 +8,18 @@ mod worker;
 
 use crate::counters::Counters;
 use crate::limits::{
-    DRC_AGE_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD,
-    JOB_BYTES_KEPT, LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, POISONED_MAX, RECORD_MAX,
-    STAGE_LEN,
+    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT,
+    LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, RECORD_MAX, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use gannet_fabric::{Arena, Buffer, Provider};
-use gannet_runtime::{Handle, Instant, Listener, Notify, Stream};
+use gannet_runtime::{Handle, Listener, Notify, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -61,7 +59,6 @@ impl<S: Service> Server<S> {
             stage: Cell::default(),
             scratch: Cell::default(),
             idle_lists: RefCell::default(),
-            poisoned: RefCell::default(),
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
             next_activity: Cell::new(1),
@@ -153,9 +150,6 @@ pub(crate) struct Core<S> {
     /// Where messages are put together before they go to memory that can be sent.
     scratch: Cell<Vec<u8>>,
     idle_lists: RefCell<Vec<ChunkLists>>,
-    /// Calls whose transfers failed, with the time after which nobody asks again. Their duplicates are refused, or
-    /// a client would break connection after connection with them (RFC 8166 section 4.5).
-    poisoned: RefCell<BTreeMap<(IpAddr, u32), Instant>>,
     /// Used last in first out: the same few are hot.
     idle_workers: RefCell<Vec<Worker>>,
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
@@ -206,20 +200,6 @@ impl<S: Service> Core<S> {
         if idle.len() < IDLE_JOBS_MAX {
             idle.push(lists);
         }
-    }
-
-    fn poison(&self, client: IpAddr, xid: u32) {
-        let now = self.runtime.now();
-        let mut poisoned = self.poisoned.borrow_mut();
-        poisoned.retain(|_, until| *until > now);
-        if poisoned.len() < POISONED_MAX {
-            poisoned.insert((client, xid), now + DRC_AGE_MAX);
-        }
-    }
-
-    fn take_poison(&self, client: IpAddr, xid: u32) -> bool {
-        let mut poisoned = self.poisoned.borrow_mut();
-        !poisoned.is_empty() && poisoned.remove(&(client, xid)).is_some()
     }
 
     fn take_stage(&self) -> Buffer {

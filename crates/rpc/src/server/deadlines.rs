@@ -68,6 +68,10 @@ impl Deadlines {
         self.now = now;
     }
 
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
     pub(super) fn bytes_received(&mut self) {
         self.received = self.now;
         self.moved = self.now;

@@ -346,7 +346,8 @@ impl<S: Service> Connection<S> {
             _ => None,
         };
         if let Some(xid) = xid {
-            self.core.poison(self.peer.ip(), xid);
+            let now = self.deadlines.now();
+            self.core.cache.poisoned.add(self.peer.ip(), xid, now);
         }
     }
 

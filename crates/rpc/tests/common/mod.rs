@@ -246,8 +246,17 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(runtime: &Handle) -> Bench {
+        Bench::of_core(runtime, Arc::default(), Arc::default())
+    }
+
+    /// A server on another core of the same machine.
+    pub fn other_core(&self) -> Bench {
+        let (cache, counters) = (Arc::clone(&self.cache), Arc::clone(&self.counters));
+        Bench::of_core(&self.runtime, cache, counters)
+    }
+
+    pub fn of_core(runtime: &Handle, cache: Arc<ReplyCache>, counters: Arc<Counters>) -> Bench {
         let service = TestService::new(runtime);
-        let (counters, cache) = (Arc::<Counters>::default(), Arc::<ReplyCache>::default());
         let server = Server::new(
             Handle::clone(runtime),
             Rc::clone(&service),

@@ -72,7 +72,8 @@ impl<S: Service> Connection<S> {
             pulled: None,
             pulls_left: 0,
         };
-        let poisoned = self.core.take_poison(self.peer.ip(), header.xid);
+        let (ip, now) = (self.peer.ip(), self.deadlines.now());
+        let poisoned = self.core.cache.poisoned.contains(ip, header.xid, now);
         match chunks {
             // A whole message in chunks begins at position zero, and only such a message does.
             Some(chunks) if starts_at_zero(&chunks) == long && !poisoned => call.chunks = chunks,
