@@ -293,13 +293,11 @@ impl LocalTree {
             let changed = self.change_names(from, caller, renamed);
             return (changed.result, changed.wcc, changed.wcc);
         }
-        // Two directories are always locked in the same order.
-        if from.fileid < to.fileid {
-            let outer = self.change_two(from, to, caller, renamed);
-            (outer.0, outer.1, outer.2)
+        if is_locked_first(from, to) {
+            self.change_two(from, to, caller, renamed)
         } else {
-            let outer = self.change_two(to, from, caller, renamed);
-            (outer.0, outer.2, outer.1)
+            let (result, to, from) = self.change_two(to, from, caller, renamed);
+            (result, from, to)
         }
     }
 
@@ -381,6 +379,12 @@ impl LocalTree {
     }
 }
 
+/// Whether `one` of two directories is locked before `other`, whichever of them a rename leaves. Numbers would not do:
+/// the layers of an overlay have equal ones.
+fn is_locked_first(one: &Object, other: &Object) -> bool {
+    one.handle.as_bytes() < other.handle.as_bytes()
+}
+
 /// `.` and `..` cannot be made because they exist.
 fn existing_dots(reason: Status) -> Status {
     match reason {
@@ -426,5 +430,56 @@ fn node_type(node: NodeKind) -> (FileType, u64) {
         }
         NodeKind::Socket => (FileType::Socket, 0),
         NodeKind::Fifo => (FileType::Fifo, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::LocalOptions;
+    use crate::local::object::OpenFile;
+    use std::path::Path;
+
+    fn served(directory: &Path) -> Arc<LocalTree> {
+        let options = LocalOptions {
+            state_dir: Some(directory.join("state")),
+            ..LocalOptions::default()
+        };
+        LocalTree::open(directory, &options).unwrap()
+    }
+
+    /// A directory of the tree with the number of the root, as a layer of an overlay may have it.
+    fn with_the_number_of_the_root(tree: &LocalTree, name: &str) -> Arc<Object> {
+        let descriptor = open_path(tree.root.as_fd(), name.as_bytes()).unwrap();
+        let (object, mut attributes) = tree.adopt(descriptor, Base::Path).unwrap();
+        attributes.fileid = tree.root_object.fileid;
+        let descriptor = object.descriptor().try_clone_to_owned().unwrap();
+        let file = OpenFile::new(descriptor, &tree.open);
+        Arc::new(Object::new(object.handle, &attributes, file, Base::Path))
+    }
+
+    #[test]
+    fn directories_with_equal_numbers_are_locked_in_one_order() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = served(scratch.path());
+        std::fs::create_dir(scratch.path().join("one")).unwrap();
+        std::fs::create_dir(scratch.path().join("other")).unwrap();
+        let one = with_the_number_of_the_root(&tree, "one");
+        let other = with_the_number_of_the_root(&tree, "other");
+        assert_eq!(one.fileid, other.fileid);
+        assert_ne!(is_locked_first(&one, &other), is_locked_first(&other, &one));
+
+        let me = Credentials::new(0, 0, &[]);
+        std::fs::write(scratch.path().join("one/f"), "").unwrap();
+        let (there, _, _) = tree.rename(&me, (&one, b"f"), (&other, b"g"));
+        let (back, left, entered) = tree.rename(&me, (&other, b"g"), (&one, b"h"));
+        assert_eq!((there, back), (Ok(()), Ok(())));
+        assert!(scratch.path().join("one/h").exists());
+        let fileid = |wcc: Wcc| wcc.after.map(|after| after.fileid);
+        let real = |object: &Object| object.attributes(&tree).unwrap().fileid;
+        assert_eq!(
+            (fileid(left), fileid(entered)),
+            (Some(real(&other)), Some(real(&one)))
+        );
     }
 }
