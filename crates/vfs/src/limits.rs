@@ -23,6 +23,8 @@ pub(crate) const NAMES_MAX: usize = 1 << 17;
 pub(crate) const PLACES_MAX: usize = 1 << 21;
 /// Directory entries that one search of the tree looks at.
 pub(crate) const SEARCH_ENTRIES_MAX: usize = 1 << 23;
+/// Longest path, from the root, of a directory that is searched: the kernel takes none that is longer.
+pub(crate) const SEARCH_PATH_MAX: usize = 4095;
 /// Directories that wait to be searched.
 pub(crate) const SEARCH_QUEUE_MAX: usize = 1 << 18;
 /// Handles remembered as gone.

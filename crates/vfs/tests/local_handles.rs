@@ -122,6 +122,44 @@ fn a_removed_object_is_stale() {
 }
 
 #[test]
+fn an_object_too_deep_to_be_searched_for_is_not_called_stale() {
+    let world = World::new(HandleScheme::Inode);
+    let (middle, deepest, removed) = world.serve(|store| async move {
+        let removed = create(&store, &store.root(), b"removed").await;
+        let mut path = vec![store.root()];
+        for _ in 0..20 {
+            let last = path[path.len() - 1];
+            path.push(mkdir(&store, &last, &[b'd'; 250]).await);
+        }
+        let gone = store.remove(&me(), &store.root(), b"removed").await;
+        gone.result.unwrap();
+        (path[10], path[20], removed)
+    });
+    world.serve(|store| async move {
+        store.attributes(&middle).await.unwrap();
+        // The second time out of what the first search left behind.
+        for _ in 0..2 {
+            let unknown = store.attributes(&deepest).await;
+            assert_eq!(
+                unknown,
+                Err(Status::Serverfault),
+                "5,000 bytes below the root"
+            );
+        }
+        let root = store.root();
+        let fresh = create(&store, &root, b"fresh").await;
+        store.remove(&me(), &root, b"fresh").await.result.unwrap();
+        assert_eq!(
+            store.attributes(&fresh).await,
+            Err(Status::Stale),
+            "seen to go"
+        );
+        let unknown = store.attributes(&removed).await;
+        assert_eq!(unknown, Err(Status::Serverfault), "may be down there");
+    });
+}
+
+#[test]
 fn a_local_removal_is_noticed_while_the_descriptor_is_open() {
     with_each_scheme(|world| {
         let path = world.path().join("file");

@@ -12,7 +12,9 @@ use super::clock_map::{ClockMap, lock};
 use super::handle::Name;
 use super::object::{Base, Object};
 use super::tree::{BENEATH, LocalTree};
-use crate::limits::{ABSENT_MAX, DEPTH_MAX, PLACES_MAX, SEARCH_ENTRIES_MAX, SEARCH_QUEUE_MAX};
+use crate::limits::{
+    ABSENT_MAX, DEPTH_MAX, PLACES_MAX, SEARCH_ENTRIES_MAX, SEARCH_PATH_MAX, SEARCH_QUEUE_MAX,
+};
 use crate::{FileHandle, Status};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
@@ -34,7 +36,7 @@ struct Place {
 /// The table, and the search that fills it.
 pub(crate) struct Places {
     table: ClockMap<u64, Arc<Place>, RandomState>,
-    /// Handles that a whole search did not find.
+    /// Handles of objects whose last name was removed, or that a whole search did not find.
     absent: ClockMap<FileHandle, (), RandomState>,
     search: Mutex<Search>,
 }
@@ -45,8 +47,9 @@ struct Search {
     queue: Vec<Vec<u8>>,
     entries: usize,
     started: Option<Instant>,
-    /// When the last whole pass ended, how long it took, and whether it saw everything.
+    /// When the last whole pass ended, and how long it took.
     last: Option<(Instant, Duration)>,
+    /// This pass, or the last one, could not read everything.
     incomplete: bool,
 }
 
@@ -88,6 +91,11 @@ impl Places {
         }
     }
 
+    /// The last name of an object was removed: no need to search for it.
+    pub(crate) fn departed(&self, handle: &FileHandle) {
+        self.absent.insert(*handle, ());
+    }
+
     /// A handle was seen alive.
     pub(crate) fn returned(&self, handle: &FileHandle) {
         self.absent.remove(handle);
@@ -96,7 +104,7 @@ impl Places {
     /// Opens the object with this handle. Blocks.
     ///
     /// # Errors
-    /// `Stale` when it is nowhere in the tree.
+    /// `Stale` when it is nowhere in the tree, `Serverfault` when it may be where the search did not get to.
     pub(crate) fn open(
         &self,
         tree: &LocalTree,
@@ -115,7 +123,7 @@ impl Places {
             return Ok(object);
         }
         if search.is_recent() && self.table.get(&fileid).is_none() {
-            return Err(Status::Stale);
+            return Err(search.verdict());
         }
         loop {
             let whole = search.queue.is_empty();
@@ -127,8 +135,11 @@ impl Places {
                     return tree.adopt(descriptor, Base::Path).map(|(object, _)| object);
                 }
                 Pass::Exhausted if whole => {
-                    self.absent.insert(*handle, ());
-                    return Err(Status::Stale);
+                    let verdict = search.verdict();
+                    if verdict == Status::Stale {
+                        self.absent.insert(*handle, ());
+                    }
+                    return Err(verdict);
                 }
                 Pass::Exhausted => {}
             }
@@ -170,6 +181,7 @@ impl Places {
                 Ok(Some(descriptor)) => return Ok(Pass::Found(descriptor)),
                 Ok(None) => {}
                 Err(Status::Jukebox) => return Err(Status::Jukebox),
+                Err(Status::Io) => search.incomplete = true,
                 // Removed or closed to us meanwhile: nothing to be found there.
                 Err(reason) => tracing::debug!(%reason, "directory skipped in search"),
             }
@@ -229,11 +241,12 @@ impl Search {
     }
 
     fn enqueue(&mut self, path: &[u8], name: &[u8]) {
-        if self.queue.len() >= SEARCH_QUEUE_MAX {
+        let len = path.len() + usize::from(!path.is_empty()) + name.len();
+        if self.queue.len() >= SEARCH_QUEUE_MAX || len > SEARCH_PATH_MAX {
             self.incomplete = true;
             return;
         }
-        let mut below = Vec::with_capacity(path.len() + 1 + name.len());
+        let mut below = Vec::with_capacity(len);
         below.extend_from_slice(path);
         if !path.is_empty() {
             below.push(b'/');
@@ -253,8 +266,18 @@ impl Search {
         if self.incomplete {
             tracing::warn!(
                 entries = self.entries,
-                "the tree is too large to be searched for handles; some are stale after a restart: serve it as root"
+                "the tree cannot be searched whole for handles (too large, too deep, or the disk fails); some cannot \
+                 be used after a restart: serve it as root"
             );
+        }
+    }
+
+    /// What the last whole pass, which did not find a handle, says of it.
+    fn verdict(&self) -> Status {
+        if self.incomplete {
+            Status::Serverfault
+        } else {
+            Status::Stale
         }
     }
 

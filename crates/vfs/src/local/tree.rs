@@ -242,9 +242,20 @@ impl LocalTree {
         Ok(Name::Kernel(kernel))
     }
 
-    /// Forgets an object that is gone.
-    pub(crate) fn forget(&self, handle: &FileHandle) {
+    /// Closes an object; the next use of its handle opens it again.
+    fn close(&self, handle: &FileHandle) {
         self.retire(self.objects.remove(handle).into_iter().collect());
+    }
+
+    /// Forgets an object whose last name is gone.
+    pub(crate) fn forget(&self, handle: &FileHandle) {
+        self.close(handle);
+        // Without a time of birth the next object with this number has the same handle.
+        if let Some(places) = &self.places
+            && matches!(self.minter.open(handle), Ok(Name::Inode { birth, .. }) if birth != 0)
+        {
+            places.departed(handle);
+        }
     }
 
     /// Closes what nobody uses any more, unless another core just did. Blocks.
@@ -254,8 +265,10 @@ impl LocalTree {
         }
         for part in 0..PARTS {
             for object in self.objects.part(part) {
-                if object.close_idle_write() || object.is_gone() {
+                if object.is_gone() {
                     self.forget(&object.handle);
+                } else if object.close_idle_write() {
+                    self.close(&object.handle);
                 }
             }
         }
