@@ -46,8 +46,11 @@ pub(crate) const LISTING_CONTINUED_AGE: Duration = Duration::from_secs(5);
 /// A time stamp younger than this may still be given to a later change (the kernel's clock for them ticks every 1 to
 /// 10 ms); caches validated by it would be wrong.
 pub(crate) const STAMP_GRANULARITY: Duration = Duration::from_millis(25);
-/// Queues of one core in which changes wait for the blocking pool; below the pool's number of threads.
-pub(crate) const LANES: usize = 6;
+/// Queues of one core in which changes wait for the blocking pool. With [`LOOKUPS_MAX`] and a search below the pool's
+/// 16 threads, which leaves some for reading, listing and syncing.
+pub(crate) const CHANGE_LANES: usize = 6;
+/// Names and handles that one core looks up on the blocking pool at a time.
+pub(crate) const LOOKUPS_MAX: usize = 4;
 /// How long a descriptor open for writing is kept without use: local programs cannot execute the file meanwhile.
 pub(crate) const WRITE_DESCRIPTOR_IDLE: Duration = Duration::from_secs(5);
 /// Symbolic links shorter than this lie in the inode, which an open descriptor keeps in memory.

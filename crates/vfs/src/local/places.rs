@@ -101,25 +101,35 @@ impl Places {
         self.absent.remove(handle);
     }
 
-    /// Opens the object with this handle. Blocks.
+    /// Opens the object with this handle where it was last seen; `None` when it is not there any more. Blocks.
     ///
     /// # Errors
-    /// `Stale` when it is nowhere in the tree, `Serverfault` when it may be where the search did not get to.
+    /// `Stale` when it is known to be gone.
     pub(crate) fn open(
         &self,
         tree: &LocalTree,
         handle: &FileHandle,
         fileid: u64,
-    ) -> Result<Arc<Object>, Status> {
+    ) -> Result<Option<Arc<Object>>, Status> {
         if self.absent.get(handle).is_some() {
             return Err(Status::Stale);
         }
-        if let Some(object) = self.follow(tree, handle, fileid) {
-            return Ok(object);
-        }
+        Ok(self.follow(tree, handle, fileid))
+    }
+
+    /// Opens the object with this handle wherever it is. Blocks, for as long as reading all directories takes.
+    ///
+    /// # Errors
+    /// `Stale` when it is nowhere in the tree, `Serverfault` when it may be where the search did not get to.
+    pub(crate) fn search(
+        &self,
+        tree: &LocalTree,
+        handle: &FileHandle,
+        fileid: u64,
+    ) -> Result<Arc<Object>, Status> {
         let mut search = lock(&self.search);
         // Whoever searched before may have come by.
-        if let Some(object) = self.follow(tree, handle, fileid) {
+        if let Some(object) = self.open(tree, handle, fileid)? {
             return Ok(object);
         }
         if search.is_recent() && self.table.get(&fileid).is_none() {

@@ -11,14 +11,14 @@ use rustix::fs::{Mode, OFlags};
 use std::sync::Arc;
 
 impl LocalTree {
-    /// Opens the object with this handle. Blocks.
+    /// Opens the object with this handle; `None` when the tree must be searched for it. Blocks.
     ///
     /// # Errors
     /// `Badhandle` for what is no handle, `Stale` for what is gone, forged, or not below the root.
-    pub(crate) fn resolve(&self, handle: &FileHandle) -> Result<Arc<Object>, Status> {
+    pub(crate) fn resolve(&self, handle: &FileHandle) -> Result<Option<Arc<Object>>, Status> {
         let name = self.minter.open(handle)?;
         if let Some(object) = self.known(handle) {
-            return Ok(object);
+            return Ok(Some(object));
         }
         self.identities.assume_own()?;
         match (name, &self.places) {
@@ -27,14 +27,28 @@ impl LocalTree {
                     .map_err(status)?;
                 self.require_below(descriptor.as_fd())?;
                 let (object, _) = self.adopt(descriptor, Base::Path)?;
-                (object.handle == *handle)
-                    .then_some(object)
-                    .ok_or(Status::Stale)
+                if object.handle != *handle {
+                    return Err(Status::Stale);
+                }
+                Ok(Some(object))
             }
             (Name::Inode { fileid, .. }, Some(places)) => places.open(self, handle, fileid),
             // The server runs with other rights than the one that gave the handle out.
             _ => Err(Status::Stale),
         }
+    }
+
+    /// Searches the tree for the object with this handle. Blocks, for long.
+    ///
+    /// # Errors
+    /// As [`LocalTree::resolve`]; `Serverfault` when it may be where the search did not get to.
+    pub(crate) fn search(&self, handle: &FileHandle) -> Result<Arc<Object>, Status> {
+        let (Name::Inode { fileid, .. }, Some(places)) = (self.minter.open(handle)?, &self.places)
+        else {
+            return Err(Status::Stale);
+        };
+        self.identities.assume_own()?;
+        places.search(self, handle, fileid)
     }
 
     /// That a directory lies in the tree: walks up from it. Other objects pass; they may have several parents, and a

@@ -47,7 +47,11 @@ impl LocalStore {
         }
         self.tree.minter.open(handle)?;
         let handle = *handle;
-        self.lanes.run(0, move |tree| tree.resolve(&handle)).await?
+        let found = self.lanes.look_up(move |tree| tree.resolve(&handle));
+        match found.await?? {
+            Some(object) => Ok(object),
+            None => self.lanes.search(move |tree| tree.search(&handle)).await?,
+        }
     }
 
     /// Runs a change of `object` in its lane.
@@ -109,7 +113,7 @@ impl LocalStore {
                 let (caller, directory) = (caller.clone(), Arc::clone(directory));
                 let (parent, attributes) = self
                     .lanes
-                    .run(0, move |tree| tree.lookup_parent(&directory, &caller))
+                    .look_up(move |tree| tree.lookup_parent(&directory, &caller))
                     .await??;
                 return Ok((parent.handle, attributes));
             }
@@ -124,9 +128,7 @@ impl LocalStore {
                 let (caller, directory, name) =
                     (caller.clone(), Arc::clone(directory), name.to_vec());
                 self.lanes
-                    .run(0, move |tree| {
-                        tree.lookup(&directory, &caller, &name, Wait::Yes)
-                    })
+                    .look_up(move |tree| tree.lookup(&directory, &caller, &name, Wait::Yes))
                     .await??
             }
         };
