@@ -36,6 +36,8 @@ pub struct Counters {
     /// Nanoseconds during which connections did not read because a bound was reached (calls or bytes in flight, or
     /// receive memory).
     pub starved_ns: Counter,
+    /// Replies that could not be sent because their files could not be read.
+    pub unreadable: Counter,
     /// RPC/RDMA transport errors answered (ERR_VERS, ERR_CHUNK).
     pub transport_errors: Counter,
 }

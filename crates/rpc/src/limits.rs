@@ -65,6 +65,9 @@ pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
 pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
 
+/// Log lines of a kind that peers can cause at will are this far apart, per core.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Inline threshold offered on RDMA connections, both ways.
 pub const INLINE_THRESHOLD: u32 = 4096;
 /// Credits granted per RDMA connection.

@@ -24,11 +24,20 @@ enum Piece {
     Buffer(Buffer, usize),
     Shared(Rc<Buffer>, usize),
     Bytes(Bytes),
-    File {
-        file: FileRef,
-        offset: u64,
-        len: usize,
-    },
+    /// Behind a piece with the beginning of its record and nothing else: see [`Outgoing::fail_cold`].
+    File(FileRange),
+}
+
+/// A reply's file range, with what it takes to answer otherwise.
+struct FileRange {
+    file: FileRef,
+    offset: u64,
+    len: usize,
+    xid: u32,
+    /// Bytes of the record behind the range.
+    behind: usize,
+    /// See [`Reply::answer_if_unreadable`].
+    unreadable: Option<&'static [u8]>,
 }
 
 impl Piece {
@@ -38,13 +47,13 @@ impl Piece {
             Piece::Buffer(buffer, len) => buffer.get(..*len).unwrap_or(buffer),
             Piece::Shared(buffer, len) => buffer.get(..*len).unwrap_or(buffer),
             Piece::Bytes(bytes) => bytes,
-            Piece::File { .. } => &[],
+            Piece::File(_) => &[],
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Piece::File { len, .. } => *len,
+            Piece::File(range) => range.len,
             other => other.as_slice().len(),
         }
     }
@@ -57,7 +66,8 @@ pub(crate) enum Progress {
     Done,
     /// The connection takes no more now.
     Blocked,
-    /// The next bytes are a file's that are not in memory: read them ([`Outgoing::cold_range`]) first.
+    /// The next bytes are a file's that cannot be had without waiting: read them ([`Outgoing::cold_range`]) first.
+    /// Nothing else leaves meanwhile.
     Cold,
 }
 
@@ -66,6 +76,15 @@ pub(crate) struct ColdRange {
     pub(crate) file: FileRef,
     pub(crate) offset: u64,
     pub(crate) len: usize,
+}
+
+/// What became of a reply whose file cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// Another answer to the call with this XID takes its place.
+    Answered(u32),
+    /// Its beginning is gone: nothing can be sent behind it any more.
+    Begun(u32),
 }
 
 /// Messages not yet taken by the connection.
@@ -105,13 +124,8 @@ impl Outgoing {
 
     /// Queues a reply as one record of one fragment; takes its payload and, if it is long, its head.
     pub(crate) fn push_reply(&mut self, xid: u32, reply: &mut Reply) {
-        let header_len = reply.header_len();
-        // Heads are bounded by their services and payloads by PAYLOAD_MAX: both far from a mark's 2^31.
-        let total = u32::try_from(header_len + reply.stream_len()).unwrap_or(FRAGMENT_MAX);
         let before = self.tail.len();
-        self.tail
-            .extend_from_slice(&RecordMark::single(total).to_bytes());
-        reply.emit_header(xid, &mut Encoder::new(&mut self.tail));
+        emit_front(xid, reply, &mut self.tail);
         let Some((payload, position)) = reply.payload.take() else {
             return self.push_head(before, &mut reply.head);
         };
@@ -122,7 +136,23 @@ impl Outgoing {
         self.tail.extend_from_slice(head);
         self.waiting += self.tail.len() - before;
         let pad = pad_len(payload.len());
-        self.push_payload(payload);
+        match payload {
+            Payload::Buffer { buffer, len } => self.push(Piece::Buffer(buffer, len)),
+            Payload::Bytes(bytes) => self.push(Piece::Bytes(bytes)),
+            Payload::File { file, offset, len } => {
+                if len > COPY_FILE_MAX || !self.copy_file(&*file, offset, len) {
+                    self.split_tail(before);
+                    self.push(Piece::File(FileRange {
+                        file,
+                        offset,
+                        len,
+                        xid,
+                        behind: pad + rest.len(),
+                        unreadable: reply.unreadable,
+                    }));
+                }
+            }
+        }
         self.tail
             .extend_from_slice([0; 3].get(..pad).unwrap_or(&[]));
         self.tail.extend_from_slice(rest);
@@ -179,18 +209,6 @@ impl Outgoing {
         }
     }
 
-    fn push_payload(&mut self, payload: Payload) {
-        match payload {
-            Payload::Buffer { buffer, len } => self.push(Piece::Buffer(buffer, len)),
-            Payload::Bytes(bytes) => self.push(Piece::Bytes(bytes)),
-            Payload::File { file, offset, len } => {
-                if len > COPY_FILE_MAX || !self.copy_file(&*file, offset, len) {
-                    self.push(Piece::File { file, offset, len });
-                }
-            }
-        }
-    }
-
     /// Puts a short file range among the small replies, so that many leave together. False, and nothing done, when
     /// it is not all in memory.
     fn copy_file(&mut self, file: &dyn FileSource, offset: u64, len: usize) -> bool {
@@ -226,6 +244,17 @@ impl Outgoing {
         }
     }
 
+    /// Makes the tail's bytes from `start` on a piece of their own.
+    fn split_tail(&mut self, start: usize) {
+        if start > 0 {
+            let mut own = self.spare.pop().unwrap_or_default();
+            own.extend_from_slice(self.tail.get(start..).unwrap_or(&[]));
+            self.tail.truncate(start);
+            let others = std::mem::replace(&mut self.tail, own);
+            self.pieces.push_back(Piece::Batch(others));
+        }
+    }
+
     fn push(&mut self, piece: Piece) {
         self.seal_tail();
         self.waiting += piece.len();
@@ -235,7 +264,7 @@ impl Outgoing {
     /// Hands over as much as the connection takes. `scratch` is memory for file ranges to pass through.
     ///
     /// # Errors
-    /// The connection is broken, or a file cannot be read.
+    /// The connection is broken.
     pub(crate) fn flush(
         &mut self,
         stream: &dyn ByteStream,
@@ -245,8 +274,8 @@ impl Outgoing {
             let file_at = self
                 .pieces
                 .iter()
-                .take(SLICES_MAX - 1)
-                .position(|piece| matches!(piece, Piece::File { .. }));
+                .take(SLICES_MAX)
+                .position(|piece| matches!(piece, Piece::File(_)));
             let by_send_file = self.leaves_by_send_file(file_at);
             if by_send_file && file_at == Some(0) {
                 match self.send_file(stream)? {
@@ -255,21 +284,24 @@ impl Outgoing {
                     Sent::Nothing => {}
                 }
             }
-            let filled = match (by_send_file, file_at) {
-                (true, Some(at)) if at > 0 => Ok(0),
-                _ => self.fill_from_file(file_at, scratch),
-            };
-            let from_file = match filled {
-                Ok(filled) => filled,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && file_at == Some(0) => {
-                    return Ok(Progress::Cold);
+            let written = match file_at {
+                None => self.write_once(stream, self.pieces.len(), None, Follow::More),
+                Some(at) if by_send_file && at > 0 => {
+                    self.write_once(stream, at, Some(&[]), Follow::More)
                 }
-                // What precedes the file can still go.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) => return Err(error),
+                Some(at) => match self.fill_from_file(at, scratch) {
+                    Ok(filled) => {
+                        let bytes = scratch.get(..filled).unwrap_or(&[]);
+                        self.write_once(stream, at, Some(bytes), Follow::More)
+                    }
+                    // Not without waiting; and whoever waits for the file hears of any other error as well.
+                    Err(_) => match self.pieces_before_reply(at) {
+                        0 => return Ok(Progress::Cold),
+                        others => self.write_once(stream, others, Some(&[]), Follow::Nothing),
+                    },
+                },
             };
-            let scratch = scratch.get(..from_file).unwrap_or(&[]);
-            match self.write_once(stream, file_at, scratch) {
+            match written {
                 Ok((taken, offered)) if taken < offered => return Ok(Progress::Blocked),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -281,27 +313,50 @@ impl Outgoing {
         Ok(Progress::Done)
     }
 
+    /// Pieces that must leave before a reply whose file range is at `at` can wait: all before its record. Nothing of a
+    /// record that is not begun leaves before its file is known to be readable.
+    fn pieces_before_reply(&self, at: usize) -> usize {
+        if self.is_begun(at) {
+            at
+        } else {
+            at.saturating_sub(1)
+        }
+    }
+
+    /// True when something of the record whose file range is at `at` is gone.
+    fn is_begun(&self, at: usize) -> bool {
+        at == 0 || (at == 1 && self.sent > 0)
+    }
+
     /// True when the file range at `file_at` is long enough for sendfile(2) and would not wait for the disk.
     fn leaves_by_send_file(&self, file_at: Option<usize>) -> bool {
-        let Some((index, Piece::File { file, offset, len })) =
-            file_at.and_then(|index| Some((index, self.pieces.get(index)?)))
-        else {
+        let Some((range, gone)) = file_at.and_then(|at| self.file_range(at)) else {
             return false;
         };
-        let gone = if index == 0 { self.sent.min(*len) } else { 0 };
-        let left = len - gone;
+        let left = range.len - gone;
         !self.send_file_unsupported
             && left >= SEND_FILE_MIN
-            && file.is_resident(offset + gone as u64, left as u64)
+            && range
+                .file
+                .is_resident(range.offset + gone as u64, left as u64)
+    }
+
+    /// The file range at `at`, and how many of its bytes are gone.
+    fn file_range(&self, at: usize) -> Option<(&FileRange, usize)> {
+        let Some(Piece::File(range)) = self.pieces.get(at) else {
+            return None;
+        };
+        let gone = if at == 0 { self.sent.min(range.len) } else { 0 };
+        Some((range, gone))
     }
 
     /// One sendfile(2) of the file range in front.
     fn send_file(&mut self, stream: &dyn ByteStream) -> io::Result<Sent> {
-        let Some(Piece::File { file, offset, len }) = self.pieces.front() else {
+        let Some((range, gone)) = self.file_range(0) else {
             return Ok(Sent::Nothing);
         };
-        let gone = self.sent.min(*len);
-        match stream.try_send_file(&**file, offset + gone as u64, len - gone) {
+        let offset = range.offset + gone as u64;
+        match stream.try_send_file(&*range.file, offset, range.len - gone) {
             // The file became shorter, and the promised length is made up elsewhere.
             Ok(0) => Ok(Sent::Nothing),
             Ok(count) => {
@@ -318,38 +373,38 @@ impl Outgoing {
         }
     }
 
-    /// One system call: the pieces up to the first file, that file's next bytes (`from_file`) or the tail. Says how
-    /// many bytes were taken, and of how many.
+    /// One system call: the first `pieces` pieces and then `from_file`; the tail, when there is no file and it is its
+    /// turn. `follow` when that is not all that waits. Says how many bytes were taken, and of how many.
     fn write_once(
         &mut self,
         stream: &dyn ByteStream,
-        file_at: Option<usize>,
-        from_file: &[u8],
+        pieces: usize,
+        from_file: Option<&[u8]>,
+        follow: Follow,
     ) -> io::Result<(usize, usize)> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (mut count, mut offered, mut skip) = (0, 0, self.sent);
-        let whole_pieces = file_at.unwrap_or(self.pieces.len()).min(SLICES_MAX - 1);
-        let pieces = self.pieces.iter().take(whole_pieces).map(Piece::as_slice);
-        let last = match file_at {
-            Some(_) => Some(from_file),
-            None if whole_pieces == self.pieces.len() => Some(self.tail.as_slice()),
-            None => None,
-        };
-        for (bytes, place) in pieces.chain(last).zip(&mut slices) {
+        let pieces = pieces.min(SLICES_MAX - 1);
+        let last = match from_file {
             // The bytes of a file begin behind what is gone already.
-            let gone = if count == whole_pieces && file_at.is_some() {
-                0
-            } else {
-                skip
-            };
-            let bytes = bytes.get(gone..).unwrap_or(&[]);
+            Some(bytes) if pieces == 0 => {
+                skip = 0;
+                bytes
+            }
+            Some(bytes) => bytes,
+            None if pieces == self.pieces.len() => self.tail.as_slice(),
+            None => &[],
+        };
+        let whole = self.pieces.iter().take(pieces).map(Piece::as_slice);
+        for (bytes, place) in whole.chain([last]).zip(&mut slices) {
+            let bytes = bytes.get(skip..).unwrap_or(&[]);
             skip = 0;
             count += 1;
             offered += bytes.len();
             *place = IoSlice::new(bytes);
         }
         let follow = if offered < self.waiting {
-            Follow::More
+            follow
         } else {
             Follow::Nothing
         };
@@ -358,18 +413,16 @@ impl Outgoing {
         Ok((taken, offered))
     }
 
-    /// The next bytes of the file at `file_at` into `scratch`; 0 when there is none.
-    fn fill_from_file(&self, file_at: Option<usize>, scratch: &mut [u8]) -> io::Result<usize> {
-        let Some(index) = file_at else { return Ok(0) };
-        let Some(Piece::File { file, offset, len }) = self.pieces.get(index) else {
+    /// The next bytes of the file range at `at` into `scratch`.
+    fn fill_from_file(&self, at: usize, scratch: &mut [u8]) -> io::Result<usize> {
+        let Some((range, gone)) = self.file_range(at) else {
             return Ok(0);
         };
-        let gone = if index == 0 { self.sent.min(*len) } else { 0 };
-        let wanted = (len - gone).min(FILE_CHUNK_LEN).min(scratch.len());
+        let wanted = (range.len - gone).min(FILE_CHUNK_LEN).min(scratch.len());
         let Some(target) = scratch.get_mut(..wanted) else {
             return Ok(0);
         };
-        match file.try_read_at(offset + gone as u64, target)? {
+        match range.file.try_read_at(range.offset + gone as u64, target)? {
             // The file became shorter: the promised length is kept with zeros.
             0 => {
                 target.fill(0);
@@ -404,26 +457,74 @@ impl Outgoing {
 
     /// What [`Progress::Cold`] waits for: the rest of one payload.
     pub(crate) fn cold_range(&self) -> Option<ColdRange> {
-        match self.pieces.front() {
-            Some(Piece::File { file, offset, len }) => Some(ColdRange {
-                file: FileRef::clone(file),
-                offset: offset + self.sent as u64,
-                len: len - self.sent.min(*len),
-            }),
-            _ => None,
-        }
+        let (range, gone) = self.file_range(self.cold_at()?)?;
+        Some(ColdRange {
+            file: FileRef::clone(&range.file),
+            offset: range.offset + gone as u64,
+            len: range.len - gone,
+        })
+    }
+
+    /// The place of the file range that sending waits for: in front, or behind its record's beginning.
+    fn cold_at(&self) -> Option<usize> {
+        let mut first = self.pieces.iter().take(2);
+        first.position(|piece| matches!(piece, Piece::File(_)))
     }
 
     /// Puts the first `filled` of `bytes`, read for [`Outgoing::cold_range`], where the file range was. A file that
     /// ends early leaves zeros: the length was promised already.
     pub(crate) fn warm(&mut self, mut bytes: Vec<u8>, filled: usize) {
-        if let Some(Piece::File { len, .. }) = self.pieces.front() {
-            let left = len - self.sent.min(*len);
-            bytes.truncate(filled);
-            bytes.resize(left, 0);
+        let Some(at) = self.cold_at() else { return };
+        let left = self
+            .file_range(at)
+            .map_or(0, |(range, gone)| range.len - gone);
+        bytes.truncate(filled);
+        bytes.resize(left, 0);
+        if at == 0 {
             self.sent = 0;
-            self.pieces.pop_front();
-            self.pieces.push_front(Piece::Bytes(Bytes::from(bytes)));
+        }
+        if let Some(piece) = self.pieces.get_mut(at) {
+            *piece = Piece::Bytes(Bytes::from(bytes));
         }
     }
+
+    /// The range of [`Outgoing::cold_range`] cannot be read: answers its call with an error, if that is still possible.
+    /// `None` when nothing waits for a file.
+    pub(crate) fn fail_cold(&mut self) -> Option<Failed> {
+        let at = self.cold_at()?;
+        let (range, _) = self.file_range(at)?;
+        let (xid, behind) = (range.xid, range.behind);
+        if self.is_begun(at) {
+            return Some(Failed::Begun(xid));
+        }
+        let mut reply = Reply::empty();
+        reply.unreadable = range.unreadable;
+        reply.fail_unreadable();
+        let mut record = Vec::new();
+        emit_front(xid, &reply, &mut record);
+        record.extend_from_slice(&reply.head);
+        self.waiting += record.len();
+        // The record's beginning, the range, and then what is behind it at the start of the next piece.
+        for _ in 0..=at {
+            let gone = self.pieces.pop_front();
+            self.waiting -= gone.map_or(0, |piece| piece.len());
+        }
+        self.waiting -= behind;
+        let next = match self.pieces.front_mut() {
+            Some(Piece::Batch(next)) => next,
+            _ => &mut self.tail,
+        };
+        next.drain(..behind.min(next.len()));
+        self.pieces.push_front(Piece::Batch(record));
+        Some(Failed::Answered(xid))
+    }
+}
+
+/// Appends the record mark and the header of a reply in one fragment.
+fn emit_front(xid: u32, reply: &Reply, out: &mut Vec<u8>) {
+    // Heads are bounded by their services and payloads by PAYLOAD_MAX: both far from a mark's 2^31.
+    let total = reply.header_len() + reply.stream_len();
+    let mark = RecordMark::single(u32::try_from(total).unwrap_or(FRAGMENT_MAX));
+    out.extend_from_slice(&mark.to_bytes());
+    reply.emit_header(xid, &mut Encoder::new(out));
 }

@@ -2,6 +2,7 @@
 
 mod admit;
 mod deadlines;
+mod log_limit;
 mod rdma;
 mod tcp;
 mod worker;
@@ -16,10 +17,12 @@ use crate::service::Service;
 use gannet_fabric::{Arena, Buffer, Provider};
 use gannet_runtime::{Handle, Listener, Notify, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
+use log_limit::LogLimit;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -63,6 +66,7 @@ impl<S: Service> Server<S> {
             idle_jobs: RefCell::default(),
             next_activity: Cell::new(1),
             activities: RefCell::default(),
+            unreadable_log: LogLimit::default(),
             stopping: Cell::new(false),
             drained: Notify::default(),
         };
@@ -157,6 +161,7 @@ pub(crate) struct Core<S> {
     next_activity: Cell<u64>,
     /// Connections and listeners, to be told of a stop.
     activities: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    unreadable_log: LogLimit,
     stopping: Cell<bool>,
     drained: Notify,
 }
@@ -199,6 +204,14 @@ impl<S: Service> Core<S> {
         let mut idle = self.idle_lists.borrow_mut();
         if idle.len() < IDLE_JOBS_MAX {
             idle.push(lists);
+        }
+    }
+
+    /// Counts a reply whose file cannot be read, and says so now and then.
+    fn note_unreadable(&self, peer: SocketAddr, xid: u32, error: io::ErrorKind) {
+        self.counters.unreadable.add(1);
+        if let Some(left_out) = self.unreadable_log.admit(self.runtime.now()) {
+            tracing::warn!(%peer, xid, %error, left_out, "the file of a reply cannot be read");
         }
     }
 

@@ -197,7 +197,7 @@ pub enum Payload {
     /// Shared bytes.
     Bytes(Bytes),
     /// A range of a file, taken from the page cache on the way out. If the file shrinks meanwhile the missing
-    /// bytes go out as zeros; if it cannot be read the connection ends.
+    /// bytes go out as zeros; for one that cannot be read see [`Reply::answer_if_unreadable`].
     File {
         /// The file.
         file: FileRef,
@@ -253,6 +253,8 @@ pub struct Reply {
     pub(crate) verdict: Verdict,
     pub(crate) head: Vec<u8>,
     pub(crate) payload: Option<(Payload, usize)>,
+    /// Results that take the place of these when the payload cannot be read.
+    pub(crate) unreadable: Option<&'static [u8]>,
 }
 
 impl Reply {
@@ -261,6 +263,7 @@ impl Reply {
             verdict: Verdict::Accepted(AcceptStatus::Success),
             head: Vec::new(),
             payload: None,
+            unreadable: None,
         }
     }
 
@@ -294,11 +297,29 @@ impl Reply {
         }
     }
 
+    /// Gives the results to answer with when the file of the payload cannot be read. Without, and when the payload's
+    /// beginning has left already, the call is answered with SYSTEM_ERR; in the latter case on another connection.
+    pub fn answer_if_unreadable(&mut self, results: &'static [u8]) {
+        self.unreadable = Some(results);
+    }
+
     /// Throws the results away, for another attempt at them.
     pub fn clear(&mut self) {
         self.verdict = Verdict::Accepted(AcceptStatus::Success);
         self.head.clear();
         self.payload = None;
+        self.unreadable = None;
+    }
+
+    /// Answers that the payload cannot be read.
+    pub(crate) fn fail_unreadable(&mut self) {
+        match self.unreadable {
+            Some(results) => {
+                self.clear();
+                self.head.extend_from_slice(results);
+            }
+            None => self.fail(AcceptStatus::SystemErr),
+        }
     }
 
     /// Answers with `status` and no results.

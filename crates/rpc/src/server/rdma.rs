@@ -88,8 +88,6 @@ enum End {
     Credits,
     #[error("{0}")]
     Overdue(Overdue),
-    #[error("a file cannot be read: {0}")]
-    File(#[from] io::Error),
     #[error("out of receive memory")]
     Memory,
     #[error("the server stops")]
@@ -302,7 +300,7 @@ impl<S: Service> Connection<S> {
             Ok(done) => done,
             Err(WorkError::Flushed) => return Ok(()),
             Err(error) => {
-                self.poison(work);
+                self.poison(work, error);
                 return Err(error.into());
             }
         };
@@ -339,7 +337,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// A transfer for a call failed: when the client sends it again after reconnecting, it would fail again.
-    fn poison(&mut self, work: Work) {
+    fn poison(&mut self, work: Work, error: WorkError) {
         let xid = match work {
             Work::Write(xid) => Some(xid),
             Work::Pull(place) => self.context(place).map(|call| call.xid),
@@ -348,6 +346,9 @@ impl<S: Service> Connection<S> {
         if let Some(xid) = xid {
             let now = self.deadlines.now();
             self.core.cache.poisoned.add(self.peer.ip(), xid, now);
+            if let WorkError::File(error) = error {
+                self.core.note_unreadable(self.peer, xid, error);
+            }
         }
     }
 
@@ -367,8 +368,8 @@ impl<S: Service> Connection<S> {
                 Poll::Pending => true,
             });
         let progress = !warm.is_empty();
-        for (job, bytes) in warm {
-            self.warmed(job, bytes?)?;
+        for (job, read) in warm {
+            self.warmed(job, read)?;
         }
         Ok(progress)
     }

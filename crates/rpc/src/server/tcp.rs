@@ -10,7 +10,7 @@ use super::deadlines::{Deadlines, Overdue};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
-use crate::outgoing::{Outgoing, Progress};
+use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::service::Service;
 use gannet_runtime::{Instant, LocalFuture, Stream, file};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
@@ -37,6 +37,8 @@ pub(super) enum End {
     NotRpc(#[from] CallHeaderError),
     #[error("{0}")]
     Overdue(Overdue),
+    #[error("the file of a reply cannot be read any further: {0}")]
+    File(io::ErrorKind),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -234,12 +236,14 @@ impl<S: Service> Connection<S> {
             return Ok(false);
         }
         if let Some(read) = &mut self.cold {
-            let Poll::Ready(bytes) = read.as_mut().poll(context) else {
+            let Poll::Ready(read) = read.as_mut().poll(context) else {
                 return Ok(false);
             };
             self.cold = None;
-            let (bytes, filled) = bytes?;
-            self.outgoing.warm(bytes, filled);
+            match read {
+                Ok((bytes, filled)) => self.outgoing.warm(bytes, filled),
+                Err(error) => self.answer_unreadable(error.kind())?,
+            }
         }
         if self.blocked && self.stream.poll_writable(context)?.is_pending() {
             return Ok(false);
@@ -266,6 +270,22 @@ impl<S: Service> Connection<S> {
         self.core.counters.bytes_out.add(sent as u64);
         // Once more around when something is to be registered for waking: the socket or the file.
         Ok(sent > 0 || progress != Progress::Done)
+    }
+
+    /// The file that sending waits for cannot be read. A reply whose beginning is gone cannot be taken back: then the
+    /// connection ends, and the client, who will ask again on another one, is told there.
+    fn answer_unreadable(&mut self, error: io::ErrorKind) -> Result<(), End> {
+        let Some(failed) = self.outgoing.fail_cold() else {
+            return Ok(());
+        };
+        let (Failed::Answered(xid) | Failed::Begun(xid)) = failed;
+        self.core.note_unreadable(self.peer, xid, error);
+        if let Failed::Begun(_) = failed {
+            let (ip, now) = (self.peer.ip(), self.deadlines.now());
+            self.core.cache.poisoned.add(ip, xid, now);
+            return Err(End::File(error));
+        }
+        Ok(())
     }
 
     /// Ends the connection if the peer is late with something; otherwise sees that we are woken when it is.

@@ -86,7 +86,9 @@ impl FileSource for TestFile {
 
 pub struct TestService {
     runtime: Handle,
-    pub file: RefCell<Option<Arc<TestFile>>>,
+    pub file: RefCell<Option<FileRef>>,
+    /// What READ_FILE answers when it cannot read.
+    pub unreadable: Cell<Option<&'static [u8]>>,
     pub executed: RefCell<BTreeMap<u32, u32>>,
     pub transports: RefCell<Vec<Transport>>,
     pub in_call: Cell<u32>,
@@ -97,6 +99,7 @@ impl TestService {
         Rc::new(TestService {
             runtime: Handle::clone(runtime),
             file: RefCell::default(),
+            unreadable: Cell::default(),
             executed: RefCell::default(),
             transports: RefCell::default(),
             in_call: Cell::new(0),
@@ -184,8 +187,10 @@ impl TestService {
                     .as_ref()
                     .map(Arc::clone)
                     .ok_or(XdrError::Value)?;
-                let file = file as FileRef;
                 self.put(reply, Payload::File { file, offset, len });
+                if let Some(results) = self.unreadable.get() {
+                    reply.answer_if_unreadable(results);
+                }
             }
             LONG => {
                 let bytes = pattern((arguments.u32()? as usize).min(1 << 20));
@@ -274,7 +279,11 @@ impl Bench {
 
     /// Listens on loopback.
     pub fn listen_tcp(&self) -> SocketAddr {
-        let listener = self.runtime.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        self.listen_tcp_at("127.0.0.1:0".parse().unwrap())
+    }
+
+    pub fn listen_tcp_at(&self, address: SocketAddr) -> SocketAddr {
+        let listener = self.runtime.listen(address).unwrap();
         let address = listener.local_address();
         let server = self.server.clone();
         let task = Box::pin(async move { server.serve_tcp(listener).await.unwrap() });

@@ -59,11 +59,11 @@ impl<S: Service> Connection<S> {
                 Ok(()) => {}
                 // The provider can wait for the disk by itself.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && to_chunk => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Whoever waits for the file hears of any other error as well.
+                Err(_) => {
                     self.read_cold(job);
                     return Ok(());
                 }
-                Err(error) => return Err(error.into()),
             }
         }
         let Some(plan) = plan(&job.reply, &call.lists, to_chunk, self.send_max) else {
@@ -120,18 +120,26 @@ impl<S: Service> Connection<S> {
         }));
     }
 
-    /// The payload of a finished call has come from the disk.
+    /// The payload of a finished call has come from the disk, or will not come.
     pub(super) fn warmed(
         &mut self,
         mut job: Box<Job>,
-        (mut bytes, filled): (Vec<u8>, usize),
+        read: io::Result<(Vec<u8>, usize)>,
     ) -> Result<(), End> {
-        if let Some((payload, _)) = &mut job.reply.payload {
-            // A file that became shorter leaves zeros: the length was promised.
-            let len = payload.len();
-            bytes.truncate(filled);
-            bytes.resize(len, 0);
-            *payload = Payload::Bytes(bytes.into());
+        match (read, &mut job.reply.payload) {
+            (Ok((mut bytes, filled)), Some((payload, _))) => {
+                // A file that became shorter leaves zeros: the length was promised.
+                let len = payload.len();
+                bytes.truncate(filled);
+                bytes.resize(len, 0);
+                *payload = Payload::Bytes(bytes.into());
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                self.core
+                    .note_unreadable(self.peer, job.call.xid, error.kind());
+                job.reply.fail_unreadable();
+            }
         }
         self.finish(job)
     }

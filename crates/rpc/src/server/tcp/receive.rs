@@ -8,7 +8,9 @@ use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
 use gannet_fabric::Buffer;
-use gannet_wire::rpc::{RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord};
+use gannet_wire::rpc::{
+    AcceptStatus, RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord,
+};
 use gannet_wire::xdr::pad_len;
 use std::io::{self, IoSliceMut};
 
@@ -399,6 +401,12 @@ impl<S: Service> Connection<S> {
             .map_or(0, |placed| placed.buffer.len());
         job.tag = job.call.arguments.len() + placed;
         let bytes = job.tag;
+        let (ip, now) = (self.peer.ip(), self.deadlines.now());
+        if self.core.cache.poisoned.contains(ip, job.call.xid, now) {
+            job.reply.fail(AcceptStatus::SystemErr);
+            finish(&mut self.outgoing, &mut job);
+            return self.core.put_job(job);
+        }
         match self.calls.start(&self.core, job) {
             Some(mut job) => {
                 finish(&mut self.outgoing, &mut job);
