@@ -2,11 +2,12 @@
 //!
 //! A client that lost its connection sends its pending calls again with the same XIDs, perhaps over another
 //! connection or another transport. So the key names the client's host without its port, and the cache keeps what
-//! RPC says (a reply body), never what a transport made of it: the new call brings new chunks.
+//! RPC says (a reply body), never what a transport made of it: the new call brings new chunks. And the key names the
+//! caller: users of one host may come upon the same XID, and none may see what another was answered.
 
 use crate::limits::{DRC_AGE_MAX, DRC_BYTES_MAX, DRC_ENTRIES_MAX, DRC_WAITERS_MAX};
 use crate::poisoned::Poisoned;
-use crate::service::{Call, Reply, Verdict};
+use crate::service::{Call, Credential, Reply, Verdict};
 use gannet_runtime::Instant;
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::pad_len;
@@ -33,6 +34,7 @@ struct Key {
     version: u32,
     procedure: u32,
     arguments_len: usize,
+    /// Of the credential and the beginning of the arguments.
     checksum: u64,
 }
 
@@ -55,8 +57,8 @@ impl Key {
     }
 }
 
-/// Length of the arguments and a checksum of their beginning, as if no opaque had been placed apart, so that the
-/// same call has the same key on every transport.
+/// Length of the arguments and a checksum of the credential and their beginning, as if no opaque had been placed apart,
+/// so that the same call has the same key on every transport.
 fn fingerprint(call: &Call) -> (usize, u64) {
     let placed = call.placed.borrow();
     let arguments = call.arguments();
@@ -79,11 +81,26 @@ fn fingerprint(call: &Call) -> (usize, u64) {
             .for_each(|(byte, place)| *place = *byte);
     }
     let mut hasher = DefaultHasher::new();
+    hash_credential(&call.credential, &mut hasher);
     hasher.write(&window);
     (
         head.len() + middle.len() + pad.len() + tail.len(),
         hasher.finish(),
     )
+}
+
+fn hash_credential(credential: &Credential, hasher: &mut impl Hasher) {
+    match credential {
+        Credential::None => hasher.write_u8(0),
+        Credential::Sys { uid, gid, groups } => {
+            hasher.write_u8(1);
+            hasher.write_u32(*uid);
+            hasher.write_u32(*gid);
+            let groups = groups.as_slice();
+            hasher.write_usize(groups.len());
+            groups.iter().for_each(|group| hasher.write_u32(*group));
+        }
+    }
 }
 
 /// A Read chunk may have brought the pad along: the opaque itself is as long as the word before it says.

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::raw::{Raw, call_bytes, linux};
+use common::raw::{Raw, call_bytes, call_bytes_as, linux};
 use common::stream::{receive_record, record};
 use common::*;
 use gannet_fabric::Provider;
@@ -12,8 +12,9 @@ use gannet_rpc::{CacheLimits, ReplyCache, Server};
 use gannet_runtime::{Handle, Stream};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_wire::rpc::{AuthFlavor, AuthSys, Groups, OpaqueAuth};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decoder, Encoder};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -125,6 +126,52 @@ fn a_duplicate_is_answered_from_the_cache_on_any_connection_and_transport() {
         assert_eq!(lab.bench.counters.replays.total(), 4);
         assert_eq!(lab.bench.cache.len(), 3);
     });
+}
+
+/// The body of an AUTH_SYS credential; the stamp may differ from call to call of the same user.
+fn user(stamp: u32, uid: u32, gid: u32, groups: &[u32]) -> Vec<u8> {
+    let mut body = Vec::new();
+    AuthSys {
+        stamp,
+        machine_name: b"client",
+        uid,
+        gid,
+        groups: Groups::new(groups),
+    }
+    .emit(&mut Encoder::new(&mut body));
+    body
+}
+
+#[test]
+fn a_duplicate_is_the_same_callers() {
+    lab(CacheLimits::default(), |lab| async move {
+        let (one, two) = (lab.connect_tcp().await, lab.connect_tcp().await);
+        // The same call by different callers, as far as the server can tell them apart.
+        let users = [
+            user(1, 1000, 100, &[]),
+            user(1, 1001, 100, &[]),
+            user(1, 1000, 101, &[]),
+            user(1, 1000, 100, &[7]),
+            user(1, 1000, 100, &[7, 8]),
+        ];
+        for stream in [&one, &two] {
+            for (expected, body) in (1..).zip(&users) {
+                assert_eq!(count_as(stream, body).await, expected);
+            }
+            assert_eq!(count_as(stream, &user(2, 1001, 100, &[])).await, 2);
+            assert_eq!(count_tcp(stream, 7).await, 6);
+        }
+        assert_eq!(lab.bench.service.executions(COUNT), 6);
+    });
+}
+
+async fn count_as(stream: &Stream, body: &[u8]) -> u32 {
+    let flavor = AuthFlavor::SYS;
+    let call = call_bytes_as(OpaqueAuth { flavor, body }, 7, COUNT, |encoder| {
+        encoder.u32(0);
+    });
+    send(stream, &call).await;
+    receive(stream).await
 }
 
 #[test]

@@ -22,7 +22,17 @@ pub const LIMITS: ChunkLimits = ChunkLimits {
 
 /// The header of a call of the test program, and `arguments`.
 pub fn call_bytes(xid: u32, procedure: u32, arguments: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
-    let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    call_bytes_as(OpaqueAuth::NONE, xid, procedure, arguments)
+}
+
+/// The same, with a credential.
+pub fn call_bytes_as(
+    credential: OpaqueAuth<'_>,
+    xid: u32,
+    procedure: u32,
+    arguments: impl FnOnce(&mut Encoder<'_>),
+) -> Vec<u8> {
+    let verifier = OpaqueAuth::NONE;
     let header = CallHeader {
         xid,
         program: PROGRAM,
