@@ -1,36 +1,102 @@
-//! How long a peer may leave a connection in which state.
+//! How long a peer may leave a connection in which state, and the timer that tells.
 
 use crate::limits::{
     FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY, RECORD_DEADLINE, RECORD_PAUSE_DEADLINE,
     WRITE_DEADLINE,
 };
-use gannet_runtime::Instant;
-use std::fmt;
+use gannet_runtime::{Handle, Instant, LocalFuture};
+use std::task::Context;
+use thiserror::Error;
 
 /// What a peer failed to do in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Overdue {
+    #[error("no valid call in time")]
     FirstCall,
+    #[error("stuck in the middle of a record")]
     Record,
+    #[error("the peer does not take its replies")]
     Reading,
+    #[error("idle for too long")]
     Idle,
 }
 
 impl Overdue {
     /// True when nothing is wrong but that nothing happens.
-    pub(super) fn is_silence(self) -> bool {
+    fn is_silence(self) -> bool {
         matches!(self, Overdue::Idle | Overdue::FirstCall)
     }
 }
 
-impl fmt::Display for Overdue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Overdue::FirstCall => "no valid call in time",
-            Overdue::Record => "stuck in the middle of a record",
-            Overdue::Reading => "the peer does not take its replies",
-            Overdue::Idle => "idle for too long",
-        })
+/// What a connection waits for when it has nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Waits {
+    /// The peer owes the rest of a record, or the answers to RDMA Reads.
+    pub(super) in_record: bool,
+    /// The peer has something to take.
+    pub(super) to_send: bool,
+    /// Something is to be done on this side: silence is not the peer's.
+    pub(super) busy: bool,
+    /// Memory is missing, and nobody tells when it comes back.
+    pub(super) short_of_memory: bool,
+}
+
+/// Wakes a connection when its peer is late.
+///
+/// Deadlines that move away leave the timer alone: it goes off too early then and is set again, which is cheaper than
+/// to set it with every call.
+pub(super) struct Timer {
+    sleep: LocalFuture<()>,
+    at: Instant,
+}
+
+impl Timer {
+    /// A timer for the first deadline of a new connection.
+    pub(super) fn new(runtime: &Handle, deadlines: &Deadlines) -> Timer {
+        let at = deadlines.next(Waits::default());
+        let sleep = runtime.sleep_until(at);
+        Timer { sleep, at }
+    }
+
+    /// Sees that the connection is woken at its next deadline. True when it should look for memory now.
+    ///
+    /// # Errors
+    /// The peer is late with something.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        runtime: &Handle,
+        deadlines: &mut Deadlines,
+        waits: Waits,
+    ) -> Result<bool, Overdue> {
+        loop {
+            let deadline = if waits.short_of_memory {
+                deadlines.memory_retry()
+            } else {
+                deadlines.next(waits)
+            };
+            if deadline < self.at {
+                self.set(runtime, deadline);
+            }
+            if self.sleep.as_mut().poll(context).is_pending() {
+                return Ok(false);
+            }
+            deadlines.at(runtime.now());
+            match deadlines.overdue(waits) {
+                Some(overdue) if !(waits.busy && overdue.is_silence()) => return Err(overdue),
+                Some(_) => deadlines.excuse(),
+                None => {}
+            }
+            self.set(runtime, deadlines.next(waits));
+            if waits.short_of_memory {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn set(&mut self, runtime: &Handle, at: Instant) {
+        self.sleep = runtime.sleep_until(at);
+        self.at = at;
     }
 }
 
@@ -102,43 +168,40 @@ impl Deadlines {
     }
 
     /// Forgives a silence that is not the peer's.
-    pub(super) fn excuse(&mut self) {
+    fn excuse(&mut self) {
         self.moved = self.now;
         self.opened = self.now;
     }
 
     /// The next point at which the peer may be late.
-    pub(super) fn next(&self, in_record: bool, waiting_to_send: bool) -> Instant {
-        self.candidates(in_record, waiting_to_send)
+    fn next(&self, waits: Waits) -> Instant {
+        self.candidates(waits)
             .map(|(at, _)| at)
             .min()
             .unwrap_or(self.now)
     }
 
     /// What the peer is late with now.
-    pub(super) fn overdue(&self, in_record: bool, waiting_to_send: bool) -> Option<Overdue> {
-        let mut late = self.candidates(in_record, waiting_to_send);
+    fn overdue(&self, waits: Waits) -> Option<Overdue> {
+        let mut late = self.candidates(waits);
         late.find(|(at, _)| *at <= self.now).map(|(_, what)| what)
     }
 
     /// When to look for memory again.
-    pub(super) fn memory_retry(&self) -> Instant {
+    fn memory_retry(&self) -> Instant {
         self.now + MEMORY_RETRY
     }
 
-    fn candidates(
-        &self,
-        in_record: bool,
-        waiting_to_send: bool,
-    ) -> impl Iterator<Item = (Instant, Overdue)> {
+    fn candidates(&self, waits: Waits) -> impl Iterator<Item = (Instant, Overdue)> {
         let first =
             (!self.established).then_some((self.opened + FIRST_CALL_DEADLINE, Overdue::FirstCall));
-        let record = in_record.then_some((
+        let record = waits.in_record.then_some((
             (self.received + RECORD_PAUSE_DEADLINE).min(self.record_since + RECORD_DEADLINE),
             Overdue::Record,
         ));
-        let reading =
-            waiting_to_send.then_some((self.unsent_since + WRITE_DEADLINE, Overdue::Reading));
+        let reading = waits
+            .to_send
+            .then_some((self.unsent_since + WRITE_DEADLINE, Overdue::Reading));
         let idle = (self.moved + IDLE_DEADLINE, Overdue::Idle);
         [first, record, reading, Some(idle)].into_iter().flatten()
     }

@@ -11,7 +11,7 @@ mod assemble;
 mod inbound;
 mod reply;
 
-use super::deadlines::{Deadlines, Overdue};
+use super::deadlines::{Deadlines, Overdue, Timer, Waits};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE};
@@ -20,7 +20,7 @@ use gannet_fabric::{
     Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError,
     Provider, WorkError, WorkId,
 };
-use gannet_runtime::{Instant, LocalFuture};
+use gannet_runtime::LocalFuture;
 use gannet_wire::rpcrdma::PrivateData;
 use inbound::Context as CallContext;
 use reply::Departure;
@@ -86,8 +86,8 @@ enum End {
     Post(#[from] PostError),
     #[error("the peer exceeds its credits")]
     Credits,
-    #[error("{0}")]
-    Overdue(Overdue),
+    #[error(transparent)]
+    Overdue(#[from] Overdue),
     #[error("out of receive memory")]
     Memory,
     #[error("the server stops")]
@@ -195,8 +195,7 @@ struct Connection<S: Service> {
     pulls: u32,
     completions: Vec<Completion>,
     deadlines: Deadlines,
-    timer: LocalFuture<()>,
-    timer_at: Instant,
+    timer: Timer,
 }
 
 impl<S: Service> Connection<S> {
@@ -208,7 +207,7 @@ impl<S: Service> Connection<S> {
     ) -> Connection<S> {
         let activity = Activity::new(core);
         let deadlines = Deadlines::new(core.runtime.now());
-        let timer_at = deadlines.next(false, false);
+        let timer = Timer::new(&core.runtime, &deadlines);
         Connection {
             core: Rc::clone(core),
             peer: endpoint.peer_address(),
@@ -228,8 +227,7 @@ impl<S: Service> Connection<S> {
             pulls: 0,
             completions: Vec::new(),
             deadlines,
-            timer: core.runtime.sleep_until(timer_at),
-            timer_at,
+            timer,
         }
     }
 
@@ -375,39 +373,18 @@ impl<S: Service> Connection<S> {
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let waiting = !self.pulls_waiting.is_empty();
-        let sending = self.posted > 0;
-        let pulling = self.pulls > 0;
-        let busy = self.free.len() < self.contexts.len();
-        loop {
-            let deadline = if waiting {
-                self.deadlines.memory_retry()
-            } else {
-                self.deadlines.next(pulling, sending)
-            };
-            if deadline < self.timer_at {
-                self.set_timer(deadline);
-            }
-            if self.timer.as_mut().poll(context).is_pending() {
-                return Ok(false);
-            }
-            self.deadlines.at(self.core.runtime.now());
-            match self.deadlines.overdue(pulling, sending) {
-                Some(overdue) if !(busy && overdue.is_silence()) => {
-                    return Err(End::Overdue(overdue));
-                }
-                Some(_) => self.deadlines.excuse(),
-                None => {}
-            }
-            self.set_timer(self.deadlines.next(pulling, sending));
-            if waiting {
-                return Ok(true);
-            }
-        }
-    }
-
-    fn set_timer(&mut self, at: Instant) {
-        self.timer = self.core.runtime.sleep_until(at);
-        self.timer_at = at;
+        let waits = Waits {
+            in_record: self.pulls > 0,
+            to_send: self.posted > 0,
+            busy: self.free.len() < self.contexts.len(),
+            short_of_memory: !self.pulls_waiting.is_empty(),
+        };
+        let Connection {
+            core,
+            deadlines,
+            timer,
+            ..
+        } = self;
+        Ok(timer.poll(context, &core.runtime, deadlines, waits)?)
     }
 }

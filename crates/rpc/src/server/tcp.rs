@@ -6,7 +6,7 @@
 
 mod receive;
 
-use super::deadlines::{Deadlines, Overdue};
+use super::deadlines::{Deadlines, Overdue, Timer, Waits};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
@@ -35,8 +35,8 @@ pub(super) enum End {
     Record(#[from] RecordError),
     #[error("not rpc: {0}")]
     NotRpc(#[from] CallHeaderError),
-    #[error("{0}")]
-    Overdue(Overdue),
+    #[error(transparent)]
+    Overdue(#[from] Overdue),
     #[error("the file of a reply cannot be read any further: {0}")]
     File(io::ErrorKind),
     #[error(transparent)]
@@ -94,8 +94,7 @@ struct Connection<S: Service> {
     /// The peer sends nothing more.
     ended: bool,
     deadlines: Deadlines,
-    timer: LocalFuture<()>,
-    timer_at: Instant,
+    timer: Timer,
     /// Since when reading is held back by a bound.
     starved_since: Option<Instant>,
 }
@@ -104,7 +103,7 @@ impl<S: Service> Connection<S> {
     fn new(core: &Rc<Core<S>>, stream: Stream) -> Connection<S> {
         let activity = Activity::new(core);
         let deadlines = Deadlines::new(core.runtime.now());
-        let timer_at = deadlines.next(false, false);
+        let timer = Timer::new(&core.runtime, &deadlines);
         Connection {
             core: Rc::clone(core),
             inbound: Inbound::new(),
@@ -118,8 +117,7 @@ impl<S: Service> Connection<S> {
             cold: None,
             ended: false,
             deadlines,
-            timer: core.runtime.sleep_until(timer_at),
-            timer_at,
+            timer,
             starved_since: None,
         }
     }
@@ -292,39 +290,19 @@ impl<S: Service> Connection<S> {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let short_of_memory = self.inbound.is_short_of_memory();
         let held_back = self.starved_since.is_some() || short_of_memory;
-        let in_record = !self.inbound.at_boundary() && !held_back;
-        let waiting_to_send = !self.outgoing.is_empty() && self.cold.is_none();
-        let busy = held_back || !self.calls.is_empty() || self.cold.is_some();
-        loop {
-            let deadline = if short_of_memory {
-                self.deadlines.memory_retry()
-            } else {
-                self.deadlines.next(in_record, waiting_to_send)
-            };
-            if deadline < self.timer_at {
-                self.set_timer(deadline);
-            }
-            if self.timer.as_mut().poll(context).is_pending() {
-                return Ok(false);
-            }
-            self.deadlines.at(self.core.runtime.now());
-            match self.deadlines.overdue(in_record, waiting_to_send) {
-                Some(overdue) if !(busy && overdue.is_silence()) => {
-                    return Err(End::Overdue(overdue));
-                }
-                Some(_) => self.deadlines.excuse(),
-                None => {}
-            }
-            self.set_timer(self.deadlines.next(in_record, waiting_to_send));
-            if short_of_memory {
-                return Ok(true);
-            }
-        }
-    }
-
-    fn set_timer(&mut self, at: Instant) {
-        self.timer = self.core.runtime.sleep_until(at);
-        self.timer_at = at;
+        let waits = Waits {
+            in_record: !self.inbound.at_boundary() && !held_back,
+            to_send: !self.outgoing.is_empty() && self.cold.is_none(),
+            busy: held_back || !self.calls.is_empty() || self.cold.is_some(),
+            short_of_memory,
+        };
+        let Connection {
+            core,
+            deadlines,
+            timer,
+            ..
+        } = self;
+        Ok(timer.poll(context, &core.runtime, deadlines, waits)?)
     }
 }
 
