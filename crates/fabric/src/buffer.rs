@@ -2,7 +2,8 @@
 
 use bytes::{Buf, BytesMut};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`].
 ///
@@ -11,8 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Default)]
 pub struct Buffer {
     bytes: BytesMut,
-    home: Option<Arc<ArenaShared>>,
+    home: Option<(Arc<ArenaShared>, SlotId)>,
 }
+
+/// Names the memory of one slot of an arena, as long as that memory exists. Never given to other memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId(u64);
 
 impl Buffer {
     /// Zeroed memory of its own, `len` bytes; long ones start on a page.
@@ -30,6 +35,11 @@ impl Buffer {
             bytes: BytesMut::from(bytes),
             home: None,
         }
+    }
+
+    /// The slot it is; `None` for the application's own memory.
+    pub fn slot(&self) -> Option<SlotId> {
+        self.home.as_ref().map(|(_, slot)| *slot)
     }
 
     /// Gives the memory up as a `Vec`: without a copy when it came from one, with a copy out of an arena slot.
@@ -86,8 +96,9 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.give_back(std::mem::take(&mut self.bytes));
+        if let Some((home, slot)) = self.home.take() {
+            let bytes = std::mem::take(&mut self.bytes);
+            home.state().free.push((bytes, slot));
         }
     }
 }
@@ -107,9 +118,12 @@ struct ArenaShared {
 }
 
 struct ArenaState {
-    free: Vec<BytesMut>,
+    free: Vec<(BytesMut, SlotId)>,
     made: usize,
 }
+
+/// Slots of all arenas made so far, of which each has its number.
+static SLOTS_MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Arena {
     /// An arena of at most `slots_max` slots of `slot_len` bytes each, none of them made yet.
@@ -134,11 +148,7 @@ impl Arena {
 
     /// A slot, with whatever bytes its last user left; `None` when all are in use (wait for one to come back).
     pub fn take(&self) -> Option<Buffer> {
-        let mut state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state();
         let recycled = state.free.pop();
         if recycled.is_none() {
             if state.made == self.shared.slots_max {
@@ -147,31 +157,33 @@ impl Arena {
             state.made += 1;
         }
         drop(state);
-        let bytes = recycled.unwrap_or_else(|| page_aligned(self.shared.slot_len));
+        let (bytes, slot) = recycled.unwrap_or_else(|| {
+            let slot = SlotId(SLOTS_MADE.fetch_add(1, Ordering::Relaxed));
+            (page_aligned(self.shared.slot_len), slot)
+        });
         Some(Buffer {
             bytes,
-            home: Some(Arc::clone(&self.shared)),
+            home: Some((Arc::clone(&self.shared), slot)),
         })
     }
 
     /// Slots in use now.
     pub fn in_use(&self) -> usize {
-        let state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.state();
         state.made - state.free.len()
+    }
+
+    /// Gives the memory of slots that nobody uses back to the system. Registrations of them must be gone before.
+    pub fn trim(&self) {
+        let mut state = self.shared.state();
+        let free = std::mem::take(&mut state.free);
+        state.made -= free.len();
     }
 }
 
 impl ArenaShared {
-    fn give_back(&self, bytes: BytesMut) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free
-            .push(bytes);
+    fn state(&self) -> MutexGuard<'_, ArenaState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,5 +224,22 @@ mod tests {
         drop(first);
         assert_eq!(arena.in_use(), 0);
         assert_eq!(arena.take().unwrap().as_ptr(), address);
+    }
+
+    #[test]
+    fn a_slot_keeps_its_name_until_its_memory_goes() {
+        let arena = Arena::new(4096, 2);
+        let (first, second) = (arena.take().unwrap(), arena.take().unwrap());
+        let (name, other) = (first.slot(), second.slot());
+        assert_ne!(name, other);
+        drop(first);
+        let first = arena.take().unwrap();
+        assert_eq!(first.slot(), name);
+        drop(first);
+        arena.trim();
+        let fresh = arena.take().unwrap();
+        assert!(fresh.slot() != name && fresh.slot() != other);
+        assert_eq!(arena.in_use(), 2);
+        assert!(arena.take().is_none(), "the bound holds over a trim");
     }
 }

@@ -21,8 +21,9 @@ mod region;
 
 pub mod conformance;
 pub mod limits;
+pub mod registration;
 
-pub use buffer::{Arena, Buffer};
+pub use buffer::{Arena, Buffer, SlotId};
 pub use endpoint::{
     Completion, ConnectOptions, Connected, Done, Endpoint, EndpointAttributes, Incoming,
     Invalidate, Listener, Outgoing, Provider, RemoteAddress, SendOptions, Signal, Source, WorkId,

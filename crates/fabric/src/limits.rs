@@ -1,5 +1,7 @@
 //! Bounds of the fabric seam, in one place.
 
+use std::time::Duration;
+
 /// Regions a domain holds at once; one more is refused with `RegisterError::TableFull`.
 pub const REGIONS_MAX: usize = 1 << 20;
 
@@ -12,3 +14,24 @@ pub const PRIVATE_DATA_MAX: usize = 508;
 
 /// Buffers a [`crate::MemoryMap`] holds at once.
 pub const MAP_SLOTS_MAX: usize = 1 << 16;
+
+/// Fast mappings in use at once (the FMR pool of the 2007 paper's Linux); what is beyond is registered dynamically.
+pub const FAST_ENTRIES_MAX: usize = 512;
+
+/// Bytes that one fast mapping covers.
+pub const FAST_LEN_MAX: usize = 1 << 20;
+
+/// Released fast mappings that are revoked in one go.
+pub const FAST_DIRTY_MAX: usize = 64;
+
+/// How long a released fast mapping may wait for its revocation.
+pub const EXPOSURE_MAX: Duration = Duration::from_millis(100);
+
+/// Bytes of the smallest slab of the client's cache.
+pub const SLAB_LEN_MIN: usize = 4 << 10;
+
+/// Size classes of slabs, each twice as long as the one before: up to 2 MiB.
+pub const SLAB_CLASSES: usize = 10;
+
+/// Slabs of one class that are kept while nobody uses them.
+pub const SLABS_IDLE_MAX: usize = 128;

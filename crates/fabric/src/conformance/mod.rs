@@ -11,6 +11,7 @@ mod ending;
 mod messages;
 mod reads;
 mod refusals;
+mod strategies;
 mod writes;
 
 use crate::Provider;
@@ -194,6 +195,14 @@ cases! {
         nothing_lands_after_deregister,
         nothing_is_read_after_deregister,
         a_sink_taken_away_fails_the_read,
+    }
+    strategies {
+        bytes_are_written_under_each,
+        bytes_are_read_under_each,
+        slots_serve_our_own_reads_under_each,
+        nothing_lands_after_release,
+        nothing_is_read_after_release,
+        neighbours_are_out_of_reach_under_each,
     }
     ending {
         close_drains,

@@ -1,0 +1,209 @@
+//! Every registration strategy moves the bytes, gives the memory back, and lets nobody at it afterwards.
+
+use super::bed::{Bed, Peer, WORK, bytes_of, ended_by_far, pattern, ping, source};
+use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use crate::registration::{Registered, Strategy, StrategyKind, Trust, strategy};
+use crate::{Access, Buffer, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
+use gannet_runtime::Handle;
+use std::rc::Rc;
+
+const SIZES: [usize; 7] = [1, 4095, 4096, 4097, 65_537, 1 << 20, (1 << 20) + 1];
+
+/// A strategy over the domain of `peer`.
+fn over(bed: &Bed<'_>, peer: &Peer, kind: StrategyKind) -> Outcome<Rc<dyn Strategy>> {
+    let runtime = Handle::clone(&bed.runtime);
+    Ok(strategy(
+        kind,
+        peer.endpoint.domain(),
+        runtime,
+        Trust::Trusted,
+    )?)
+}
+
+/// Registers `buffer` for the peer of `end` alone.
+fn register(
+    strategy: &Rc<dyn Strategy>,
+    end: &Peer,
+    buffer: Buffer,
+    access: Access,
+) -> Outcome<Registered> {
+    let scope = Scope::Endpoint(end.endpoint.id());
+    Ok(Rc::clone(strategy).register(buffer, access, scope)?)
+}
+
+/// Nothing is in use; and nothing is kept once the strategy was told to give up what it can.
+fn settled(strategy: &Rc<dyn Strategy>) -> Outcome {
+    let kind = strategy.kind();
+    ensure_eq(&format!("{kind}: in use"), strategy.counters().in_use, 0)?;
+    strategy.reclaim();
+    let counters = strategy.counters();
+    ensure_eq(&format!("{kind}: bytes kept"), counters.bytes, 0)?;
+    let ended = counters.deregistrations + counters.invalidated_by_peer;
+    ensure_eq(
+        &format!("{kind}: registrations ended"),
+        ended,
+        counters.registrations,
+    )
+}
+
+pub(super) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
+    for kind in StrategyKind::ALL {
+        let (mut near, mut far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        // More than once, so that what is kept is used again.
+        for (round, size) in (0..3).flat_map(|round| SIZES.map(|size| (round, size))) {
+            let target = register(&strategy, &far, Buffer::zeroed(size), Access::RemoteWrite)?;
+            let expected = pattern(round, size);
+            near.write(WORK, &expected, target.address())?;
+            near.expect(WORK, Done::Written).await?;
+            ping(&mut near, &mut far).await?;
+            let memory = target
+                .release(size)
+                .ok_or_else(|| Broken::new("the memory did not come back"))?;
+            ensure_bytes(&format!("{kind}, {size} bytes"), &memory, &expected)?;
+        }
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
+    for kind in StrategyKind::ALL {
+        let (mut near, far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        for (round, size) in (0..3).flat_map(|round| SIZES.map(|size| (round, size))) {
+            let expected = pattern(round, size);
+            let buffer = Buffer::from_vec(expected.clone());
+            let exposed = register(&strategy, &far, buffer, Access::RemoteRead)?;
+            let sink = near.sink(size)?;
+            near.read(WORK, &sink, exposed.address())?;
+            near.expect(WORK, Done::Read).await?;
+            ensure_bytes(
+                &format!("{kind}, {size} bytes"),
+                &bytes_of(&sink)?,
+                &expected,
+            )?;
+            let memory = exposed.release(0);
+            ensure_eq(
+                "length of the memory",
+                memory.map(|it| it.len()),
+                Some(size),
+            )?;
+        }
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outcome {
+    const ROUNDS: usize = 20;
+    for kind in StrategyKind::ALL {
+        let (mut near, far) = bed.pair().await?;
+        let strategy = over(bed, &near, kind)?;
+        let origin = far.expose(pattern(7, 8000), Access::RemoteRead)?;
+        let address = super::bed::address_of(&origin, 0);
+        for _ in 0..ROUNDS {
+            let sink = register(&strategy, &near, bed.slot()?, Access::Local)?;
+            near.endpoint.post_read(WORK, sink.span(0, 8000), address)?;
+            near.endpoint.flush();
+            near.expect(WORK, Done::Read).await?;
+            let memory = sink.release(8000).unwrap_or_default();
+            let read = memory.get(..8000).unwrap_or(&[]);
+            ensure_bytes(kind.name(), read, &pattern(7, 8000))?;
+        }
+        if kind == StrategyKind::ServerCache {
+            let counters = strategy.counters();
+            ensure_eq("registrations", counters.registrations, 1)?;
+            ensure_eq("hits", counters.hits, ROUNDS as u64 - 1)?;
+        }
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
+    const AREA: usize = 1 << 20;
+    for kind in StrategyKind::ALL {
+        let (mut near, mut far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        let target = register(&strategy, &far, Buffer::zeroed(AREA), Access::RemoteWrite)?;
+        let address = target.address();
+        let writes = 8 + bed.runtime.random() % 16;
+        for id in 0..writes {
+            near.write(WorkId(id), &vec![0xee; AREA], address)?;
+        }
+        // At some moment, with some of the writes placed and one perhaps half placed, the memory is taken back.
+        for _ in 0..bed.runtime.random() % writes {
+            near.next().await?;
+        }
+        let mut memory = target
+            .release(AREA)
+            .ok_or_else(|| Broken::new("the memory did not come back"))?;
+        memory.fill(0x11);
+        late(bed, &mut near, &mut far, address).await?;
+        ensure_bytes(kind.name(), &memory, &vec![0x11; AREA])?;
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
+/// One more write by the key of released memory, and what follows.
+async fn late(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer, address: RemoteAddress) -> Outcome {
+    let posted = near
+        .endpoint
+        .post_write(WORK, source(&[0xee; 100])?, address, Signal::OnError);
+    near.endpoint.flush();
+    if bed.far.capabilities().survivable_exceptions {
+        posted?;
+        near.send_with(WORK, b"all sent", SendOptions::default())?;
+        let message = loop {
+            let completion = far.next().await?;
+            if matches!(completion.outcome, Ok(Done::Received { .. })) {
+                break completion;
+            }
+        };
+        ensure(message.buffer.is_some(), "a message without its buffer")
+    } else {
+        ended_by_far(near, far).await.map(drop)
+    }
+}
+
+pub(super) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
+    for kind in StrategyKind::ALL {
+        let (mut near, far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        let buffer = Buffer::from_vec(pattern(8, 5000));
+        let exposed = register(&strategy, &far, buffer, Access::RemoteRead)?;
+        let address = exposed.address();
+        drop(exposed.release(0));
+        let sink = near.sink(5000)?;
+        near.read(WORK, &sink, address)?;
+        let outcome = near.next().await?.outcome;
+        ensure(
+            matches!(outcome, Err(WorkError::Remote(_))),
+            format!("{kind}: a late read: {outcome:?}"),
+        )?;
+        ensure_bytes(kind.name(), &bytes_of(&sink)?, &[0; 5000])?;
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Outcome {
+    for kind in StrategyKind::ALL {
+        let (mut near, mut far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        let (first, second) = (Buffer::zeroed(4096), Buffer::zeroed(4096));
+        let first = register(&strategy, &far, first, Access::RemoteWrite)?;
+        let second = register(&strategy, &far, second, Access::RemoteWrite)?;
+        let mut past_the_end = first.address();
+        past_the_end.offset += 4000;
+        late(bed, &mut near, &mut far, past_the_end).await?;
+        for memory in [first.release(4096), second.release(4096)] {
+            let memory = memory.unwrap_or_default();
+            ensure_bytes(kind.name(), &memory, &[0; 4096])?;
+        }
+        settled(&strategy)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! Registration as policy: how memory that must move becomes reachable, and for how long.
+//!
+//! The NFS/RDMA paper of 2007 (section 4.3 and chapter 8) compares five ways. All are a [`Strategy`] here, so that a
+//! protocol asks for reachable memory and never for a particular way to get it. What each leaves open to whom:
+//!
+//! | strategy | key lives | a peer's late access |
+//! |---|---|---|
+//! | dynamic | one use | refused |
+//! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on hardware: reaches the memory |
+//! | server-cache | as long as the slab; never told to a peer | has no key |
+//! | client-cache | as long as the connection | on hardware: reaches the slab, not the application's memory |
+//! | all-physical | as long as the domain, for all memory | on hardware: reaches anything |
+//!
+//! A provider in software refuses late accesses under every strategy: memory that was released is out of the region
+//! ([`Region::lend`], [`Region::displace`]) even while its key lives.
+//!
+//! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
+
+mod all_physical;
+mod client_cache;
+mod counters;
+mod dynamic;
+mod fast_pool;
+mod server_cache;
+
+pub use counters::Counters;
+
+use crate::{Access, Buffer, Domain, Region, RegisterError, RemoteAddress, Scope, Span};
+use counters::Meter;
+use gannet_runtime::Handle;
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Which strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum StrategyKind {
+    /// Registered before each use, revoked after it.
+    #[default]
+    Dynamic,
+    /// A bounded pool of pre-allocated mappings, revoked in batches.
+    Fmr,
+    /// Slots of arenas are registered once, for our own use only.
+    ServerCache,
+    /// Application memory is copied through slabs that stay registered, where that is cheaper than registering it.
+    ClientCache,
+    /// One key for all memory; for trusted peers only.
+    AllPhysical,
+}
+
+impl StrategyKind {
+    /// All of them, in the paper's order.
+    pub const ALL: [StrategyKind; 5] = [
+        StrategyKind::Dynamic,
+        StrategyKind::Fmr,
+        StrategyKind::ServerCache,
+        StrategyKind::ClientCache,
+        StrategyKind::AllPhysical,
+    ];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            StrategyKind::Dynamic => "dynamic",
+            StrategyKind::Fmr => "fmr",
+            StrategyKind::ServerCache => "server-cache",
+            StrategyKind::ClientCache => "client-cache",
+            StrategyKind::AllPhysical => "all-physical",
+        }
+    }
+
+    /// Keys told to a peer live for one use, so that the peer may revoke them with its answer.
+    pub fn keys_are_single_use(self) -> bool {
+        matches!(self, StrategyKind::Dynamic | StrategyKind::ServerCache)
+    }
+}
+
+impl fmt::Display for StrategyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No strategy has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "no registration strategy is called {0:?} (use dynamic, fmr, server-cache, client-cache or all-physical)"
+)]
+pub struct UnknownStrategy(String);
+
+impl FromStr for StrategyKind {
+    type Err = UnknownStrategy;
+    fn from_str(name: &str) -> Result<StrategyKind, UnknownStrategy> {
+        StrategyKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| UnknownStrategy(name.to_owned()))
+    }
+}
+
+/// Whether a peer may be given one key to everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// No.
+    Untrusted,
+    /// The administrator said so.
+    Trusted,
+}
+
+/// All-physical registration was asked for towards a peer that nobody called trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "all-physical registration gives the peer one key to all of this process's transfer memory, and the peer is not \
+     marked as trusted"
+)]
+pub struct NotTrusted;
+
+/// Makes memory reachable.
+pub trait Strategy {
+    /// Which one it is.
+    fn kind(&self) -> StrategyKind;
+
+    /// Makes all of `buffer` reachable. It is the fabric's until [`Registered::release`].
+    ///
+    /// # Errors
+    /// See [`RegisterError`]; the buffer is dropped then.
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError>;
+
+    /// Gives up registrations that serve nobody now, because memory is short or the connection has ended.
+    fn reclaim(&self) {}
+
+    /// What it did so far.
+    fn counters(&self) -> Counters;
+}
+
+/// A strategy over `domain`.
+///
+/// # Errors
+/// See [`NotTrusted`].
+pub fn strategy(
+    kind: StrategyKind,
+    domain: Rc<dyn Domain>,
+    runtime: Handle,
+    trust: Trust,
+) -> Result<Rc<dyn Strategy>, NotTrusted> {
+    Ok(match kind {
+        StrategyKind::Dynamic => dynamic::Dynamic::new(domain, runtime),
+        StrategyKind::Fmr => fast_pool::FastPool::new(domain, runtime),
+        StrategyKind::ServerCache => server_cache::ServerCache::new(domain, runtime),
+        StrategyKind::ClientCache => client_cache::ClientCache::new(domain, runtime),
+        StrategyKind::AllPhysical if trust == Trust::Trusted => {
+            all_physical::AllPhysical::new(domain, runtime)
+        }
+        StrategyKind::AllPhysical => return Err(NotTrusted),
+    })
+}
+
+/// Reachable memory. Dropped, it is released and the memory with it.
+pub struct Registered {
+    parts: Option<Parts>,
+    keeper: Rc<dyn Keeper>,
+}
+
+/// What a strategy hands out and takes back.
+struct Parts {
+    region: Region,
+    /// Where the memory starts in the region.
+    offset: u64,
+    len: usize,
+    access: Access,
+    /// The application's memory, when the region's is a slab.
+    original: Option<Buffer>,
+    /// The strategy could not do it its own way.
+    fallback: bool,
+    /// What it cost to make.
+    spent: Duration,
+}
+
+impl Parts {
+    /// All of a region.
+    fn whole(region: Region, len: usize, access: Access) -> Parts {
+        Parts {
+            region,
+            offset: 0,
+            len,
+            access,
+            original: None,
+            fallback: false,
+            spent: Duration::ZERO,
+        }
+    }
+}
+
+/// The side of a strategy that takes memory back.
+trait Keeper {
+    fn meter(&self) -> &Meter;
+
+    /// As [`Registered::release`].
+    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Option<Buffer>;
+}
+
+impl Registered {
+    fn new(keeper: Rc<dyn Keeper>, parts: Parts) -> Registered {
+        keeper.meter().update(|counters| counters.in_use += 1);
+        Registered {
+            parts: Some(parts),
+            keeper,
+        }
+    }
+
+    fn give_back(&mut self, written: usize) -> Option<Buffer> {
+        let parts = self.parts.take()?;
+        self.keeper.meter().update(|counters| counters.in_use -= 1);
+        Rc::clone(&self.keeper).release(parts, written)
+    }
+
+    fn parts(&self) -> &Parts {
+        let Some(parts) = &self.parts else {
+            unreachable!("only `release` and `drop` take the parts, and both end its life");
+        };
+        parts
+    }
+
+    /// Where the peer finds its first byte.
+    pub fn address(&self) -> RemoteAddress {
+        let Parts { region, offset, .. } = self.parts();
+        RemoteAddress {
+            key: region.key(),
+            offset: region.base() + offset,
+        }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.parts().len
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// False once its key was revoked, by either side.
+    pub fn is_valid(&self) -> bool {
+        self.parts().region.is_valid()
+    }
+
+    /// `len` bytes of it from `offset` on, as source or sink of our own operations.
+    pub fn span(&self, offset: u64, len: u32) -> Span {
+        let parts = self.parts();
+        Span {
+            region: parts.region.clone(),
+            offset: parts.offset + offset,
+            len,
+        }
+    }
+
+    /// Takes the memory back: no access by the old key succeeds from now on (on hardware: see the table above). The
+    /// peer, or a Read of ours, may have written the first `written` bytes; what a slab holds behind them is not looked
+    /// at. `None` when the memory was taken otherwise.
+    pub fn release(mut self, written: usize) -> Option<Buffer> {
+        self.give_back(written)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        drop(self.give_back(0));
+    }
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registered")
+            .field("region", &self.parts.as_ref().map(|parts| &parts.region))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! One key for all memory: nothing is registered per use, and the peer can reach whatever is in use by anybody.
+
+use super::counters::Meter;
+use super::dynamic;
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::{Access, Backing, Buffer, Domain, MemoryMap, Region, RegisterError, Scope};
+use gannet_runtime::Handle;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct AllPhysical {
+    domain: Rc<dyn Domain>,
+    meter: Meter,
+    everything: RefCell<Option<Region>>,
+}
+
+impl AllPhysical {
+    pub(super) fn new(domain: Rc<dyn Domain>, runtime: Handle) -> Rc<AllPhysical> {
+        Rc::new(AllPhysical {
+            domain,
+            meter: Meter::new(runtime),
+            everything: RefCell::default(),
+        })
+    }
+
+    /// The region of the one key; made when it is first asked for, and again when a peer revoked it.
+    fn everything(&self) -> Result<Region, RegisterError> {
+        let mut everything = self.everything.borrow_mut();
+        if let Some(region) = everything.as_ref() {
+            if region.is_valid() {
+                self.meter.update(|counters| counters.hits += 1);
+                return Ok(region.clone());
+            }
+            self.meter.deregistered(0, false, self.meter.now());
+        }
+        let start = self.meter.now();
+        let backing = Backing::Map(MemoryMap::new());
+        let region = self
+            .domain
+            .register(backing, Access::RemoteReadWrite, Scope::Domain)?;
+        self.meter.registered(0, start);
+        *everything = Some(region.clone());
+        Ok(region)
+    }
+}
+
+impl Strategy for AllPhysical {
+    fn kind(&self) -> StrategyKind {
+        StrategyKind::AllPhysical
+    }
+
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError> {
+        let region = self.everything()?;
+        let len = buffer.len();
+        let parts = match region.place(buffer) {
+            Ok(offset) => Parts {
+                offset,
+                ..Parts::whole(region, len, access)
+            },
+            Err(buffer) => dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?,
+        };
+        Ok(Registered::new(self, parts))
+    }
+
+    fn reclaim(&self) {
+        if self.meter.get().in_use == 0
+            && let Some(region) = self.everything.borrow_mut().take()
+        {
+            let (start, was_valid) = (self.meter.now(), region.is_valid());
+            region.invalidate();
+            self.meter.deregistered(0, was_valid, start);
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.meter.get()
+    }
+}
+
+impl Keeper for AllPhysical {
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+        if parts.fallback {
+            return dynamic::release(&self.meter, parts);
+        }
+        parts.region.displace(parts.offset)
+    }
+}
+
+impl Drop for AllPhysical {
+    fn drop(&mut self) {
+        self.reclaim();
+    }
+}

@@ -1,0 +1,271 @@
+//! Slabs that stay registered, and a copy between them and the application's memory: the client registration cache.
+//!
+//! A copy is cheaper than a registration for little memory and dearer for much; where the line is depends on the
+//! fabric, the machine and how busy both are. So both are timed, by size class, and the cheaper one is taken; now and
+//! then the other one is tried, so that a change is noticed.
+
+use super::counters::Meter;
+use super::dynamic;
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
+use crate::{Access, Backing, Buffer, Domain, EndpointId, Region, RegisterError, Scope};
+use gannet_runtime::Handle;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// One use in so many tries what is thought to be the dearer way.
+const TRY_THE_OTHER: u64 = 64;
+/// A new measurement counts for one part in so many of the average.
+const AVERAGE_OVER: u32 = 8;
+
+/// See the module.
+pub(super) struct ClientCache {
+    domain: Rc<dyn Domain>,
+    meter: Meter,
+    classes: [SizeClass; SLAB_CLASSES],
+    /// The connection that the slabs are registered for.
+    owner: Cell<Option<EndpointId>>,
+}
+
+#[derive(Default)]
+struct SizeClass {
+    /// Slabs that nobody uses: each a registration and its memory.
+    idle: RefCell<Vec<(Region, Buffer)>>,
+    uses: Cell<u64>,
+    copying: Average,
+    registering: Average,
+}
+
+/// A moving average of what a use costs.
+#[derive(Default)]
+struct Average(Cell<Option<Duration>>);
+
+impl Average {
+    fn add(&self, value: Duration) {
+        let next = match self.0.get() {
+            Some(old) => (old * (AVERAGE_OVER - 1) + value) / AVERAGE_OVER,
+            None => value,
+        };
+        self.0.set(Some(next));
+    }
+}
+
+impl SizeClass {
+    /// Whether this use should go through a slab.
+    fn copies(&self) -> bool {
+        let uses = self.uses.get();
+        self.uses.set(uses.wrapping_add(1));
+        let cheaper = match (self.copying.0.get(), self.registering.0.get()) {
+            (Some(copying), Some(registering)) => copying < registering,
+            // Each is measured once first.
+            (copying, _) => return copying.is_none(),
+        };
+        cheaper != (uses % TRY_THE_OTHER == TRY_THE_OTHER - 1)
+    }
+}
+
+/// The class of memory of `len` bytes, and the length of its slabs; `None` for more than a slab holds.
+fn class_of(len: usize) -> Option<(usize, usize)> {
+    let slab_len = len.next_power_of_two().max(SLAB_LEN_MIN);
+    let class = (slab_len / SLAB_LEN_MIN).trailing_zeros() as usize;
+    (class < SLAB_CLASSES).then_some((class, slab_len))
+}
+
+impl ClientCache {
+    pub(super) fn new(domain: Rc<dyn Domain>, runtime: Handle) -> Rc<ClientCache> {
+        Rc::new(ClientCache {
+            domain,
+            meter: Meter::new(runtime),
+            classes: Default::default(),
+            owner: Cell::new(None),
+        })
+    }
+
+    fn class(&self, len: usize) -> Option<(&SizeClass, usize)> {
+        let (class, slab_len) = class_of(len)?;
+        Some((self.classes.get(class)?, slab_len))
+    }
+
+    /// Slabs of another connection are of no use to this one.
+    fn belong_to(&self, scope: Scope) {
+        let owner = match scope {
+            Scope::Endpoint(owner) => Some(owner),
+            Scope::Domain => None,
+        };
+        if self.owner.replace(owner) != owner {
+            self.reclaim();
+        }
+    }
+
+    fn slab(
+        &self,
+        class: &SizeClass,
+        slab_len: usize,
+        scope: Scope,
+    ) -> Result<(Region, Buffer), RegisterError> {
+        while let Some((region, buffer)) = class.idle.borrow_mut().pop() {
+            if region.is_valid() {
+                self.meter.update(|counters| counters.hits += 1);
+                return Ok((region, buffer));
+            }
+            self.forget(&region);
+        }
+        let start = self.meter.now();
+        let backing = Backing::Buffer(Buffer::zeroed(slab_len));
+        let region = self
+            .domain
+            .register(backing, Access::RemoteReadWrite, scope)?;
+        self.meter.registered(slab_len, start);
+        let buffer = region.lend().unwrap_or_default();
+        Ok((region, buffer))
+    }
+
+    fn forget(&self, region: &Region) {
+        let (start, was_valid) = (self.meter.now(), region.is_valid());
+        region.invalidate();
+        // Bounded by the length of a slab.
+        let len = usize::try_from(region.len()).unwrap_or(0);
+        self.meter.deregistered(len, was_valid, start);
+    }
+
+    fn copy(&self, from: &[u8], to: &mut [u8]) {
+        let start = self.meter.now();
+        let len = from.len().min(to.len());
+        if let (Some(from), Some(to)) = (from.get(..len), to.get_mut(..len)) {
+            to.copy_from_slice(from);
+        }
+        let took = self.meter.since(start);
+        self.meter.update(|counters| {
+            counters.copied_bytes += len as u64;
+            counters.copy_time += took;
+        });
+    }
+
+    /// Makes the memory itself reachable.
+    fn register_directly(
+        &self,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Parts, RegisterError> {
+        dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)
+    }
+
+    /// Makes a slab reachable in place of `original`.
+    fn register_slab(
+        &self,
+        class: &SizeClass,
+        slab_len: usize,
+        original: Buffer,
+        (access, scope): (Access, Scope),
+    ) -> Result<Parts, RegisterError> {
+        let (region, mut slab) = self.slab(class, slab_len, scope)?;
+        // Memory of our own operations may be their source or their sink.
+        if access != Access::RemoteWrite {
+            self.copy(&original, &mut slab);
+        }
+        if region.restore(slab).is_err() {
+            self.forget(&region);
+            return self.register_directly(original, access, scope);
+        }
+        let whole = Parts::whole(region, original.len(), access);
+        Ok(Parts {
+            original: Some(original),
+            ..whole
+        })
+    }
+
+    fn release_slab(&self, parts: Parts, written: usize) -> Option<Buffer> {
+        let Parts {
+            region,
+            len,
+            access,
+            original,
+            ..
+        } = parts;
+        let mut original = original?;
+        let Some(slab) = region.lend() else {
+            self.forget(&region);
+            return Some(original);
+        };
+        if access != Access::RemoteRead {
+            let written = slab.get(..written.min(len)).unwrap_or(&slab);
+            self.copy(written, &mut original);
+        }
+        let idle = self.class(len).map(|(class, _)| &class.idle);
+        match idle {
+            Some(idle) if region.is_valid() && idle.borrow().len() < SLABS_IDLE_MAX => {
+                idle.borrow_mut().push((region, slab));
+            }
+            _ => self.forget(&region),
+        }
+        Some(original)
+    }
+}
+
+impl Strategy for ClientCache {
+    fn kind(&self) -> StrategyKind {
+        StrategyKind::ClientCache
+    }
+
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError> {
+        self.belong_to(scope);
+        let start = self.meter.now();
+        let parts = match self.class(buffer.len()) {
+            Some((class, slab_len)) if class.copies() => {
+                self.register_slab(class, slab_len, buffer, (access, scope))?
+            }
+            _ => self.register_directly(buffer, access, scope)?,
+        };
+        let spent = self.meter.since(start);
+        Ok(Registered::new(self, Parts { spent, ..parts }))
+    }
+
+    fn reclaim(&self) {
+        for class in &self.classes {
+            let idle = std::mem::take(&mut *class.idle.borrow_mut());
+            idle.iter().for_each(|(region, _)| self.forget(region));
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.meter.get()
+    }
+}
+
+impl Keeper for ClientCache {
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Option<Buffer> {
+        let (start, spent, len) = (self.meter.now(), parts.spent, parts.len);
+        let direct = parts.fallback;
+        let buffer = if direct {
+            dynamic::release(&self.meter, parts)
+        } else {
+            self.release_slab(parts, written)
+        };
+        if let Some((class, _)) = self.class(len) {
+            let average = if direct {
+                &class.registering
+            } else {
+                &class.copying
+            };
+            average.add(spent + self.meter.since(start));
+        }
+        buffer
+    }
+}
+
+impl Drop for ClientCache {
+    fn drop(&mut self) {
+        self.reclaim();
+    }
+}

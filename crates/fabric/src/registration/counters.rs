@@ -1,0 +1,112 @@
+//! What a strategy counts.
+
+use gannet_runtime::{Handle, Instant};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Counters of a strategy, since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Uses that made a registration.
+    pub registrations: u64,
+    /// Uses that found one.
+    pub hits: u64,
+    /// Uses that the strategy could not serve its own way and registered dynamically (counted above too).
+    pub fallbacks: u64,
+    /// Registrations taken back by us.
+    pub deregistrations: u64,
+    /// Registrations that the peer's invalidation ended.
+    pub invalidated_by_peer: u64,
+    /// Times that many were revoked in one go.
+    pub batches: u64,
+    /// Uses now: registered and not released.
+    pub in_use: u64,
+    /// Bytes of the registrations of now, in use or kept.
+    pub bytes: u64,
+    /// The most that [`Counters::bytes`] ever was.
+    pub bytes_peak: u64,
+    /// Spent registering.
+    pub register_time: Duration,
+    /// Spent taking registrations back.
+    pub deregister_time: Duration,
+    /// Bytes copied between application memory and slabs.
+    pub copied_bytes: u64,
+    /// Spent copying them.
+    pub copy_time: Duration,
+    /// Keys that lived on after their memory was released.
+    pub exposures: u64,
+    /// The longest of them. On hardware the peer could reach the memory for so long.
+    pub longest_exposure: Duration,
+}
+
+impl Counters {
+    /// Uses served by a registration that was there already, from 0 to 1.
+    pub fn hit_rate(&self) -> f64 {
+        let uses = self.hits + self.registrations;
+        if uses == 0 {
+            return 0.0;
+        }
+        #[allow(clippy::cast_precision_loss)] // a rate
+        {
+            self.hits as f64 / uses as f64
+        }
+    }
+}
+
+/// The counters of a strategy being counted.
+pub(super) struct Meter {
+    runtime: Handle,
+    counters: Cell<Counters>,
+}
+
+impl Meter {
+    pub(super) fn new(runtime: Handle) -> Meter {
+        Meter {
+            runtime,
+            counters: Cell::default(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.runtime.now()
+    }
+
+    pub(super) fn since(&self, start: Instant) -> Duration {
+        self.runtime.now().duration_since(start)
+    }
+
+    pub(super) fn get(&self) -> Counters {
+        self.counters.get()
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// A registration of `len` bytes was made, begun at `start`.
+    pub(super) fn registered(&self, len: usize, start: Instant) {
+        let took = self.since(start);
+        self.update(|counters| {
+            counters.registrations += 1;
+            counters.register_time += took;
+            counters.bytes += len as u64;
+            counters.bytes_peak = counters.bytes_peak.max(counters.bytes);
+        });
+    }
+
+    /// A registration of `len` bytes was taken back by us, begun at `start`; or was gone already, by the peer.
+    pub(super) fn deregistered(&self, len: usize, was_valid: bool, start: Instant) {
+        let took = self.since(start);
+        self.update(|counters| {
+            if was_valid {
+                counters.deregistrations += 1;
+            } else {
+                counters.invalidated_by_peer += 1;
+            }
+            counters.deregister_time += took;
+            counters.bytes -= len as u64;
+        });
+    }
+}

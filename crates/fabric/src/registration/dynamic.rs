@@ -1,0 +1,88 @@
+//! Registered before each use, revoked after it: the only strategy that leaves nothing open, and the dearest.
+
+use super::counters::Meter;
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::{Access, Backing, Buffer, Domain, RegisterError, Scope};
+use gannet_runtime::Handle;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct Dynamic {
+    domain: Rc<dyn Domain>,
+    meter: Meter,
+}
+
+impl Dynamic {
+    pub(super) fn new(domain: Rc<dyn Domain>, runtime: Handle) -> Rc<Dynamic> {
+        Rc::new(Dynamic {
+            domain,
+            meter: Meter::new(runtime),
+        })
+    }
+}
+
+impl Strategy for Dynamic {
+    fn kind(&self) -> StrategyKind {
+        StrategyKind::Dynamic
+    }
+
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError> {
+        let parts = register(&*self.domain, &self.meter, buffer, access, scope)?;
+        Ok(Registered::new(self, parts))
+    }
+
+    fn counters(&self) -> Counters {
+        self.meter.get()
+    }
+}
+
+impl Keeper for Dynamic {
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+        release(&self.meter, parts)
+    }
+}
+
+/// Registers for one use.
+pub(super) fn register(
+    domain: &dyn Domain,
+    meter: &Meter,
+    buffer: Buffer,
+    access: Access,
+    scope: Scope,
+) -> Result<Parts, RegisterError> {
+    let (start, len) = (meter.now(), buffer.len());
+    let region = domain.register(Backing::Buffer(buffer), access, scope)?;
+    meter.registered(len, start);
+    Ok(Parts::whole(region, len, access))
+}
+
+/// Registers for one use, on behalf of a strategy that has no better way this time.
+pub(super) fn fall_back(
+    domain: &dyn Domain,
+    meter: &Meter,
+    buffer: Buffer,
+    access: Access,
+    scope: Scope,
+) -> Result<Parts, RegisterError> {
+    let mut parts = register(domain, meter, buffer, access, scope)?;
+    parts.fallback = true;
+    meter.update(|counters| counters.fallbacks += 1);
+    Ok(parts)
+}
+
+/// Revokes what [`register`] or [`fall_back`] made.
+pub(super) fn release(meter: &Meter, parts: Parts) -> Option<Buffer> {
+    let (start, was_valid) = (meter.now(), parts.region.is_valid());
+    let buffer = parts.region.deregister();
+    meter.deregistered(parts.len, was_valid, start);
+    buffer
+}

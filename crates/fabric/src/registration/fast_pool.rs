@@ -1,0 +1,159 @@
+//! A pool of pre-allocated mappings, revoked in batches: the FMR pool of InfiniBand's drivers.
+//!
+//! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); what does not fit is registered
+//! dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest has
+//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in.
+
+use super::counters::Meter;
+use super::dynamic;
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::limits::{EXPOSURE_MAX, FAST_DIRTY_MAX, FAST_ENTRIES_MAX, FAST_LEN_MAX};
+use crate::{Access, Backing, Buffer, Domain, Region, RegisterError, Scope};
+use gannet_runtime::{Handle, Instant};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+/// See the module.
+pub(super) struct FastPool {
+    domain: Rc<dyn Domain>,
+    runtime: Handle,
+    meter: Meter,
+    /// Mappings in use or waiting to be revoked.
+    mapped: Cell<usize>,
+    dirty: RefCell<Vec<Dirty>>,
+}
+
+/// A mapping that was released and not revoked.
+struct Dirty {
+    region: Region,
+    len: usize,
+    since: Instant,
+}
+
+impl FastPool {
+    pub(super) fn new(domain: Rc<dyn Domain>, runtime: Handle) -> Rc<FastPool> {
+        Rc::new(FastPool {
+            domain,
+            meter: Meter::new(Handle::clone(&runtime)),
+            runtime,
+            mapped: Cell::new(0),
+            dirty: RefCell::default(),
+        })
+    }
+
+    /// Revokes what waits, in one go.
+    fn flush(&self) {
+        let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
+        if dirty.is_empty() {
+            return;
+        }
+        self.mapped.set(self.mapped.get() - dirty.len());
+        let start = self.meter.now();
+        let (mut regions, mut bytes, mut longest) = (Vec::new(), 0, start);
+        let exposures = dirty.len() as u64;
+        for Dirty { region, len, since } in dirty {
+            regions.push(region);
+            bytes += len as u64;
+            longest = longest.min(since);
+        }
+        self.domain.revoke_all(&mut regions);
+        let took = self.meter.since(start);
+        let exposure = self.meter.since(longest);
+        self.meter.update(|counters| {
+            counters.batches += 1;
+            counters.deregistrations += exposures;
+            counters.exposures += exposures;
+            counters.longest_exposure = counters.longest_exposure.max(exposure);
+            counters.deregister_time += took;
+            counters.bytes -= bytes;
+        });
+    }
+
+    /// Sees to it that nothing waits for longer than is said.
+    fn flush_in_time(pool: Weak<FastPool>, runtime: &Handle) {
+        let deadline = runtime.now() + EXPOSURE_MAX;
+        let due = runtime.sleep_until(deadline);
+        let flush = async move {
+            due.await;
+            if let Some(pool) = pool.upgrade() {
+                pool.flush();
+            }
+        };
+        runtime.spawn("revoke fast mappings", Box::pin(flush));
+    }
+}
+
+impl Strategy for FastPool {
+    fn kind(&self) -> StrategyKind {
+        StrategyKind::Fmr
+    }
+
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError> {
+        let len = buffer.len();
+        if self.mapped.get() == FAST_ENTRIES_MAX {
+            self.flush();
+        }
+        if len > FAST_LEN_MAX || self.mapped.get() == FAST_ENTRIES_MAX {
+            let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
+            return Ok(Registered::new(self, parts));
+        }
+        let start = self.meter.now();
+        let backing = Backing::Buffer(buffer);
+        let region = self.domain.register_fast(backing, access, scope)?;
+        self.meter.registered(len, start);
+        self.mapped.set(self.mapped.get() + 1);
+        let parts = Parts::whole(region, len, access);
+        Ok(Registered::new(self, parts))
+    }
+
+    fn reclaim(&self) {
+        self.flush();
+    }
+
+    fn counters(&self) -> Counters {
+        self.meter.get()
+    }
+}
+
+impl Keeper for FastPool {
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+        if parts.fallback {
+            return dynamic::release(&self.meter, parts);
+        }
+        let Parts { region, len, .. } = parts;
+        if !region.is_valid() {
+            self.mapped.set(self.mapped.get() - 1);
+            let buffer = region.deregister();
+            self.meter.deregistered(len, false, self.meter.now());
+            return buffer;
+        }
+        let buffer = region.lend();
+        let since = self.meter.now();
+        let waiting = {
+            let mut dirty = self.dirty.borrow_mut();
+            dirty.push(Dirty { region, len, since });
+            dirty.len()
+        };
+        if waiting == FAST_DIRTY_MAX {
+            self.flush();
+        } else if waiting == 1 {
+            FastPool::flush_in_time(Rc::downgrade(&self), &self.runtime);
+        }
+        buffer
+    }
+}
+
+impl Drop for FastPool {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

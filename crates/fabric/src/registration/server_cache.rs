@@ -1,0 +1,123 @@
+//! Slots of arenas, registered once: the paper's server registration cache.
+//!
+//! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or given to
+//! somebody else can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
+//! operations and is not told to any peer. Registrations are given up when memory is short ([`Strategy::reclaim`]).
+
+use super::counters::Meter;
+use super::dynamic;
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::{Access, Backing, Buffer, Domain, Region, RegisterError, Scope, SlotId};
+use gannet_runtime::Handle;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct ServerCache {
+    domain: Rc<dyn Domain>,
+    meter: Meter,
+    /// Registrations whose slot is with its user.
+    idle: RefCell<HashMap<SlotId, Region>>,
+}
+
+impl ServerCache {
+    pub(super) fn new(domain: Rc<dyn Domain>, runtime: Handle) -> Rc<ServerCache> {
+        Rc::new(ServerCache {
+            domain,
+            meter: Meter::new(runtime),
+            idle: RefCell::default(),
+        })
+    }
+
+    /// The slot in its registration, kept or new.
+    fn region_of(&self, slot: SlotId, buffer: Buffer) -> Result<Region, RegisterError> {
+        let kept = self.idle.borrow_mut().remove(&slot);
+        let (start, len) = (self.meter.now(), buffer.len());
+        let buffer = match kept {
+            Some(region) => match region.restore(buffer) {
+                Ok(()) => {
+                    self.meter.update(|counters| counters.hits += 1);
+                    return Ok(region);
+                }
+                Err(buffer) => {
+                    self.forget(&region);
+                    buffer
+                }
+            },
+            None => buffer,
+        };
+        // It outlives the connection that happens to use it first.
+        let backing = Backing::Buffer(buffer);
+        let region = self
+            .domain
+            .register(backing, Access::Local, Scope::Domain)?;
+        self.meter.registered(len, start);
+        Ok(region)
+    }
+
+    fn forget(&self, region: &Region) {
+        let (start, was_valid) = (self.meter.now(), region.is_valid());
+        region.invalidate();
+        // Bounded by the length of a slot, which is one of ours.
+        let len = usize::try_from(region.len()).unwrap_or(0);
+        self.meter.deregistered(len, was_valid, start);
+    }
+}
+
+impl Strategy for ServerCache {
+    fn kind(&self) -> StrategyKind {
+        StrategyKind::ServerCache
+    }
+
+    fn register(
+        self: Rc<Self>,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Registered, RegisterError> {
+        let Some(slot) = buffer.slot().filter(|_| access == Access::Local) else {
+            let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
+            return Ok(Registered::new(self, parts));
+        };
+        let len = buffer.len();
+        let region = self.region_of(slot, buffer)?;
+        let parts = Parts::whole(region, len, access);
+        Ok(Registered::new(self, parts))
+    }
+
+    fn reclaim(&self) {
+        let idle = std::mem::take(&mut *self.idle.borrow_mut());
+        idle.values().for_each(|region| self.forget(region));
+    }
+
+    fn counters(&self) -> Counters {
+        self.meter.get()
+    }
+}
+
+impl Keeper for ServerCache {
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+        if parts.fallback {
+            return dynamic::release(&self.meter, parts);
+        }
+        let buffer = parts.region.lend();
+        match buffer.as_ref().and_then(Buffer::slot) {
+            Some(slot) => {
+                self.idle.borrow_mut().insert(slot, parts.region);
+            }
+            None => self.forget(&parts.region),
+        }
+        buffer
+    }
+}
+
+impl Drop for ServerCache {
+    fn drop(&mut self) {
+        self.reclaim();
+    }
+}
