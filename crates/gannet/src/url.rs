@@ -75,7 +75,9 @@ pub enum UrlError {
     #[error("a name in the path is longer than 255 bytes")]
     Name,
     /// Behind the question mark.
-    #[error("unknown option `{0}`: only `?mountport=PORT` is known")]
+    #[error(
+        "unknown option `{0}` behind `?`: only `?mountport=PORT` is known (a `?` in a name is `%3F`)"
+    )]
     Query(String),
     /// Too long.
     #[error("longer than any path")]
@@ -84,6 +86,9 @@ pub enum UrlError {
 
 impl Url {
     /// Parses a URL. Bytes of the path that are not printable are written `%XX`.
+    ///
+    /// `?` ends the path: in a name it is written `%3F`. `#` is a letter like others, since no part of a file is
+    /// ever meant.
     ///
     /// # Errors
     /// See [`UrlError`].
@@ -220,7 +225,7 @@ fn parse_port(text: &str) -> Result<u16, UrlError> {
 
 fn parse_query(query: &str) -> Result<Option<u16>, UrlError> {
     let mut mount_port = None;
-    for option in query.split('&').filter(|option| !option.is_empty()) {
+    for option in query.split('&') {
         match option.split_once('=') {
             Some(("mountport", port)) => mount_port = Some(parse_port(port)?),
             _ => return Err(UrlError::Query(option.to_owned())),
@@ -333,6 +338,8 @@ mod tests {
         assert!(url.path.is_empty() && url.names_directory);
         assert_eq!(parsed("nfs+rdma://h").port, 20049);
         assert_eq!(parsed("nfs://h/x?mountport=635").mount_port, Some(635));
+        assert_eq!(parsed("nfs://h/why%3F").path, [b"why?".to_vec()]);
+        assert_eq!(parsed("nfs://h/a#b").path, [b"a#b".to_vec()]);
     }
 
     #[test]
@@ -340,6 +347,7 @@ mod tests {
         for text in [
             "nfs://h/",
             "nfs+rdma://h:1/a%25b/c%3Fd",
+            "nfs://h/%23a#b/#",
             "nfs://[::1]/%FF%01/é/",
             "nfs://h/x?mountport=9",
         ] {
@@ -365,6 +373,10 @@ mod tests {
             ("nfs://h/\0", UrlError::Escape),
             ("nfs://h/%+1", UrlError::Escape),
             ("nfs://h/x?uid=0", UrlError::Query("uid=0".into())),
+            // Never the file `why`, which a pattern or a slip of the hand could name.
+            ("nfs://h/why?", UrlError::Query(String::new())),
+            ("nfs://h/a?b/c", UrlError::Query("b/c".into())),
+            ("nfs://h/x?mountport=9&", UrlError::Query(String::new())),
         ];
         for (text, error) in cases {
             assert_eq!(Url::parse(text), Err(error), "{text}");
