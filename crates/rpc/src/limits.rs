@@ -40,7 +40,8 @@ pub const SEND_FILE_MIN: usize = 32 << 10;
 pub const BATCH_LEN: usize = 64 << 10;
 /// Emptied batches that a connection keeps.
 pub const SPARE_BATCHES_MAX: usize = 2;
-/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each.
+/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each; beyond them, one of every connection
+/// that holds no other.
 pub const PAYLOAD_SLOTS_MAX: usize = 256;
 /// RDMA calls with Read chunks beyond [`PAYLOAD_MAX`] that a core holds at a time, [`RECORD_MAX`] bytes each.
 pub const LONG_CALL_SLOTS_MAX: usize = 16;

@@ -130,10 +130,37 @@ impl<S: Service> Server<S> {
         }
     }
 
+    /// Memory that the connections of this core hold now.
+    pub fn memory_in_use(&self) -> MemoryInUse {
+        let Core {
+            payloads,
+            long_calls,
+            inline,
+            ..
+        } = &*self.core;
+        let bytes = |arena: &Arena| arena.in_use() * arena.slot_len();
+        MemoryInUse {
+            payloads: bytes(payloads),
+            long_calls: bytes(long_calls),
+            inline: bytes(inline),
+        }
+    }
+
     /// What was done so far.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
+}
+
+/// Bytes of a core's bounded memory that are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryInUse {
+    /// Payloads of calls, being received or under execution.
+    pub payloads: usize,
+    /// RDMA calls that bring more than a payload in their Read chunks.
+    pub long_calls: usize,
+    /// Receives and Sends of RDMA connections.
+    pub inline: usize,
 }
 
 /// What all connections of a core share.
@@ -213,6 +240,13 @@ impl<S: Service> Core<S> {
         if let Some(left_out) = self.unreadable_log.admit(self.runtime.now()) {
             tracing::warn!(%peer, xid, %error, left_out, "the file of a reply cannot be read");
         }
+    }
+
+    /// Memory for a payload of `len` bytes. When all slots are in use, the `only` payload of a connection gets memory of
+    /// its own: others who are slow to fill their slots cannot keep it waiting.
+    fn take_payload(&self, len: usize, only: bool) -> Option<Buffer> {
+        let slot = self.payloads.take();
+        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
     }
 
     fn take_stage(&self) -> Buffer {

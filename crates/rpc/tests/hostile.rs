@@ -7,7 +7,8 @@ mod common;
 use common::raw::call_bytes;
 use common::stream::{exchange, receive, receive_record, record, send};
 use common::*;
-use gannet_runtime::{Handle, Stream};
+use gannet_rpc::{Client, Target};
+use gannet_runtime::{Handle, Stream, timeout};
 use gannet_sim::World;
 use gannet_wire::rpc::{AcceptStatus, AuthStat, RecordMark, Rejection, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder};
@@ -217,7 +218,7 @@ fn a_peer_that_takes_no_replies_is_parked_and_then_dropped() {
             while send(&stream, &call).await.is_ok() {}
         };
         let began = lab.elapsed();
-        gannet_runtime::timeout(&lab.runtime, Duration::from_secs(120), asking)
+        timeout(&lab.runtime, Duration::from_secs(120), asking)
             .await
             .unwrap();
         assert!(lab.elapsed() - began < Duration::from_secs(60));
@@ -231,6 +232,49 @@ fn a_peer_that_takes_no_replies_is_parked_and_then_dropped() {
             "never let go again"
         );
         lab.check_alive().await;
+    });
+}
+
+#[test]
+fn slow_writers_keep_nobody_from_writing() {
+    lab(|lab| async move {
+        let call = call_bytes(1, WRITE, |encoder| {
+            encoder.u32(0x3333_3333);
+            encoder.opaque(&pattern(1 << 20));
+            encoder.u32(0x4444_4444);
+        });
+        // As many as there are slots for payloads, each with the better part of a record still to come.
+        let mut slow = Vec::new();
+        for _ in 0..256 {
+            let stream = lab.connect().await;
+            send(&stream, &record(&call)[..10_000]).await.unwrap();
+            slow.push(stream);
+        }
+        let server = lab.bench.server.clone();
+        eventually(&lab.runtime, || {
+            server.memory_in_use().payloads == 256 << 20
+        })
+        .await;
+        let client = Client::new(
+            Handle::clone(&lab.runtime),
+            Target::Tcp(lab.address),
+            config(),
+        );
+        let writes = all((0..40).map(|index| write(&client, 300_000 + index)));
+        let written = timeout(&lab.runtime, Duration::from_secs(5), writes).await;
+        assert!(
+            written
+                .expect("no memory for it")
+                .iter()
+                .all(|placed| *placed)
+        );
+        // What they began they can still end.
+        for stream in &slow {
+            send(stream, &record(&call)[10_000..]).await.unwrap();
+            receive_record(stream).await.unwrap();
+        }
+        assert_eq!(lab.bench.service.executions(WRITE), 40 + 256);
+        assert_eq!(server.memory_in_use().payloads, 0);
     });
 }
 

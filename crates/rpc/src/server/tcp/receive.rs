@@ -351,7 +351,8 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
-        let Some(buffer) = self.core.payloads.take() else {
+        let only = self.call_bytes < PAYLOAD_MAX;
+        let Some(buffer) = self.core.take_payload(len, only) else {
             self.core.put_job(job);
             return Ok(Large::NoMemory);
         };
