@@ -1,0 +1,114 @@
+# Helpers for scenarios; `agent` reads them in before the script. See lab/README.md.
+# shellcheck shell=sh
+
+# host REQUEST: asks the host for something; prints its answer, and ends with its status.
+host() (
+    flock 4
+    printf '%s\n' "$*" >&3
+    IFS=' ' read -r status answer <&3 || exit 255
+    [ -z "$answer" ] || printf '%s\n' "$answer"
+    exit "$status"
+) 4>/run/lock/host
+
+# fail TEXT: ends the scenario.
+fail() {
+    echo "lab: $*"
+    exit 1
+}
+
+# gannet ARGUMENTS: runs a client on the host, in the scenario's folder; output and status are the client's.
+# No argument may contain white space.
+gannet() {
+    gannet_status=0
+    host gannet "$@" || gannet_status=$?
+    cat "$OUT/gannet-$NUMBER.err" >&2
+    cat "$OUT/gannet-$NUMBER.out"
+    return $gannet_status
+}
+
+# url PATH: the URL of a file of the server's, for `gannet`, over what $OVER says.
+url() {
+    case $OVER in
+        tcp) printf 'nfs://127.0.0.1:%s' "$TCP_PORT" ;;
+        *) printf 'nfs+rdma://127.0.0.1:%s' "$RDMA_PORT" ;;
+    esac
+    case $SERVER in
+        knfsd) printf '/srv/export%s?mountport=%s' "$1" "$MOUNT_PORT" ;;
+        *) printf '%s?mountport=%s' "$1" "$MOUNT_PORT" ;;
+    esac
+}
+
+# prepare: what every scenario starts with.
+prepare() {
+    siw mpa_crc_required "$(case $OVER in rdma-crc) echo 1 ;; *) echo 0 ;; esac)"
+    [ "$SERVER" = gannet ] || knfsd
+}
+
+# siw PARAMETER VALUE: sets a parameter of the driver until the scenario ends.
+siw() {
+    echo "$2" >"/sys/module/siw/parameters/$1"
+}
+
+# mount_gannet [FOLDER [OPTIONS]]: mounts the host's server (default /mnt), over what $OVER says.
+mount_gannet() {
+    mkdir -p "${1:-/mnt}"
+    case $OVER in
+        tcp) gannet_port="proto=tcp,port=$TCP_PORT" ;;
+        *) gannet_port="proto=rdma,port=$RDMA_PORT" ;;
+    esac
+    mount -t nfs -o "vers=3,$gannet_port,mountproto=tcp,mountport=$MOUNT_PORT,nolock,hard,timeo=100${2:+,$2}" \
+        10.0.2.2:/ "${1:-/mnt}"
+}
+
+# mount_knfsd [FOLDER [OPTIONS]]: mounts the guest's own server (default /mnt), over what $OVER says.
+mount_knfsd() {
+    mkdir -p "${1:-/mnt}"
+    case $OVER in
+        tcp) knfsd_port=proto=tcp,port=2049 ;;
+        *) knfsd_port=proto=rdma,port=20049 ;;
+    esac
+    mount -t nfs -o "vers=3,$knfsd_port,mountproto=tcp,mountport=20048,nolock,hard,timeo=100${2:+,$2}" \
+        10.0.2.15:/srv/export "${1:-/mnt}"
+}
+
+# knfsd: starts the kernel's server on an empty file system at /srv/export: NFS on TCP port 2049 and RDMA port 20049,
+# MOUNT on 20048. When it runs already, only the files go.
+knfsd() {
+    if [ -e /run/knfsd ]; then
+        find /srv/export -mindepth 1 -delete
+        return
+    fi
+    mkdir -p /srv/export /run/rpcbind /run/sendsigs.omit.d /var/lib/nfs/rpc_pipefs /var/lib/nfs/v4recovery
+    mount -t tmpfs -o size=60% none /srv/export
+    : >/var/lib/nfs/etab
+    : >/var/lib/nfs/rmtab
+    echo '/srv/export *(rw,async,no_root_squash,no_subtree_check,insecure,fsid=1)' >/etc/exports
+    rpcbind -w
+    mount -t nfsd nfsd /proc/fs/nfsd
+    exportfs -r
+    rpc.mountd --port 20048 --no-nfs-version 4
+    # It would shrink with the guest's memory.
+    echo 1048576 >/proc/fs/nfsd/max_block_size
+    rpc.nfsd --port 2049 --no-udp --nfs-version 3 4
+    echo 'rdma 20049' >/proc/fs/nfsd/portlist
+    touch /run/knfsd
+}
+
+# noise FILE BYTES: a file that compresses badly and never twice the same.
+noise() {
+    head -c "$2" /dev/urandom >"$1"
+}
+
+# manifest FOLDER: what is in a tree: kind, mode, size, link and checksum of each object.
+manifest() (
+    cd "$1"
+    find . -mindepth 1 ! -type d -printf '%p %y %m %s %l\n' -o -mindepth 1 -printf '%p %y %m\n' | sort
+    find . -type f -exec md5sum {} + | sort
+)
+
+# same FOLDER FOLDER: two trees must hold the same.
+same() {
+    manifest "$1" >/run/manifest.1
+    manifest "$2" >/run/manifest.2
+    diff /run/manifest.1 /run/manifest.2
+}

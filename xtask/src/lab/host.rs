@@ -1,0 +1,209 @@
+//! The host's side of a running scenario: what its guests can ask for.
+//!
+//! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `gannet ARGUMENTS`,
+//! `proxy`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
+
+use super::machine::Machine;
+use super::process::tied_to_us;
+use super::proxy::Proxy;
+use super::scenario::{Scenario, Server};
+use super::server::GannetServer;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One scenario's server, proxies and notes.
+pub(super) struct Host<'a> {
+    /// The built binary.
+    gannet: &'a Path,
+    /// The scenario's folder, seen by host and guests.
+    folder: PathBuf,
+    /// What was asked for, and when.
+    log: File,
+    started: Instant,
+    limit: Duration,
+    server: Option<GannetServer>,
+    /// For NFS over TCP, over RDMA.
+    proxies: Vec<Proxy>,
+    /// Guests that wait for the others.
+    meeting: Vec<usize>,
+    /// Lines to be shown with the result.
+    pub(super) notes: Vec<String>,
+}
+
+impl<'a> Host<'a> {
+    /// Starts what the scenario needs, and leaves its variables in the folder for each of its guests.
+    ///
+    /// # Errors
+    /// The server does not start, or the folder cannot be written.
+    pub(super) fn start(
+        scenario: &Scenario,
+        gannet: &'a Path,
+        folder: &Path,
+        machines: &[Machine],
+    ) -> Result<Host<'a>> {
+        let server = match &scenario.server {
+            Server::Gannet(options) => Some(GannetServer::new(gannet, options, folder)?),
+            Server::Knfsd => None,
+        };
+        for (index, machine) in machines.iter().enumerate() {
+            let [tcp, rdma, mount] = match &server {
+                // MOUNT is answered on the port of NFS over TCP.
+                Some(server) => [server.ports[0], server.ports[1], server.ports[0]],
+                None => machine.knfsd,
+            };
+            let variables = [
+                format!("GUEST={}", index + 1),
+                format!("GUESTS={}", machines.len()),
+                format!("OVER={}", scenario.over),
+                format!("LIMIT={}", scenario.limit.as_secs()),
+                format!("SERVER={}", server.as_ref().map_or("knfsd", |_| "gannet")),
+                format!("SCRIPT={}", file_name(&scenario.file)),
+                format!("TCP_PORT={tcp} RDMA_PORT={rdma} MOUNT_PORT={mount}"),
+            ];
+            let file = folder.join(format!("variables-{}", machine.number));
+            fs::write(file, variables.join("\n") + "\n").context("cannot write the variables")?;
+        }
+        Ok(Host {
+            gannet,
+            folder: folder.to_path_buf(),
+            log: File::create(folder.join("host.log")).context("cannot write the host's log")?,
+            started: Instant::now(),
+            limit: scenario.limit,
+            server,
+            proxies: Vec::new(),
+            meeting: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Does what a guest asks for, and answers it, at once or later.
+    ///
+    /// # Errors
+    /// A guest has ended.
+    pub(super) fn serve(&mut self, machines: &[Machine], from: usize, line: &str) -> Result<()> {
+        let machine = &machines[from];
+        let seconds = self.started.elapsed().as_secs_f64();
+        writeln!(self.log, "{seconds:7.2} s  guest {}: {line}", from + 1)?;
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let done = match verb {
+            "gannet" => return self.run_gannet(machine, rest),
+            "meet" => {
+                self.meeting.push(from);
+                if self.meeting.len() < machines.len() {
+                    return Ok(());
+                }
+                for guest in self.meeting.drain(..).filter(|guest| *guest != from) {
+                    machines[guest].answer(0, "")?;
+                }
+                Ok(String::new())
+            }
+            "note" => {
+                self.notes.push(rest.to_owned());
+                Ok(String::new())
+            }
+            "server" => self.control_server(rest).map(|()| String::new()),
+            "proxy" => self.start_proxies(),
+            "cut" => {
+                let cut: usize = self.proxies.iter().map(Proxy::cut).sum();
+                Ok(cut.to_string())
+            }
+            _ => Err(anyhow::anyhow!("no request `{verb}`: see lab/README.md")),
+        };
+        match done {
+            Ok(text) => machine.answer(0, &text),
+            Err(error) => machine.answer(1, &format!("{error:#}")),
+        }
+    }
+
+    fn control_server(&mut self, what: &str) -> Result<()> {
+        let server = self
+            .server
+            .as_mut()
+            .context("the scenario has no Gannet server")?;
+        match what {
+            "start" => server.start(),
+            "stop" => server.stop(),
+            "kill" => server.kill(),
+            _ => bail!("`server {what}`: it is start, stop or kill"),
+        }
+    }
+
+    /// Ports of proxies in front of the server, started when they are asked for.
+    fn start_proxies(&mut self) -> Result<String> {
+        let server = self
+            .server
+            .as_ref()
+            .context("the scenario has no Gannet server")?;
+        if self.proxies.is_empty() {
+            self.proxies = server
+                .ports
+                .iter()
+                .map(|port| Proxy::start(*port))
+                .collect::<Result<_>>()?;
+        }
+        let ports: Vec<String> = self
+            .proxies
+            .iter()
+            .map(|proxy| proxy.port.to_string())
+            .collect();
+        Ok(ports.join(" "))
+    }
+
+    /// Runs a client in the scenario's folder. The guest is answered when it has ended; others are served meanwhile.
+    fn run_gannet(&self, machine: &Machine, arguments: &str) -> Result<()> {
+        let file = |stream: &str| {
+            let name = format!("gannet-{}.{stream}", machine.number);
+            File::create(self.folder.join(name)).context("cannot write a client's output")
+        };
+        let child = tied_to_us("timeout")
+            .arg("--kill-after=5")
+            .arg(self.time_left().as_secs().max(1).to_string())
+            .arg(self.gannet)
+            .args(arguments.split_whitespace())
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(file("out")?)
+            .stderr(file("err")?)
+            .spawn();
+        let answer = machine.answerer()?;
+        match child {
+            Ok(child) => drop(thread::spawn(move || answer(exit_status(child), ""))),
+            Err(error) => answer(127, &format!("the client cannot be started: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Until the limit.
+    pub(super) fn time_left(&self) -> Duration {
+        self.limit.saturating_sub(self.started.elapsed())
+    }
+
+    /// Ends the server, which must have lived until now.
+    ///
+    /// # Errors
+    /// It did not, or does not end well.
+    pub(super) fn stop(mut self) -> Result<Vec<String>> {
+        if let Some(server) = &mut self.server {
+            server.stop()?;
+        }
+        Ok(self.notes)
+    }
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// What a shell would say.
+fn exit_status(mut child: Child) -> u8 {
+    let code = child.wait().ok().and_then(|status| status.code());
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(255)
+}

@@ -1,0 +1,250 @@
+//! One guest: QEMU in software emulation, with the host's root, a shared folder, a network and a control channel.
+
+use super::prepare::Kit;
+use super::process::{tied_to_us, use_packages};
+use anyhow::{Context, Result};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::Sender;
+use std::thread;
+
+/// Ports of the guest's kernel server: NFS over TCP, over RDMA, MOUNT. Also known to lab/guest/lib.sh.
+const KNFSD_PORTS: [u16; 3] = [2049, 20049, 20048];
+/// Bytes of a capture file before its first packet.
+const CAPTURE_HEADER: u64 = 24;
+
+/// What all guests are started from.
+pub(super) struct Recipe {
+    pub(super) kit: Kit,
+    /// The first file system.
+    pub(super) initramfs: PathBuf,
+    /// The folder `lab` of the workspace.
+    pub(super) lab: PathBuf,
+    /// Seen by host and guests as long as they run.
+    pub(super) shared: PathBuf,
+    /// Where a guest's console and capture go, below a folder of its own.
+    pub(super) boots: PathBuf,
+}
+
+/// QEMU's options that are always the same.
+///
+/// The processor hides ERMS and FSRM: emulation does `rep movsb` a byte at a time, and without them the kernel copies
+/// words, 3 to 5 times as fast.
+const MACHINE: &str = "-M q35,sata=off,usb=off,vmport=off,smm=off -accel tcg,thread=multi \
+     -cpu max,la57=off,smap=off,erms=off,fsrm=off -smp 2 -m 1024 \
+     -nodefaults -no-user-config -display none -no-reboot \
+     -chardev stdio,id=control,signal=off -device virtio-serial-pci \
+     -device virtserialport,chardev=control -device virtio-net-pci,netdev=net,romfile=";
+/// Every check, delay and search for hardware left out that the scenarios can do without.
+const KERNEL_OPTIONS: &str = "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr cryptomgr.notests \
+     random.trust_cpu=on audit=0 apparmor=0 no_timer_check tsc=reliable";
+
+/// A line that a guest sent, or nothing when it has ended.
+pub(super) struct Event {
+    /// Number of the guest.
+    pub(super) machine: usize,
+    /// The line, without its end.
+    pub(super) line: Option<String>,
+}
+
+/// A running guest; killed when dropped.
+pub(super) struct Machine {
+    /// Counts all guests ever started.
+    pub(super) number: usize,
+    /// Ports of 127.0.0.1 that lead to the guest's kernel server: NFS over TCP, over RDMA, MOUNT.
+    pub(super) knfsd: [u16; 3],
+    /// Whether its network is captured.
+    pub(super) captures: bool,
+    child: Child,
+    control: UnixStream,
+    folder: PathBuf,
+    capture_start: u64,
+}
+
+impl Machine {
+    /// Starts a guest. Its lines go to `events`; the first says that it is ready.
+    ///
+    /// # Errors
+    /// QEMU cannot be started.
+    pub(super) fn start(
+        recipe: &Recipe,
+        number: usize,
+        captures: bool,
+        events: Sender<Event>,
+    ) -> Result<Machine> {
+        let folder = recipe.boots.join(number.to_string());
+        fs::create_dir_all(&folder).context("cannot make the guest's folder")?;
+        let (control, other) = UnixStream::pair().context("no control channel")?;
+        let log = File::create(folder.join("qemu.log")).context("cannot make QEMU's log")?;
+        let knfsd = free_ports()?;
+        let mut command = tied_to_us(recipe.kit.root.join("usr/bin/qemu-system-x86_64"));
+        use_packages(&mut command, &recipe.kit.root);
+        command
+            .args(arguments(recipe, &folder, knfsd, captures))
+            .stdin(Stdio::from(OwnedFd::from(other.try_clone()?)))
+            .stdout(Stdio::from(OwnedFd::from(other)))
+            .stderr(log);
+        let child = command.spawn().context("QEMU cannot be started")?;
+        let lines = BufReader::new(control.try_clone()?).lines();
+        thread::spawn(move || {
+            let lines = lines.map_while(Result::ok).map(Some).chain([None]);
+            for line in lines {
+                // Nobody listens any more when the lab has ended.
+                let _ = events.send(Event {
+                    machine: number,
+                    line,
+                });
+            }
+        });
+        Ok(Machine {
+            number,
+            knfsd,
+            captures,
+            child,
+            control,
+            folder,
+            capture_start: 0,
+        })
+    }
+
+    /// Answers the guest's last line with an exit status and a text.
+    ///
+    /// # Errors
+    /// The guest has ended.
+    pub(super) fn answer(&self, status: u8, text: &str) -> Result<()> {
+        answer(&self.control, status, text)
+    }
+
+    /// A way to answer from another thread.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(super) fn answerer(&self) -> Result<impl FnOnce(u8, &str) + Send + 'static> {
+        let control = self
+            .control
+            .try_clone()
+            .context("cannot share the control channel")?;
+        Ok(move |status, text: &str| {
+            // A guest that has ended is seen by who waits for its lines.
+            let _ = answer(&control, status, text);
+        })
+    }
+
+    /// What the kernel printed, and QEMU's own complaints.
+    pub(super) fn logs(&self) -> [PathBuf; 2] {
+        ["console.log", "qemu.log"].map(|name| self.folder.join(name))
+    }
+
+    /// Lets the capture that [`Machine::keep_capture`] keeps start here, and frees what came before.
+    pub(super) fn start_capture(&mut self) {
+        let Ok(capture) = File::options().write(true).open(self.capture()) else {
+            return;
+        };
+        self.capture_start = capture.metadata().map_or(0, |metadata| metadata.len());
+        if let Some(length) = self
+            .capture_start
+            .checked_sub(CAPTURE_HEADER)
+            .filter(|len| *len > 0)
+        {
+            // Where the file system cannot, the file just stays large until the guest ends.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&capture, flags, CAPTURE_HEADER, length);
+        }
+    }
+
+    /// Writes what was captured since [`Machine::start_capture`] to `file`.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub(super) fn keep_capture(&self, file: &Path) -> Result<()> {
+        if !self.captures {
+            return Ok(());
+        }
+        let mut capture = File::open(self.capture()).context("the capture cannot be read")?;
+        let mut kept = File::create(file).context("the capture cannot be kept")?;
+        std::io::copy(&mut (&mut capture).take(CAPTURE_HEADER), &mut kept)?;
+        capture.seek(SeekFrom::Start(self.capture_start.max(CAPTURE_HEADER)))?;
+        std::io::copy(&mut capture, &mut kept).context("the capture cannot be kept")?;
+        Ok(())
+    }
+
+    fn capture(&self) -> PathBuf {
+        self.folder.join("capture.pcap")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Nothing to do about a failure: it has ended already, or the system takes it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn answer(mut control: &UnixStream, status: u8, text: &str) -> Result<()> {
+    let line = format!("{status} {}\n", text.replace('\n', " "));
+    control
+        .write_all(line.as_bytes())
+        .context("the guest does not listen")
+}
+
+/// Ports of 127.0.0.1 that nobody uses at the moment.
+fn free_ports() -> Result<[u16; 3]> {
+    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(listeners) {
+        *port = listener.context("no free port")?.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+/// QEMU's command line.
+fn arguments(recipe: &Recipe, folder: &Path, knfsd: [u16; 3], captures: bool) -> Vec<String> {
+    let forwards: String = knfsd
+        .iter()
+        .zip(KNFSD_PORTS)
+        .map(|(here, there)| format!(",hostfwd=tcp:127.0.0.1:{here}-:{there}"))
+        .collect();
+    let mut arguments: Vec<String> = MACHINE.split_whitespace().map(str::to_owned).collect();
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    let shares = [
+        ("host", Path::new("/"), ",readonly=on,multidevs=remap"),
+        ("packages", &recipe.kit.root, ",readonly=on"),
+        ("lab", &recipe.lab, ",readonly=on"),
+        ("shared", &recipe.shared, ""),
+    ];
+    for (tag, path, options) in shares {
+        let path = path.display();
+        add(
+            "-fsdev",
+            format!("local,id={tag},path={path},security_model=none{options}"),
+        );
+        add(
+            "-device",
+            format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        );
+    }
+    add("-netdev", format!("user,id=net,ipv6=off{forwards}"));
+    if captures {
+        let file = folder.join("capture.pcap");
+        add(
+            "-object",
+            format!("filter-dump,id=capture,netdev=net,file={}", file.display()),
+        );
+    }
+    add(
+        "-serial",
+        format!("file:{}", folder.join("console.log").display()),
+    );
+    add("-kernel", recipe.kit.vmlinux.display().to_string());
+    add("-initrd", recipe.initramfs.display().to_string());
+    add("-append", KERNEL_OPTIONS.to_owned());
+    arguments
+}

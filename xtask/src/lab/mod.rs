@@ -1,0 +1,109 @@
+//! `cargo xtask lab`: scenarios with a real Linux kernel as NFS/RDMA client and server, in QEMU on this machine.
+//!
+//! [`prepare`] makes what a guest is booted from; [`machine`] is a guest, [`host`] what its scenario can ask of this
+//! side. lab/README.md tells how to write a scenario.
+
+mod host;
+mod initramfs;
+mod machine;
+mod prepare;
+mod process;
+mod proxy;
+mod run;
+mod scenario;
+mod server;
+
+use crate::command::Step;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use scenario::Scenario;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// `cargo xtask lab`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Scenarios to run: whole names, or names without the variant behind the dot [default: all]
+    #[arg(value_name = "TEST")]
+    names: Vec<String>,
+    /// Show the scenarios instead
+    #[arg(long)]
+    list: bool,
+    /// Keep logs and captures of scenarios that pass too
+    #[arg(long)]
+    capture: bool,
+    /// Test this binary instead of building one
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Make what guests are booted from, and stop
+    #[arg(long, conflicts_with_all = ["names", "list"])]
+    prepare: bool,
+}
+
+/// Runs scenarios and tells how they ended.
+///
+/// # Errors
+/// A scenario failed, or the lab cannot be prepared.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let lab = root.join("lab");
+    let scenarios = scenario::select(scenario::load(&lab.join("scenarios"))?, &options.names)?;
+    if options.list {
+        return list(&scenarios);
+    }
+    let kit = prepare::prepare()?;
+    if options.prepare {
+        return Ok(());
+    }
+    println!("lab: kernel {}", kit.abi);
+    let target = target_folder()?;
+    let gannet = match &options.binary {
+        Some(file) => fs::canonicalize(file).context("no such binary")?,
+        None => {
+            Step::cargo("build --release --locked -p gannet").run(root)?;
+            target.join("release/gannet")
+        }
+    };
+    let folder = target.join("lab");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let lock = File::create(folder.join("lock")).context("cannot make the lab's lock")?;
+    lock.lock()
+        .context("cannot wait for another run of the lab")?;
+    let initramfs = folder.join("initramfs");
+    initramfs::write(&kit, &lab.join("guest/init"), &initramfs)?;
+    let recipe = machine::Recipe {
+        kit,
+        initramfs,
+        lab,
+        shared: folder.join("out"),
+        boots: folder.join("boots"),
+    };
+    let started = Instant::now();
+    let count = scenarios.len();
+    let failed = run::all(recipe, &gannet, &scenarios, options.capture)?;
+    println!(
+        "lab: {} passed, {failed} failed in {:.0} s",
+        count - failed,
+        started.elapsed().as_secs_f64()
+    );
+    match failed {
+        0 => Ok(()),
+        _ => bail!("{failed} of {count} scenarios failed"),
+    }
+}
+
+fn list(scenarios: &[Scenario]) -> Result<()> {
+    for scenario in scenarios {
+        println!("{:20} {}", scenario.name, scenario.title);
+    }
+    Ok(())
+}
+
+/// Cargo's target folder: this program is in `debug` there.
+fn target_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let target = own.parent().and_then(Path::parent);
+    Ok(target
+        .context("this program is not in a target folder")?
+        .to_path_buf())
+}

@@ -1,0 +1,366 @@
+//! What a guest needs, made once from Debian's packages and kept in a cache folder: QEMU, a kernel with its modules and
+//! `siw.ko`, and the programs that the guest runs.
+//!
+//! Nothing is installed: the packages that this machine lacks are unpacked into a folder of the cache, so no root is
+//! needed and the machine stays as it is.
+
+use super::process::{output, use_packages};
+use anyhow::{Context, Result, bail};
+use std::env;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+/// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules).
+/// What they depend on comes along where the machine does not have it.
+const PROGRAMS: &[&str] = &[
+    "qemu-system-x86",
+    "busybox-static",
+    "kmod",
+    "xz-utils",
+    "make",
+    "netbase",
+    "nfs-common",
+    "nfs-kernel-server",
+    "iproute2",
+];
+/// What is taken of the kernel package: the rest is drivers of hardware that the guest does not have.
+const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/modules/*/kernel/arch \
+     ./lib/modules/*/kernel/crypto ./lib/modules/*/kernel/fs ./lib/modules/*/kernel/lib \
+     ./lib/modules/*/kernel/net ./lib/modules/*/kernel/drivers/infiniband \
+     ./lib/modules/*/kernel/drivers/net ./lib/modules/*/kernel/drivers/virtio \
+     ./lib/modules/*/kernel/drivers/char";
+/// The driver's files; naming them lets tar stop reading the kernel's source behind the last.
+const SIW_SOURCE: &str = "Makefile iwarp.h siw.h siw_cm.c siw_cm.h siw_cq.c siw_main.c siw_mem.c siw_mem.h \
+     siw_qp.c siw_qp_rx.c siw_qp_tx.c siw_verbs.c siw_verbs.h";
+/// Constants of the driver that become module parameters, which a scenario can set: file, name, type, and the name of
+/// the parameter.
+const SIW_PARAMETERS: &[(&str, &str, &str, &str)] = &[
+    ("siw_main.c", "mpa_crc_required", "bool", "mpa_crc_required"),
+    ("siw_main.c", "mpa_crc_strict", "bool", "mpa_crc_strict"),
+    ("siw_main.c", "mpa_version", "byte", "mpa_version"),
+    ("siw_main.c", "peer_to_peer", "bool", "peer_to_peer"),
+    ("siw_main.c", "try_gso", "bool", "try_gso"),
+    ("siw_main.c", "zcopy_tx", "bool", "zcopy_tx"),
+    // Stored in network byte order, hence the name.
+    ("siw_cm.c", "rtr_type", "ushort", "rtr_type_be"),
+];
+
+/// Everything that a guest is booted from.
+pub(crate) struct Kit {
+    /// The kernel's ABI name, such as `6.1.0-56-amd64`.
+    pub(crate) abi: String,
+    /// The unpacked packages; the guest sees them laid over this machine's own root.
+    pub(crate) root: PathBuf,
+    /// The kernel, uncompressed: QEMU enters it at once, where a compressed one unpacks itself for 6 s.
+    pub(crate) vmlinux: PathBuf,
+}
+
+impl Kit {
+    fn at(folder: &Path) -> Result<Kit> {
+        Ok(Kit {
+            abi: fs::read_to_string(folder.join("abi"))?.trim().to_owned(),
+            root: folder.join("root"),
+            vmlinux: folder.join("vmlinux"),
+        })
+    }
+
+    /// The modules' folder.
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.root.join("lib/modules").join(&self.abi)
+    }
+}
+
+/// Gives the cached kit, or makes it: some 30 s and 270 MB of downloads.
+///
+/// # Errors
+/// The machine is not a Debian on x86-64, or a step failed; the step's own words are part of the error.
+pub(crate) fn prepare() -> Result<Kit> {
+    let cache = cache_folder()?;
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    let lock = File::create(cache.join("lock")).context("cannot make the cache's lock")?;
+    lock.lock().context("cannot lock the cache")?;
+    let recipe = recipe();
+    for entry in fs::read_dir(&cache)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().ends_with(&recipe) {
+            println!("lab: cached in {}", entry.path().display());
+            return Kit::at(&entry.path());
+        }
+    }
+    check_machine()?;
+    let started = Instant::now();
+    let unfinished = cache.join("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).context("cannot remove an unfinished cache")?;
+    }
+    println!("lab: nothing cached for this recipe: preparing");
+    let abi = Maker::start(unfinished.clone())?.make()?;
+    let folder = cache.join(format!("{abi}-{recipe}"));
+    fs::rename(&unfinished, &folder).context("cannot put the cache in place")?;
+    println!(
+        "lab: prepared in {:.1} s: {}",
+        started.elapsed().as_secs_f64(),
+        folder.display()
+    );
+    Kit::at(&folder)
+}
+
+/// `$XDG_CACHE_HOME/gannet-lab`, by default below the home directory.
+fn cache_folder() -> Result<PathBuf> {
+    let folder = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let base = folder("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| folder("HOME").map(|home| Path::new(&home).join(".cache")));
+    Ok(base
+        .context("no place for a cache: set HOME or XDG_CACHE_HOME")?
+        .join("gannet-lab"))
+}
+
+/// This file is the recipe: a cache made by another version of it is not used.
+fn recipe() -> String {
+    let mut hasher = DefaultHasher::new();
+    include_str!("prepare.rs").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn check_machine() -> Result<()> {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let is_debian = release.lines().any(|line| line == "ID=debian");
+    if !is_debian || env::consts::ARCH != "x86_64" {
+        bail!(
+            "the lab takes its kernel, QEMU and NFS programs from Debian's packages and needs Debian 12 on x86-64: \
+             run it there, in a container or a virtual machine for example"
+        );
+    }
+    Ok(())
+}
+
+/// The steps, in a folder that becomes the cache when all of them are done.
+struct Maker {
+    folder: PathBuf,
+    root: PathBuf,
+    abi: String,
+    /// `6.1` for the ABI `6.1.0-56-amd64`.
+    series: String,
+}
+
+impl Maker {
+    /// Fetches the package lists and asks them for Debian's current kernel.
+    fn start(folder: PathBuf) -> Result<Maker> {
+        for name in [
+            "apt/lists/partial",
+            "apt/archives/partial",
+            "kernel",
+            "siw",
+            "root/usr",
+        ] {
+            fs::create_dir_all(folder.join(name)).context("cannot fill the cache folder")?;
+        }
+        let mut maker = Maker {
+            root: folder.join("root"),
+            folder,
+            abi: String::new(),
+            series: String::new(),
+        };
+        // A source of packages that is of no use here may be out of reach: what is missing shows up below.
+        if let Err(error) = maker.step("package lists", || maker.apt("apt-get", "-qq update")) {
+            println!("lab: going on although: {error:#}");
+        }
+        let depends = maker.apt("apt-cache", "depends linux-image-amd64")?;
+        maker.abi = depends
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"))
+            .context("the package lists do not name Debian's kernel (linux-image-amd64)")?
+            .to_owned();
+        maker.series = maker
+            .abi
+            .splitn(3, '.')
+            .take(2)
+            .collect::<Vec<_>>()
+            .join(".");
+        Ok(maker)
+    }
+
+    /// Makes everything; the kernel's ABI.
+    fn make(self) -> Result<String> {
+        thread::scope(|scope| {
+            let programs = scope.spawn(|| self.programs());
+            let kernel = scope.spawn(|| self.kernel());
+            let programs = programs.join().expect("steps do not panic");
+            let kernel = kernel.join().expect("steps do not panic");
+            programs.and(kernel)
+        })?;
+        self.step("kernel: decompress", || self.vmlinux())?;
+        self.step("siw.ko from Debian's kernel source", || self.siw())?;
+        output(self.script(
+            "rm -r apt kernel siw root/usr/src *.deb; echo \"$1\" >abi",
+            &[&self.abi],
+        ))?;
+        Ok(self.abi)
+    }
+
+    /// Downloads and unpacks the programs and the kernel's headers.
+    fn programs(&self) -> Result<()> {
+        let Maker { abi, series, .. } = self;
+        let common = abi.trim_end_matches("-amd64");
+        self.step("programs and kernel headers: download", || {
+            let programs = PROGRAMS.join(" ");
+            self.apt(
+                "apt-get",
+                &format!(
+                    "-qq -y --download-only --reinstall install {programs} linux-headers-{abi} \
+                     linux-headers-{common}-common linux-kbuild-{series}"
+                ),
+            )
+        })?;
+        // Packages of Debian 12 still spell /lib and /bin, which the host that lies below has as links into /usr.
+        // The C library must be the one that the host's dynamic loader belongs to. kmod's links are absolute.
+        self.step("programs and kernel headers: unpack", || {
+            let script = r#"
+                for name in bin sbin lib lib64; do mkdir root/usr/$name; ln -s usr/$name root/$name; done
+                for package in apt/archives/*.deb; do
+                    case $package in */libc6_*) continue;; esac
+                    dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C root
+                done
+                ln -sf ../bin/kmod root/usr/sbin/depmod"#;
+            output(self.script(script, &[]))
+        })
+        .map(drop)
+    }
+
+    /// Downloads kernel and kernel source, unpacks the former.
+    fn kernel(&self) -> Result<()> {
+        let Maker { abi, series, .. } = self;
+        self.step("kernel and kernel source: download", || {
+            let packages = format!("-qq download linux-image-{abi} linux-source-{series}");
+            self.apt("apt-get", &packages)
+        })?;
+        self.step("kernel: unpack", || {
+            let script = r#"dpkg-deb --fsys-tarfile linux-image-*.deb |
+                tar -x -C kernel --wildcards $1"#;
+            output(self.script(script, &[KERNEL_PARTS]))
+        })
+        .map(drop)
+    }
+
+    /// Takes the ELF file out of the kernel, which unpacks itself when it is started.
+    fn vmlinux(&self) -> Result<String> {
+        const XZ: &[u8] = b"\xfd7zXZ\0";
+        let file = self
+            .folder
+            .join(format!("kernel/boot/vmlinuz-{}", self.abi));
+        let image = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let start = image
+            .windows(XZ.len())
+            .position(|window| window == XZ)
+            .context("the kernel is not compressed by xz")?;
+        fs::write(self.folder.join("kernel/vmlinux.xz"), &image[start..])?;
+        // xz complains about what follows its stream, hence the look at the result instead.
+        let script = r#"
+            xz -dc kernel/vmlinux.xz >vmlinux 2>/dev/null || true
+            test "$(head -c 4 vmlinux | tail -c 3)" = ELF"#;
+        output(self.build_script(script, &[])).context("the kernel does not unpack")
+    }
+
+    /// Builds the driver, and puts the modules in place.
+    fn siw(&self) -> Result<String> {
+        let Maker { abi, series, .. } = self;
+        let script = r#"
+            dpkg-deb --fsys-tarfile linux-source-*.deb |
+                tar -xO "./usr/src/linux-source-$1.tar.xz" | xz -dc -T0 2>/dev/null |
+                tar -x -C siw --occurrence=1 --strip-components=5 $(
+                    for file in $2; do echo "linux-source-$1/drivers/infiniband/sw/siw/$file"; done)"#;
+        output(self.build_script(script, &[series, SIW_SOURCE]))?;
+        self.patch_siw()?;
+        let headers = self.root.join(format!("usr/src/linux-headers-{abi}"));
+        relocate(
+            &headers.join("Makefile"),
+            "/usr/src",
+            &self.root.join("usr/src"),
+        )?;
+        let script = r#"
+            make -s -j"$(nproc)" -C "$1" M="$PWD/siw" CONFIG_RDMA_SIW=m modules
+            mv kernel/lib/modules/"$2"/* "root/lib/modules/$2/"
+            mkdir "root/lib/modules/$2/extra"
+            strip --strip-debug -o "root/lib/modules/$2/extra/siw.ko" siw/siw.ko
+            depmod -b root "$2""#;
+        output(self.build_script(script, &[&headers.to_string_lossy(), abi]))
+    }
+
+    /// Turns constants of the driver into module parameters.
+    fn patch_siw(&self) -> Result<()> {
+        let header = self.folder.join("siw/siw.h");
+        let mut declarations = fs::read_to_string(&header)?;
+        for (file, name, kind, parameter) in SIW_PARAMETERS {
+            let path = self.folder.join("siw").join(file);
+            let constant = format!("const bool {name}");
+            let variable = format!("bool {name}");
+            declarations = declarations.replace(&constant, &variable);
+            let text = fs::read_to_string(&path)?.replace(&constant, &variable);
+            let is_defined = [" = ", ";"].map(|end| text.contains(&format!(" {name}{end}")));
+            if is_defined == [false, false] {
+                bail!("{file} of this kernel does not define {name}: the recipe must be adapted");
+            }
+            let line = format!("module_param_named({parameter}, {name}, {kind}, 0644);\n");
+            fs::write(&path, text + &line)?;
+        }
+        fs::write(&header, declarations).context("cannot patch siw.h")
+    }
+
+    /// Runs apt on package lists and archives of our own, seeing what is installed; `words` are split at spaces.
+    fn apt(&self, program: &str, words: &str) -> Result<String> {
+        let folder = self.folder.display();
+        let options = [
+            format!("Dir::State::Lists={folder}/apt/lists"),
+            format!("Dir::Cache::Archives={folder}/apt/archives"),
+            String::from("Dir::Cache::pkgcache="),
+            String::from("Dir::Cache::srcpkgcache="),
+            String::from("Debug::NoLocking=1"),
+            String::from("APT::Sandbox::User=root"),
+            String::from("APT::Install-Recommends=0"),
+        ];
+        let options = options.iter().flat_map(|option| ["-o", option.as_str()]);
+        let mut command = Command::new(program);
+        command
+            .args(options)
+            .args(words.split_whitespace())
+            .current_dir(&self.folder);
+        output(command)
+    }
+
+    /// A shell script, to be run in the folder.
+    fn script(&self, script: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-euc", script, "prepare"])
+            .args(arguments)
+            .current_dir(&self.folder);
+        command
+    }
+
+    /// As [`Maker::script`], with the unpacked programs, once all of them are.
+    fn build_script(&self, script: &str, arguments: &[&str]) -> Command {
+        let mut command = self.script(script, arguments);
+        use_packages(&mut command, &self.root);
+        command
+    }
+
+    /// Does one step and tells how long it took.
+    fn step(&self, what: &str, work: impl FnOnce() -> Result<String>) -> Result<String> {
+        let started = Instant::now();
+        let done = work().with_context(|| format!("{what}: failed"))?;
+        println!("lab: {what}: {:.1} s", started.elapsed().as_secs_f64());
+        Ok(done)
+    }
+}
+
+/// Lets a makefile of the headers find its parts below `to` instead of `from`.
+fn relocate(makefile: &Path, from: &str, to: &Path) -> Result<()> {
+    let text = fs::read_to_string(makefile)
+        .with_context(|| format!("cannot read {}", makefile.display()))?;
+    fs::write(makefile, text.replace(from, &to.to_string_lossy())).context("cannot relocate")
+}

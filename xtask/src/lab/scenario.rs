@@ -1,0 +1,211 @@
+//! Scenario files: shell scripts for the guest whose first comment says what they need of the host.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time that a scenario has unless it says otherwise.
+const LIMIT_DEFAULT: Duration = Duration::from_secs(60);
+/// Most guests that one scenario can have.
+const GUESTS_MAX: usize = 4;
+
+/// A script, or one of the variants it is run in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scenario {
+    /// The file's name without its end; behind a dot the variant.
+    pub(super) name: String,
+    /// What is proven, in a line.
+    pub(super) title: String,
+    /// The script.
+    pub(super) file: PathBuf,
+    /// One word of the header `over`, handed to the script as `$OVER`.
+    pub(super) over: String,
+    /// Who serves.
+    pub(super) server: Server,
+    /// How many guests run the script at the same time.
+    pub(super) guests: usize,
+    /// How long it may take.
+    pub(super) limit: Duration,
+    /// Whether the guests' network is captured.
+    pub(super) capture: bool,
+}
+
+/// Who serves.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Server {
+    /// `gannet serve` on the host, with these options.
+    Gannet(Vec<String>),
+    /// The guest's kernel.
+    Knfsd,
+}
+
+/// All scenarios of a folder, in order of file name, each variant on its own.
+///
+/// # Errors
+/// A file cannot be read, or its header is wrong.
+pub(super) fn load(folder: &Path) -> Result<Vec<Scenario>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(|| format!("cannot list {}", folder.display()))?;
+    files.retain(|file| file.extension().is_some_and(|end| end == "sh"));
+    files.sort();
+    let mut scenarios = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file);
+        let variants = text
+            .map_err(anyhow::Error::from)
+            .and_then(|text| parse(&file, &text))
+            .with_context(|| format!("{} is no scenario", file.display()))?;
+        scenarios.extend(variants);
+    }
+    Ok(scenarios)
+}
+
+/// The scenarios whose names are asked for: whole names, or their beginnings up to a dot.
+///
+/// # Errors
+/// A name that no scenario has.
+pub(super) fn select(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
+    let is_named = |scenario: &Scenario, name: &str| {
+        let rest = scenario.name.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for name in names {
+        if !scenarios.iter().any(|scenario| is_named(scenario, name)) {
+            bail!("no scenario {name}: `cargo xtask lab --list` shows them");
+        }
+    }
+    let is_selected =
+        |scenario: &Scenario| names.is_empty() || names.iter().any(|name| is_named(scenario, name));
+    Ok(scenarios.into_iter().filter(is_selected).collect())
+}
+
+/// Reads the header: a title, then lines `# key: value`.
+fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let mut scenario = Scenario {
+        name: name.clone().into_owned(),
+        title: String::new(),
+        file: file.to_path_buf(),
+        over: String::new(),
+        server: Server::Knfsd,
+        guests: 1,
+        limit: LIMIT_DEFAULT,
+        capture: true,
+    };
+    let mut server = None;
+    let mut over = Vec::new();
+    let header = text
+        .lines()
+        .skip_while(|line| line.starts_with("#!"))
+        .map_while(|line| line.strip_prefix("# "));
+    for line in header {
+        match line.split_once(": ") {
+            Some(("server", value)) => server = Some(parse_server(value)?),
+            Some(("over", value)) => over = value.split_whitespace().collect(),
+            Some(("guests", value)) => scenario.guests = parse_guests(value)?,
+            Some(("limit", value)) => scenario.limit = parse_limit(value)?,
+            Some(("capture", "no")) => scenario.capture = false,
+            _ if server.is_none() => scenario.title = join(&scenario.title, line),
+            _ => bail!("unknown header `{line}`: see lab/README.md"),
+        }
+    }
+    if scenario.title.is_empty() {
+        bail!("the first line must be a comment that says what is proven");
+    }
+    scenario.server = server.context("no header `# server: gannet|knfsd`")?;
+    if over.is_empty() {
+        return Ok(vec![scenario]);
+    }
+    let variant = |word: &str| Scenario {
+        name: format!("{name}.{word}"),
+        over: word.to_owned(),
+        ..scenario.clone()
+    };
+    Ok(over.into_iter().map(variant).collect())
+}
+
+fn join(first: &str, second: &str) -> String {
+    format!("{first} {second}").trim().to_owned()
+}
+
+fn parse_server(value: &str) -> Result<Server> {
+    let mut words = value.split_whitespace();
+    match words.next() {
+        Some("gannet") => Ok(Server::Gannet(words.map(str::to_owned).collect())),
+        Some("knfsd") => Ok(Server::Knfsd),
+        _ => bail!("`server: {value}`: it is `gannet [OPTIONS]` or `knfsd`"),
+    }
+}
+
+fn parse_guests(value: &str) -> Result<usize> {
+    let guests = value
+        .parse()
+        .ok()
+        .filter(|guests| (1..=GUESTS_MAX).contains(guests));
+    guests.with_context(|| format!("`guests: {value}`: it is a number from 1 to {GUESTS_MAX}"))
+}
+
+fn parse_limit(value: &str) -> Result<Duration> {
+    let seconds = value
+        .parse()
+        .ok()
+        .filter(|seconds| (1..=3600).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .with_context(|| format!("`limit: {value}`: it is a number of seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Scenario>> {
+        parse(Path::new("lab/scenarios/copy.sh"), text)
+    }
+
+    #[test]
+    fn a_header_gives_one_scenario_per_variant() {
+        let text = "#!/bin/sh\n# Copies\n# a file.\n# server: gannet --crc on\n# over: rdma tcp\n# limit: 9\n\n# guests: 3\n";
+        let scenarios = parsed(text).unwrap();
+        let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["copy.rdma", "copy.tcp"]);
+        let server = Server::Gannet(vec![String::from("--crc"), String::from("on")]);
+        assert_eq!(scenarios[1].server, server);
+        assert_eq!(scenarios[1].title, "Copies a file.");
+        assert_eq!(scenarios[1].over, "tcp");
+        assert_eq!(scenarios[1].limit, Duration::from_secs(9));
+        assert_eq!(scenarios[1].guests, 1, "the header has ended before");
+    }
+
+    #[test]
+    fn a_wrong_header_is_an_error() {
+        let wrong = [
+            "# server: knfsd\n",
+            "# Copies.\n",
+            "# Copies.\n# server: samba\n",
+            "# Copies.\n# server: knfsd\n# limit: soon\n",
+            "# Copies.\n# server: knfsd\n# guests: 9\n",
+            "# Copies.\n# server: knfsd\n# colour: red\n",
+        ];
+        for text in wrong {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_select_a_scenario_or_all_its_variants() {
+        let scenarios = parsed("# Copies.\n# server: knfsd\n# over: rdma tcp\n").unwrap();
+        let count = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            select(scenarios.clone(), &names)
+                .map(|selected| selected.len())
+                .ok()
+        };
+        assert_eq!(count(&[]), Some(2));
+        assert_eq!(count(&["copy"]), Some(2));
+        assert_eq!(count(&["copy.tcp"]), Some(1));
+        assert_eq!(count(&["cop"]), None);
+    }
+}

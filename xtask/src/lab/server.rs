@@ -1,0 +1,160 @@
+//! The server under test: `gannet serve` on free loopback ports.
+
+use super::process::tied_to_us;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long it may take to start, and to end.
+const START_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(20);
+/// Pause between two looks.
+const POLL_PAUSE: Duration = Duration::from_millis(10);
+
+/// `gannet serve`, running or not; killed when dropped.
+pub(super) struct GannetServer {
+    program: PathBuf,
+    options: Vec<String>,
+    /// Holds `export`, `state` and `server.log`.
+    folder: PathBuf,
+    /// NFS over TCP, over RDMA; 0 before the first start.
+    pub(super) ports: [u16; 2],
+    child: Option<Child>,
+}
+
+impl GannetServer {
+    /// Starts it on free ports, which it keeps when it is started again.
+    ///
+    /// # Errors
+    /// It does not become ready.
+    pub(super) fn new(program: &Path, options: &[String], folder: &Path) -> Result<GannetServer> {
+        fs::create_dir(folder.join("export")).context("cannot make the export")?;
+        let mut server = GannetServer {
+            program: program.to_path_buf(),
+            options: options.to_vec(),
+            folder: folder.to_path_buf(),
+            ports: [0, 0],
+            child: None,
+        };
+        server.start()?;
+        Ok(server)
+    }
+
+    /// Starts it, after it was stopped or killed.
+    ///
+    /// # Errors
+    /// It runs, or does not become ready.
+    pub(super) fn start(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            bail!("the server runs already");
+        }
+        let ready = self.folder.join("ready");
+        let _ = fs::remove_file(&ready);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("server.log"))
+            .context("cannot write the server's log")?;
+        let [tcp, rdma] = self.ports.map(|port| format!("127.0.0.1:{port}"));
+        let child = tied_to_us(&self.program)
+            .args(["serve", "--nfs-tcp", &tcp, "--nfs-rdma", &rdma])
+            .args(&self.options)
+            .arg("--ready-file")
+            .arg(&ready)
+            .arg("--state-dir")
+            .arg(self.folder.join("state"))
+            .arg(self.folder.join("export"))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("the server cannot be started")?;
+        let child = self.child.insert(child);
+        let started = Instant::now();
+        let line = loop {
+            // The file appears complete or not at all.
+            if let Ok(line) = fs::read_to_string(&ready) {
+                break line;
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!("the server ended at once: {status}");
+            }
+            if started.elapsed() > START_MAX {
+                bail!("the server does not become ready");
+            }
+            thread::sleep(POLL_PAUSE);
+        };
+        self.ports = parse_ready(&line).with_context(|| format!("ready line: {line:?}"))?;
+        Ok(())
+    }
+
+    /// Ends it at once, as a crash would.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("the server does not run")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Ends it by SIGTERM; nothing happens when it does not run.
+    ///
+    /// # Errors
+    /// It has ended by itself, does not end in time, or not with 0.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        if let Some(status) = child.try_wait()? {
+            bail!("the server ended by itself: {status}");
+        }
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        kill_process(
+            pid.context("the server has no process number")?,
+            Signal::TERM,
+        )?;
+        match wait(&mut child)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("the server did not end well: {status}"),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                bail!("the server did not react to SIGTERM")
+            }
+        }
+    }
+}
+
+impl Drop for GannetServer {
+    fn drop(&mut self) {
+        // It has not been running when this fails.
+        let _ = self.kill();
+    }
+}
+
+fn wait(child: &mut Child) -> Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    while started.elapsed() < END_MAX {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(POLL_PAUSE);
+    }
+    Ok(None)
+}
+
+/// Ports out of `ready nfs-tcp=ADDRESS:PORT nfs-rdma=ADDRESS:PORT`.
+fn parse_ready(line: &str) -> Option<[u16; 2]> {
+    let port = |key: &str| {
+        let address = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(key))?;
+        address.rsplit_once(':')?.1.parse().ok()
+    };
+    Some([port("nfs-tcp=")?, port("nfs-rdma=")?])
+}
