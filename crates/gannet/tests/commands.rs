@@ -4,9 +4,10 @@
 
 mod support;
 
+use rustix::fs::{CWD, FileType};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use support::{Place, Server, assert_same, fail, make_tree, succeed};
+use support::{Place, Server, assert_same, fail, make_tree, run, succeed};
 
 #[test]
 fn a_tree_goes_in_and_out_unchanged() {
@@ -30,6 +31,67 @@ fn a_tree_goes_in_and_out_unchanged() {
             let used = fs::metadata(&sparse).unwrap().blocks() * 512;
             assert!(used < 4 << 20, "{} takes {used} bytes", sparse.display());
         }
+    }
+}
+
+#[test]
+fn fifos_sockets_and_devices_are_copied_as_such() {
+    let place = Place::new();
+    let tree = place.path("tree");
+    fs::create_dir(&tree).unwrap();
+    let make = |name: &str, kind, device| {
+        rustix::fs::mknodat(CWD, tree.join(name), kind, 0o640.into(), device)
+    };
+    make("fifo", FileType::Fifo, 0).unwrap();
+    make("socket", FileType::Socket, 0).unwrap();
+    // For root alone, and not in every container.
+    for (name, kind) in [
+        ("character", FileType::CharacterDevice),
+        ("block", FileType::BlockDevice),
+    ] {
+        let made = make(name, kind, rustix::fs::makedev(1, 7));
+        assert!(
+            matches!(made, Ok(()) | Err(rustix::io::Errno::PERM)),
+            "{made:?}"
+        );
+    }
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for (number, url) in server.urls().iter().enumerate() {
+        let there = format!("{url}/tree-{number}");
+        succeed(&["mkdir", &there]);
+        // Twice: what is there is replaced.
+        for _ in 0..2 {
+            succeed(&["cp", "-r", &format!("{}/.", tree.display()), &there]);
+        }
+        assert_same(&tree, &place.path(&format!("share/tree-{number}")));
+        let back = place.path(&format!("out/{number}"));
+        succeed(&["cp", "-r", &there, back.to_str().unwrap()]);
+        assert_same(&tree, &back);
+        let fifo = tree.join("fifo");
+        let error = fail(&["cp", fifo.to_str().unwrap(), &format!("{url}/fifo")], 1);
+        assert!(error.contains("FIFO") && error.contains("-r"), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_copied_is_said_and_fails_the_copy() {
+    let place = Place::new();
+    let tree = place.path("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), b"content").unwrap();
+    let kind = FileType::Fifo;
+    rustix::fs::mknodat(CWD, tree.join("pipe"), kind, 0o600.into(), 0).unwrap();
+    fs::create_dir_all(place.path("share/tree/pipe")).unwrap();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for url in server.urls() {
+        let output = run(&["cp", "-r", tree.to_str().unwrap(), &url]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains("cannot make pipe") && error.contains("one object"),
+            "{error}"
+        );
+        assert_eq!(fs::read(place.path("share/tree/file")).unwrap(), b"content");
     }
 }
 

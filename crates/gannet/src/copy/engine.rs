@@ -105,9 +105,10 @@ impl Engine {
                 made.set_attributes(&node).await?;
                 self.shared.progress.file_done();
             }
-            Kind::Special => {
-                let line = format!("gannet: skipped {source}: neither file, directory nor link");
-                self.shared.progress.say(&line);
+            Kind::Special(kind) => {
+                let made = parent.make_special(name, kind).await?;
+                made.set_attributes(&node).await?;
+                self.shared.progress.file_done();
             }
             Kind::Directory => {
                 if depth == DEPTH_MAX {

@@ -1,7 +1,10 @@
 //! The local side of a copy. Everything here may block: run it on the blocking pool.
 
 use super::place::{Kind, Node};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, Timespec, Timestamps};
+use gannet_vfs::NodeKind;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, makedev, mknodat,
+};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
@@ -56,6 +59,25 @@ pub(super) fn make_symlink(path: &Path, target: &Path) -> io::Result<()> {
             std::os::unix::fs::symlink(target, path)
         }
         other => other,
+    }
+}
+
+pub(super) fn make_special(path: &Path, kind: NodeKind) -> io::Result<()> {
+    let (file_type, device) = match kind {
+        NodeKind::Fifo => (FileType::Fifo, 0),
+        NodeKind::Socket => (FileType::Socket, 0),
+        NodeKind::BlockDevice(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
+        NodeKind::CharacterDevice(major, minor) => {
+            (FileType::CharacterDevice, makedev(major, minor))
+        }
+    };
+    let make = || mknodat(CWD, path, file_type, Mode::from_raw_mode(0o600), device);
+    match make() {
+        Err(rustix::io::Errno::EXIST) => {
+            std::fs::remove_file(path)?;
+            Ok(make()?)
+        }
+        made => Ok(made?),
     }
 }
 

@@ -183,6 +183,12 @@ async fn copy_all(
             return Err(Failure::new(format!("cannot copy {source}"), Status::Isdir)
                 .hint("-r copies directories with everything in them"));
         }
+        if matches!(node.kind, Kind::Special(_)) && !options.recursive {
+            let what = format!("cannot copy {source}");
+            return Err(
+                Failure::new(what, "it is a device, socket or FIFO").hint("-r copies it as such")
+            );
+        }
         if node.kind == Kind::File {
             progress.expect(node.size);
         }

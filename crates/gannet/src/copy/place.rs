@@ -7,13 +7,15 @@ use crate::session::Session;
 use crate::url::Url;
 use gannet_nfs::client::{Error, Existing, Transfer};
 use gannet_runtime::{Handle, run_blocking};
-use gannet_vfs::{Attributes, FileHandle, FileKind, SetAttributes, SetTime, Status, Time};
+use gannet_vfs::{
+    Attributes, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
+};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -24,7 +26,7 @@ pub(crate) enum Kind {
     Directory,
     Symlink,
     /// A device, socket or FIFO.
-    Special,
+    Special(NodeKind),
 }
 
 /// What a copy keeps of an object.
@@ -44,15 +46,25 @@ impl Node {
     /// What a local file system says.
     pub(crate) fn of_local(metadata: &Metadata) -> Node {
         let kind = metadata.file_type();
+        let device = (
+            rustix::fs::major(metadata.rdev()),
+            rustix::fs::minor(metadata.rdev()),
+        );
         Node {
-            kind: if kind.is_file() {
-                Kind::File
-            } else if kind.is_dir() {
+            kind: if kind.is_dir() {
                 Kind::Directory
             } else if kind.is_symlink() {
                 Kind::Symlink
+            } else if kind.is_fifo() {
+                Kind::Special(NodeKind::Fifo)
+            } else if kind.is_socket() {
+                Kind::Special(NodeKind::Socket)
+            } else if kind.is_block_device() {
+                Kind::Special(NodeKind::BlockDevice(device.0, device.1))
+            } else if kind.is_char_device() {
+                Kind::Special(NodeKind::CharacterDevice(device.0, device.1))
             } else {
-                Kind::Special
+                Kind::File
             },
             mode: metadata.mode() & 0o7777,
             size: metadata.len(),
@@ -66,12 +78,16 @@ impl Node {
     }
 
     pub(crate) fn of(attributes: &Attributes) -> Node {
+        let (major, minor) = attributes.device;
         Node {
             kind: match attributes.kind {
                 FileKind::Regular => Kind::File,
                 FileKind::Directory => Kind::Directory,
                 FileKind::Symlink => Kind::Symlink,
-                _ => Kind::Special,
+                FileKind::Fifo => Kind::Special(NodeKind::Fifo),
+                FileKind::Socket => Kind::Special(NodeKind::Socket),
+                FileKind::BlockDevice => Kind::Special(NodeKind::BlockDevice(major, minor)),
+                FileKind::CharacterDevice => Kind::Special(NodeKind::CharacterDevice(major, minor)),
             },
             mode: attributes.mode,
             size: attributes.size,
@@ -231,6 +247,42 @@ impl Place {
                     Err(Error::Status(Status::Exist)) => {
                         client.remove(handle, bytes).await.explain(what)?;
                         client.symlink(handle, bytes, target, &plain).await
+                    }
+                    made => made,
+                };
+                let made = made.explain(what)?.handle;
+                Ok(Place::Remote(session.clone(), made, url.child(bytes)))
+            }
+        }
+    }
+
+    /// Makes a device, socket or FIFO in this directory, in place of another file of that name.
+    pub(crate) async fn make_special(
+        &self,
+        name: &OsStr,
+        kind: NodeKind,
+    ) -> Result<Place, Failure> {
+        let what = || format!("cannot make {} in {self}", name.display());
+        match self {
+            Place::Local(runtime, path) => {
+                let path = path.join(name);
+                let made = path.clone();
+                locally(runtime, move || local::make_special(&made, kind))
+                    .await
+                    .explain(what)?;
+                Ok(Place::Local(Rc::clone(runtime), path))
+            }
+            Place::Remote(session, handle, url) => {
+                let client = session.files().client();
+                let bytes = name.as_bytes();
+                let private = SetAttributes {
+                    mode: Some(FILE_MODE),
+                    ..SetAttributes::default()
+                };
+                let made = match client.mknod(handle, bytes, kind, &private).await {
+                    Err(Error::Status(Status::Exist)) => {
+                        client.remove(handle, bytes).await.explain(what)?;
+                        client.mknod(handle, bytes, kind, &private).await
                     }
                     made => made,
                 };

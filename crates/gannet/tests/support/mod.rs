@@ -224,6 +224,10 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
         }
         return;
     }
+    if !a.is_file() {
+        assert_eq!(a.rdev(), b.rdev(), "devices of {both}");
+        return;
+    }
     assert!(
         fs::read(left).unwrap() == fs::read(right).unwrap(),
         "contents of {both}"
