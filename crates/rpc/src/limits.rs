@@ -43,8 +43,12 @@ pub const SPARE_BATCHES_MAX: usize = 2;
 /// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each; beyond them, one of every connection
 /// that holds no other.
 pub const PAYLOAD_SLOTS_MAX: usize = 256;
-/// RDMA calls with Read chunks beyond [`PAYLOAD_MAX`] that a core holds at a time, [`RECORD_MAX`] bytes each.
+/// The same for RDMA calls with Read chunks beyond [`PAYLOAD_MAX`], [`RECORD_MAX`] bytes each.
 pub const LONG_CALL_SLOTS_MAX: usize = 16;
+/// Payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
+pub const PAYLOAD_SHARE_MAX: u32 = 32;
+/// Memory for calls that one RDMA connection may hold when it wants more for a long one.
+pub const LONG_CALL_SHARE_MAX: u32 = 4;
 /// Idle call futures that a core keeps.
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
@@ -104,4 +108,7 @@ const _: () = assert!(
 );
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
+const _: () = assert!(CALL_BYTES_MAX / PAYLOAD_MAX <= PAYLOAD_SHARE_MAX as usize);
+const _: () = assert!(4 * PAYLOAD_SHARE_MAX as usize <= PAYLOAD_SLOTS_MAX);
+const _: () = assert!(4 * LONG_CALL_SHARE_MAX as usize <= LONG_CALL_SLOTS_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

@@ -249,6 +249,12 @@ impl<S: Service> Core<S> {
         slot.or_else(|| only.then(|| Buffer::zeroed(len)))
     }
 
+    /// The same for an RDMA call that brings more than a payload.
+    fn take_long_call(&self, len: usize, only: bool) -> Option<Buffer> {
+        let slot = self.long_calls.take();
+        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
+    }
+
     fn take_stage(&self) -> Buffer {
         let mut stage = self.stage.take();
         if stage.len() != STAGE_LEN {

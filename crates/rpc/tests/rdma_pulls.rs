@@ -7,10 +7,10 @@ mod common;
 use common::raw::{Raw, call_bytes, linux, part};
 use common::*;
 use gannet_fabric::{Access, Provider, Region};
-use gannet_rpc::{Client, Target};
+use gannet_rpc::{Client, MemoryInUse, Target};
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::{Faults, NodeId, World};
+use gannet_sim::{Faults, LinkProfile, NodeId, World};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
 use gannet_wire::xdr::Decoder;
 use std::net::SocketAddr;
@@ -39,10 +39,37 @@ impl Lab {
         )
         .await
     }
+
+    /// A connection that has its credits.
+    async fn connect_and_call(&self) -> Raw {
+        let raw = self.connect().await;
+        let (none, call) = (ChunkLists::new(), call_bytes(1, NULL, |_| ()));
+        raw.exchange(1, Procedure::Msg, &none, &call).await;
+        raw
+    }
+
+    fn memory(&self) -> MemoryInUse {
+        self.bench.server.memory_in_use()
+    }
+
+    /// Cuts the peers off from the server as soon as it holds so much.
+    async fn partition_when(&self, holds: impl Fn(MemoryInUse) -> bool) {
+        let limit = self.runtime.now() + Duration::from_secs(1);
+        while !holds(self.memory()) {
+            assert!(self.runtime.now() < limit, "{:?}", self.memory());
+            sleep(&self.runtime, Duration::from_micros(1)).await;
+        }
+        self.faults.partition(self.nodes.0, self.nodes.1);
+    }
 }
 
 fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
+    lab_over(LinkProfile::default(), test);
+}
+
+fn lab_over<F: Future<Output = ()> + 'static>(links: LinkProfile, test: impl FnOnce(Lab) -> F) {
     let world = World::new(12);
+    world.set_links(links);
     let (near, far) = (world.add_node("client"), world.add_node("server"));
     let fabric = SimFabric::new(&world, FabricProfile::default());
     let (provider, far_provider) = (fabric.provider(&near), fabric.provider(&far));
@@ -117,16 +144,8 @@ fn scattered(raw: &Raw, xid: u32, len: usize) -> (ChunkLists, Region) {
 #[test]
 fn a_call_of_many_small_chunks_holds_no_more_memory_than_one() {
     lab(|lab| async move {
-        let raw = lab.connect().await;
-        raw.exchange(
-            1,
-            Procedure::Msg,
-            &ChunkLists::new(),
-            &call_bytes(1, NULL, |_| ()),
-        )
-        .await;
+        let raw = lab.connect_and_call().await;
         let before = lab.bench.counters.bytes_in.total();
-        // As many chunks together as the core has payload slots.
         let len = 100_000;
         let mut regions = Vec::new();
         for xid in 2..6 {
@@ -138,9 +157,107 @@ fn a_call_of_many_small_chunks_holds_no_more_memory_than_one() {
             sleep(&lab.runtime, Duration::from_micros(1)).await;
         }
         lab.faults.partition(lab.nodes.0, lab.nodes.1);
+        // Some may be done already.
+        let slots = lab.memory().payloads >> 20;
+        assert!((1..=4).contains(&slots), "{slots} slots for 4 calls");
+    });
+}
+
+/// Calls of WRITE with the data in a Read chunk, all of them in the same memory.
+fn send_writes(raw: &Raw, xids: std::ops::Range<u32>, len: usize) -> Region {
+    let region = raw.register(pattern(len), Access::RemoteRead);
+    for xid in xids {
+        let (message, position) = reduced_write(xid, len);
+        let mut lists = ChunkLists::new();
+        lists.push_read(position, part(&region, 0, len));
+        raw.send(xid, Procedure::Msg, &lists, &message);
+    }
+    region
+}
+
+#[test]
+fn a_connection_holds_its_share_of_payload_memory() {
+    // A mebibyte takes 10 ms.
+    let links = LinkProfile {
+        kibibyte_ns: 10_000,
+        ..LinkProfile::default()
+    };
+    lab_over(links, |lab| async move {
+        let raw = lab.connect_and_call().await;
+        // A key of its own for each: the answer revokes it.
+        let mut regions = Vec::new();
+        for xid in 2..102 {
+            regions.push(send_writes(&raw, xid..xid + 1, 1 << 20));
+        }
+        for _ in 0..30 {
+            sleep(&lab.runtime, Duration::from_millis(20)).await;
+            assert_eq!(lab.memory().payloads, 32 << 20);
+        }
+        for _ in 2..102 {
+            let answer = raw.receive().await.unwrap();
+            assert_eq!(answer.header.procedure, Procedure::Msg);
+        }
+        assert_eq!(lab.memory().payloads, 0);
+    });
+}
+
+#[test]
+fn peers_that_answer_no_reads_keep_nobody_from_writing() {
+    lab(|lab| async move {
+        let mut peers = Vec::new();
+        for _ in 0..8 {
+            let raw = lab.connect_and_call().await;
+            let region = send_writes(&raw, 2..34, 1 << 20);
+            peers.push((raw, region));
+        }
+        // All there is.
+        lab.partition_when(|memory| memory.payloads == 256 << 20)
+            .await;
         let in_time = Duration::from_secs(5);
-        let written = timeout(&lab.runtime, in_time, write(&lab.other, 500_000)).await;
-        assert_eq!(written.ok(), Some(true), "no memory left for others");
+        for _ in 0..3 {
+            let written = all((0..20).map(|index| write(&lab.other, 500_000 + index)));
+            let written = timeout(&lab.runtime, in_time, written).await;
+            let written = written.expect("no memory for it");
+            assert!(written.iter().all(|placed| *placed));
+        }
+    });
+}
+
+#[test]
+fn long_calls_share_a_bounded_memory() {
+    const RECORD_MAX: usize = gannet_rpc::limits::RECORD_MAX;
+    lab(|lab| async move {
+        let mut peers = Vec::new();
+        for _ in 0..5 {
+            let raw = Rc::new(lab.connect_and_call().await);
+            // More than a payload: the whole call in one chunk.
+            let whole = call_bytes(2, WRITE, |encoder| {
+                encoder.u32(0x3333_3333);
+                encoder.opaque(&pattern(1 << 20));
+                encoder.u32(0x4444_4444);
+            });
+            let len = whole.len();
+            for xid in 2u32..8 {
+                let mut whole = whole.clone();
+                whole[..4].copy_from_slice(&xid.to_be_bytes());
+                let region = raw.register(whole, Access::RemoteRead);
+                let mut lists = ChunkLists::new();
+                lists.push_read(0, part(&region, 0, len));
+                raw.send(xid, Procedure::Nomsg, &lists, &[]);
+                peers.push((Rc::clone(&raw), region));
+            }
+        }
+        lab.partition_when(|memory| memory.long_calls == 16 * RECORD_MAX)
+            .await;
+        sleep(&lab.runtime, Duration::from_secs(5)).await;
+        assert_eq!(lab.memory().long_calls, 16 * RECORD_MAX);
+        lab.faults.heal(lab.nodes.0, lab.nodes.1);
+        for (raw, _) in &peers {
+            let answer = raw.receive().await.unwrap();
+            assert_eq!(answer.header.procedure, Procedure::Msg);
+        }
+        assert_eq!(lab.bench.service.executions(WRITE), 30);
+        assert_eq!(lab.memory().long_calls, 0);
     });
 }
 
@@ -161,14 +278,7 @@ fn chunks_of_one_call_come_together_in_order() {
 #[test]
 fn reads_wait_for_room_in_the_send_queue() {
     lab(|lab| async move {
-        let raw = lab.connect().await;
-        raw.exchange(
-            1,
-            Procedure::Msg,
-            &ChunkLists::new(),
-            &call_bytes(1, NULL, |_| ()),
-        )
-        .await;
+        let raw = lab.connect_and_call().await;
         // Far more Reads than a send queue takes, all within the credits.
         let mut regions = Vec::new();
         for xid in 2..102 {

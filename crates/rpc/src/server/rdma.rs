@@ -181,8 +181,10 @@ struct Connection<S: Service> {
     /// Calls from their arrival to their reply, by place.
     contexts: Vec<Option<CallContext>>,
     free: Vec<usize>,
-    /// Calls whose Read chunks wait for memory or for room in the send queue.
+    /// Calls whose Read chunks wait for memory or for room in the send queue, in their order.
     pulls_waiting: VecDeque<usize>,
+    /// Calls under way that hold memory for their Read chunks.
+    holding: u32,
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
@@ -220,6 +222,7 @@ impl<S: Service> Connection<S> {
             contexts: Vec::new(),
             free: Vec::new(),
             pulls_waiting: VecDeque::new(),
+            holding: 0,
             cold: Vec::new(),
             departures: VecDeque::new(),
             receives: RECEIVES_FIRST,

@@ -2,7 +2,10 @@
 
 use super::assemble::{ReadChunk, read_chunks, unreduce};
 use super::{Connection, End, Work};
-use crate::limits::{CREDITS, PAYLOAD_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use crate::limits::{
+    CREDITS, LONG_CALL_SHARE_MAX, PAYLOAD_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX,
+    WRITE_CHUNKS_MAX,
+};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
@@ -34,6 +37,8 @@ pub(super) struct Context {
     /// The memory that the chunks are read into; see [`pulled_into`].
     pulled: Option<Region>,
     pulls_left: usize,
+    /// There was memory for its chunks.
+    holds_memory: bool,
 }
 
 impl<S: Service> Connection<S> {
@@ -71,6 +76,7 @@ impl<S: Service> Connection<S> {
             chunks: Vec::new(),
             pulled: None,
             pulls_left: 0,
+            holds_memory: false,
         };
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
         let poisoned = self.core.cache.poisoned.contains(ip, header.xid, now);
@@ -124,45 +130,43 @@ impl<S: Service> Connection<S> {
         self.send_error(xid, version, error, Some(buffer))
     }
 
-    /// Starts reading the chunks of a call.
+    /// Starts reading the chunks of a call, after the calls that wait for that already.
     fn pull(&mut self, place: usize) -> Result<(), End> {
-        let reads = self.context(place).map_or(0, |call| call.reads());
-        if !self.has_room_for(reads) {
+        if !self.pulls_waiting.is_empty() || !self.start_pull(place)? {
             self.pulls_waiting.push_back(place);
-            return Ok(());
         }
-        let Some(call) = self.contexts.get_mut(place).and_then(Option::as_mut) else {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Starts reading the chunks of a call. False, and nothing done, while memory or room in the send queue is missing.
+    fn start_pull(&mut self, place: usize) -> Result<bool, End> {
+        let (reads, total) = self
+            .context(place)
+            .map_or((0, 0), |call| (call.reads(), pulled_len(&call.chunks)));
+        if !self.has_room_for(reads) {
+            return Ok(false);
+        }
+        // One piece of memory per call, and only when all of it is there: calls never wait for each other.
+        let Some(memory) = self.take_memory(total) else {
+            return Ok(false);
         };
         let domain = self.endpoint.domain();
         let scope = Scope::Endpoint(self.endpoint.id());
-        // One piece of memory per call, and only when all of it is there: calls never wait for each other.
-        let total = pulled_len(&call.chunks);
-        let memory = if total <= PAYLOAD_MAX {
-            self.core.payloads.take()
-        } else {
-            self.core.long_calls.take()
-        };
-        let Some(memory) = memory else {
-            self.pulls_waiting.push_back(place);
-            return Ok(());
-        };
         let region = match domain.register(Backing::Buffer(memory), Access::Local, scope) {
             Ok(region) => region,
             Err(error) => {
                 tracing::warn!(peer = %self.peer, %error, "no region for read chunks");
-                return self.refuse(place, TransportError::Chunk);
+                self.refuse(place, TransportError::Chunk)?;
+                return Ok(true);
             }
+        };
+        let Some(call) = self.contexts.get_mut(place).and_then(Option::as_mut) else {
+            return Ok(true);
         };
         for (chunk, memory) in pulled_into(&call.chunks) {
             let mut offset = memory.start as u64;
-            for read in call
-                .lists
-                .reads()
-                .iter()
-                .skip(chunk.first)
-                .take(chunk.count)
-            {
+            let segments = call.lists.reads().iter().skip(chunk.first);
+            for read in segments.take(chunk.count) {
                 let segment = read.segment;
                 if segment.length > 0 {
                     let sink = Span {
@@ -170,9 +174,8 @@ impl<S: Service> Connection<S> {
                         offset,
                         len: segment.length,
                     };
-                    let key = RemoteKey(segment.handle);
                     let source = RemoteAddress {
-                        key,
+                        key: RemoteKey(segment.handle),
                         offset: segment.offset,
                     };
                     self.endpoint
@@ -188,10 +191,22 @@ impl<S: Service> Connection<S> {
         }
         self.core.counters.bytes_in.add(total as u64);
         call.pulled = Some(region);
+        call.holds_memory = true;
+        self.holding += 1;
         if call.pulls_left == 0 {
-            self.assemble(place)
+            self.assemble(place)?;
+        }
+        Ok(true)
+    }
+
+    /// Memory for the `len` bytes that a call brings in its Read chunks; `None` when it must wait for other calls of
+    /// this connection, or of others.
+    fn take_memory(&self, len: usize) -> Option<Buffer> {
+        let only = self.holding == 0;
+        if len <= PAYLOAD_MAX {
+            (self.holding < PAYLOAD_SHARE_MAX).then(|| self.core.take_payload(len, only))?
         } else {
-            Ok(())
+            (self.holding < LONG_CALL_SHARE_MAX).then(|| self.core.take_long_call(len, only))?
         }
     }
 
@@ -204,12 +219,13 @@ impl<S: Service> Connection<S> {
                 || pulls.saturating_add(self.posted) <= self.posted_max)
     }
 
-    /// Looks again for memory and room for the calls that wait for them.
+    /// Looks again for memory and room for the calls that wait for them, in their order.
     pub(super) fn retry_pulls(&mut self) -> Result<(), End> {
-        for _ in 0..self.pulls_waiting.len() {
-            if let Some(place) = self.pulls_waiting.pop_front() {
-                self.pull(place)?;
+        while let Some(place) = self.pulls_waiting.front() {
+            if !self.start_pull(*place)? {
+                break;
             }
+            self.pulls_waiting.pop_front();
         }
         Ok(())
     }
@@ -280,10 +296,16 @@ impl<S: Service> Connection<S> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
             return Ok(());
         };
-        self.free.push(place);
         let receive = call.receive.take();
-        self.core.put_lists(call.lists);
+        self.release(place, call);
         receive.map_or(Ok(()), |buffer| self.repost(buffer))
+    }
+
+    /// Gives back what a call held whose context was in `place`.
+    pub(super) fn release(&mut self, place: usize, call: Context) {
+        self.holding -= u32::from(call.holds_memory);
+        self.free.push(place);
+        self.core.put_lists(call.lists);
     }
 
     pub(super) fn repost(&mut self, buffer: Buffer) -> Result<(), End> {

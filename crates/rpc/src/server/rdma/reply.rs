@@ -181,8 +181,7 @@ impl<S: Service> Connection<S> {
             *self.contexts.get_mut(place)? = Some(call);
             return None;
         }
-        self.core.put_lists(call.lists);
-        self.free.push(place);
+        self.release(place, call);
         let (send, send_len) = message;
         let options = SendOptions {
             signal: Signal::Always,
@@ -354,10 +353,9 @@ impl<S: Service> Connection<S> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
             return Ok(());
         };
-        self.free.push(place);
-        let receive = call.receive.take();
-        self.core.put_lists(call.lists);
-        self.send_error(call.xid, RDMA_VERSION, error, receive)
+        let (xid, receive) = (call.xid, call.receive.take());
+        self.release(place, call);
+        self.send_error(xid, RDMA_VERSION, error, receive)
     }
 
     /// Queues a transport error. Never with an invalidation.
