@@ -36,6 +36,9 @@ pub enum RegisterError {
     /// The access asked for does not fit the backing (a file range can only be read).
     #[error("the backing does not allow this access")]
     Access,
+    /// The file range ends behind the last offset that a file can have, [`crate::limits::FILE_OFFSET_MAX`].
+    #[error("the file range ends behind the last offset of a file")]
+    Range,
 }
 
 /// Work was not accepted; nothing of it has happened.

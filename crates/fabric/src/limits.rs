@@ -15,6 +15,9 @@ pub const PRIVATE_DATA_MAX: usize = 508;
 /// Buffers a [`crate::MemoryMap`] holds at once.
 pub const MAP_SLOTS_MAX: usize = 1 << 16;
 
+/// The end of the longest file: the kernel's offsets have a sign.
+pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
+
 /// Fast mappings in use at once (the FMR pool of the 2007 paper's Linux); what is beyond is registered dynamically.
 pub const FAST_ENTRIES_MAX: usize = 512;
 

@@ -44,7 +44,7 @@ pub enum Access {
 pub enum Scope {
     /// This connection alone; the key dies with it.
     Endpoint(EndpointId),
-    /// Every connection of the domain.
+    /// Every connection of the domain. No peer can revoke it by a Send with Invalidate.
     Domain,
 }
 

@@ -181,6 +181,7 @@ cases! {
         several_mebibytes_in_pieces,
         reads_beyond_the_depth_wait_their_turn,
         a_file_region_is_read,
+        a_file_region_ends_where_files_do,
         an_idle_application_is_read_from,
         reads_cross_in_both_directions,
         without_depth_no_read,

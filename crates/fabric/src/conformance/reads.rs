@@ -4,7 +4,8 @@ use super::bed::{
     Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, join, pattern, ping,
 };
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{Access, Backing, ConnectOptions, Done, PostError, Scope, Span, WorkId};
+use crate::limits::FILE_OFFSET_MAX;
+use crate::{Access, Backing, ConnectOptions, Done, PostError, RegisterError, Scope, Span, WorkId};
 
 const SIZES: [usize; 10] = [
     0, 1, 5, 1448, 4096, 65_537, 300_001, 1_048_576, 3_000_003, 5_242_880,
@@ -110,6 +111,21 @@ pub(super) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
         ensure_bytes("read", &bytes_of(&sink)?, &bytes[1077..301_077])?;
     }
     ping(&mut near, &mut far).await
+}
+
+pub(super) async fn a_file_region_ends_where_files_do(bed: &Bed<'_>) -> Outcome {
+    let register = |offset, len| {
+        let file = bed.file(pattern(7, 10));
+        let backing = Backing::File { file, offset, len };
+        let domain = bed.far.domain();
+        domain.register(backing, Access::RemoteRead, Scope::Domain)
+    };
+    register(FILE_OFFSET_MAX - 10, 10)?;
+    for (offset, len) in [(FILE_OFFSET_MAX, 1), (u64::MAX, 1), (1, u64::MAX)] {
+        let refused = register(offset, len).err();
+        ensure_eq("a range too far", refused, Some(RegisterError::Range))?;
+    }
+    Ok(())
 }
 
 pub(super) async fn an_idle_application_is_read_from(bed: &Bed<'_>) -> Outcome {

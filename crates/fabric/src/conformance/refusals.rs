@@ -211,7 +211,11 @@ pub(super) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     let theirs = by_far.expose(pattern(3, LEN), Access::RemoteRead)?;
     let private = by_far.sink(LEN)?;
-    for key in [theirs.key(), private.key(), RemoteKey(!theirs.key().0)] {
+    let memory = Backing::Buffer(Buffer::from_vec(pattern(3, LEN)));
+    let domain = by_far.endpoint.domain();
+    let shared = domain.register(memory, Access::RemoteRead, Scope::Domain)?;
+    let unknown = RemoteKey(!theirs.key().0);
+    for key in [theirs.key(), private.key(), shared.key(), unknown] {
         let (mut near, mut far) = bed.pair().await?;
         near.send_with(WORK, b"away with it", invalidating(key))?;
         let (completions, reason) = far.end().await;
@@ -226,8 +230,10 @@ pub(super) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     ensure(theirs.is_valid(), "another connection's key was revoked")?;
     ensure(private.is_valid(), "a local key was revoked")?;
     let sink = by_near.sink(LEN)?;
-    by_near.read(WORK, &sink, address_of(&theirs, 0))?;
-    by_near.expect(WORK, Done::Read).await?;
+    for region in [&theirs, &shared] {
+        by_near.read(WORK, &sink, address_of(region, 0))?;
+        by_near.expect(WORK, Done::Read).await?;
+    }
     ping(&mut by_near, &mut by_far).await
 }
 

@@ -5,7 +5,7 @@ use super::{
     RemoteKey, Scope,
 };
 use crate::RegisterError;
-use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
+use crate::limits::{FILE_OFFSET_MAX, REGIONS_MAX, RETIRED_KEYS_MAX};
 use gannet_runtime::Handle;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -93,7 +93,8 @@ impl ProtectionTable {
             AccessKind::RemoteWrite => {
                 matches!(state.access, Access::RemoteWrite | Access::RemoteReadWrite)
             }
-            AccessKind::Invalidate => state.access != Access::Local,
+            // A key that other peers use too is not for one of them to take away: RFC 5042 warns of shared STags.
+            AccessKind::Invalidate => state.access != Access::Local && state.scope != Scope::Domain,
         };
         if !allowed {
             return Err(AccessError::Rights);
@@ -137,6 +138,13 @@ impl Domain for ProtectionTable {
             )
         ) {
             return Err(RegisterError::Access);
+        }
+        if let Backing::File { offset, len, .. } = &backing
+            && offset
+                .checked_add(*len)
+                .is_none_or(|end| end > FILE_OFFSET_MAX)
+        {
+            return Err(RegisterError::Range);
         }
         if self.state.regions.borrow().len() >= REGIONS_MAX {
             return Err(RegisterError::TableFull);
