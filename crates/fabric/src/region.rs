@@ -159,6 +159,11 @@ pub struct Capabilities {
     pub file_regions: bool,
     /// The peer can revoke a key with its Send.
     pub remote_invalidation: bool,
+    /// Sources of RDMA Writes and sinks of RDMA Reads must be registered before they are posted, as hardware wants it
+    /// (local keys): register them by a [`crate::registration::Strategy`] and post [`crate::Source::Span`]. Where it is
+    /// false any memory will do, and registering it only costs. Sends are free of it everywhere: a provider keeps a
+    /// pool of registered memory for messages.
+    pub needs_local_registration: bool,
 }
 
 /// Registers memory. One domain per provider instance; a key of one domain means nothing in another.

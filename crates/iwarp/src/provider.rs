@@ -70,6 +70,7 @@ impl Provider for IwarpProvider {
             survivable_exceptions: false,
             file_regions: true,
             remote_invalidation: true,
+            needs_local_registration: false,
         }
     }
 

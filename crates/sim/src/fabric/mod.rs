@@ -149,6 +149,7 @@ impl Provider for SimProvider {
             survivable_exceptions: self.fabric.profile.survivable_exceptions,
             file_regions: true,
             remote_invalidation: true,
+            needs_local_registration: false,
         }
     }
 
