@@ -31,6 +31,9 @@ _gannet() {
             gannet,df)
                 cmd="gannet__subcmd__df"
                 ;;
+            gannet,doctor)
+                cmd="gannet__subcmd__doctor"
+                ;;
             gannet,generate)
                 cmd="gannet__subcmd__generate"
                 ;;
@@ -71,7 +74,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --help --version demo serve ls cat stat cp mkdir rm mv df bench generate"
+            opts="-h -V --log --log-format --help --version demo serve ls cat stat cp mkdir rm mv df bench doctor generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -291,6 +294,44 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
+            opts="-h --json --timeout --crc --uid --gid --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__doctor)
             opts="-h --json --timeout --crc --uid --gid --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

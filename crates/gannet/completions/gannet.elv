@@ -35,6 +35,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand mv 'Move or rename on one server'
             cand df 'Show space and inodes'
             cand bench 'Measure a server, or the fabric itself (bench fabric)'
+            cand doctor 'Say what of this machine, or of a server, stands in the way, and what to do about it'
             cand generate 'Write man pages and shell completions'
         }
         &'gannet;demo'= {
@@ -189,6 +190,17 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per row'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'gannet;doctor'= {
+            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
+            cand --uid 'Call as this user [default: the caller''s own]'
+            cand --gid 'Call as this group [default: the caller''s own]'
+            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log-format 'Log lines for people or for machines'
+            cand --json 'One JSON object per check'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

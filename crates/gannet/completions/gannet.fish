@@ -44,6 +44,7 @@ complete -c gannet -n "__fish_gannet_needs_command" -f -a "rm" -d 'Remove files 
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "mv" -d 'Move or rename on one server'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "df" -d 'Show space and inodes'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, or the fabric itself (bench fabric)'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "doctor" -d 'Say what of this machine, or of a server, stands in the way, and what to do about it'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "generate" -d 'Write man pages and shell completions'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l seed -d 'Seed of the tree\'s names, sizes and contents' -r
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l scratch -d 'Where to put the scratch directories [default: the system\'s temporary directory]' -r -F
@@ -227,6 +228,20 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l json -d 'One JSON object per check'
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''

@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Move or rename on one server')
             [CompletionResult]::new('df', 'df', [CompletionResultType]::ParameterValue, 'Show space and inodes')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, or the fabric itself (bench fabric)')
+            [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what of this machine, or of a server, stands in the way, and what to do about it')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write man pages and shell completions')
             break
         }
@@ -204,6 +205,18 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;doctor' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per check')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

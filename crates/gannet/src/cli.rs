@@ -104,6 +104,10 @@ pub enum Command {
     Df(DfOptions),
     /// Measure a server, or the fabric itself (bench fabric)
     Bench(BenchOptions),
+    /// Say what of this machine, or of a server, stands in the way, and what to do about it
+    ///
+    /// One line per check: ok, warn (works, but slower or not for everybody) or FAIL. Exits with 1 if one failed.
+    Doctor(DoctorOptions),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(GenerateOptions),
@@ -406,6 +410,20 @@ pub enum BenchOp {
     Stat,
     /// CREATE of empty files.
     Create,
+}
+
+/// `gannet doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorOptions {
+    /// A server to look at as well
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Option<Url>,
+    /// One JSON object per check
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
 }
 
 /// `gannet generate`.

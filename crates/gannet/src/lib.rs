@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod copy;
 pub mod demo;
+pub mod doctor;
 pub mod failure;
 pub mod files;
 pub mod generate;
@@ -40,6 +41,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Serve(options) => serve::run(&options),
         Command::Ls(options) => files::ls(&options),
         Command::Cat(options) => files::cat(&options),

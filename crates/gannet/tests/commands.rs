@@ -243,3 +243,27 @@ fn what_cannot_be_reached_or_done_is_said_in_one_line() {
     assert!(succeed(&["--help"]).contains("demo"));
     assert!(succeed(&["--version"]).starts_with("gannet "));
 }
+
+#[test]
+fn doctor_looks_at_this_machine_and_at_a_server() {
+    let place = Place::new();
+    let mut server = Server::of(&place.path("share"), &place.path("state"));
+    let urls = server.urls();
+    for url in &urls {
+        let lines = succeed(&["doctor", url]);
+        for what in ["memlock", "kernel", "server", "round trip", "transfers"] {
+            assert!(lines.contains(what), "no line about {what}: {lines}");
+        }
+        for line in succeed(&["doctor", "--json", url]).lines() {
+            let finding: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                finding["verdict"] == "ok",
+                finding["fix"].is_null(),
+                "{line}"
+            );
+        }
+    }
+    server.kill();
+    let error = fail(&["doctor", &urls[0]], 1);
+    assert!(error.contains("1 check failed"), "{error}");
+}

@@ -1,0 +1,369 @@
+//! What of this machine matters to Gannet.
+
+use super::Finding;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::process::{Resource, Rlimit, getrlimit};
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+/// Descriptors below which a server of many files or connections runs short.
+const FILES_MIN: u64 = 4096;
+/// Socket buffers below which one connection cannot keep 1 MiB transfers moving.
+const SOCKET_BUFFER_MIN: u64 = 4 * MIB;
+/// Memory below which the bounds of one serving core do not fit comfortably.
+const MEMORY_MIN: u64 = 512 * MIB;
+/// Capabilities by which a server acts as its callers: CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID (capability.h).
+const CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 6 | 1 << 7;
+
+/// All checks of this machine.
+pub(super) fn findings() -> Vec<Finding> {
+    let mut findings = vec![
+        processor(),
+        memory(&read("/proc/meminfo")),
+        memlock(getrlimit(Resource::Memlock)),
+        files(getrlimit(Resource::Nofile)),
+        kernel(),
+        cached_reads(),
+        identity(&read("/proc/self/status")),
+    ];
+    findings.extend(socket_buffers());
+    findings.extend([2049, 20049].map(port));
+    findings.push(devices());
+    findings.push(modules());
+    findings
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn processor() -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    #[cfg(target_arch = "x86_64")]
+    let crc = std::arch::is_x86_feature_detected!("sse4.2");
+    #[cfg(target_arch = "aarch64")]
+    let crc = std::arch::is_aarch64_feature_detected!("crc");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let crc = false;
+    if crc {
+        return Finding::ok("processor", format!("{cores} cores, CRC32C in hardware"));
+    }
+    Finding::warn(
+        "processor",
+        format!("{cores} cores, no CRC32C instruction"),
+        "serve and mount with CRCs off",
+    )
+}
+
+/// The value in bytes of a line like `MemAvailable:  123 kB`.
+fn kib_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let value: u64 = line
+        .trim_start_matches(':')
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    Some(value * 1024)
+}
+
+fn memory(meminfo: &str) -> Finding {
+    let Some(available) = kib_line(meminfo, "MemAvailable") else {
+        return Finding::warn("memory", "unknown", "mount /proc");
+    };
+    let found = format!("{} MiB available", available / MIB);
+    if available < MEMORY_MIN {
+        return Finding::warn("memory", found, "serve with fewer --cores, or free some");
+    }
+    Finding::ok("memory", found)
+}
+
+fn memlock(limit: Rlimit) -> Finding {
+    match limit.current {
+        None => Finding::ok("memlock", "unlimited: all memory can be registered"),
+        Some(bytes) => {
+            let found = format!("{} KiB may be locked", bytes / 1024);
+            if bytes < 64 * MIB {
+                return Finding::warn(
+                    "memlock",
+                    found,
+                    "the software RNIC locks nothing; a hardware RNIC needs `ulimit -l unlimited`, \
+                     or LimitMEMLOCK=infinity in the service",
+                );
+            }
+            Finding::ok("memlock", found)
+        }
+    }
+}
+
+fn files(limit: Rlimit) -> Finding {
+    let count = |bound: Option<u64>| bound.map_or(String::from("unlimited"), |it| it.to_string());
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    if most < FILES_MIN {
+        return Finding::warn(
+            "files",
+            format!("only {} may be open", count(limit.maximum)),
+            "raise the hard limit: `ulimit -Hn 65536`, or LimitNOFILE=65536 in the service",
+        );
+    }
+    Finding::ok("files", format!("{} may be open", count(limit.maximum)))
+}
+
+/// openat2(2) is what keeps paths inside an export.
+fn kernel() -> Finding {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    let tried = rustix::fs::openat2(
+        rustix::fs::CWD,
+        "/",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    );
+    match tried {
+        Ok(_) => Finding::ok("kernel", release),
+        Err(error) => Finding::fail(
+            "kernel",
+            format!("{release}: openat2 fails: {error}"),
+            "exports need Linux 5.6 or later, and a sandbox that allows openat2",
+        ),
+    }
+}
+
+/// preadv2(2) with RWF_NOWAIT tells cached data from data on the disk.
+fn cached_reads() -> Finding {
+    const WHAT: &str = "cached reads";
+    let path = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let file = match fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            let found = format!("cannot open {}: {error}", path.display());
+            return Finding::warn(WHAT, found, "run gannet from a readable path");
+        }
+    };
+    let mut bytes = [0; 64];
+    let mut slices = [IoSliceMut::new(&mut bytes)];
+    match rustix::io::preadv2(&file, &mut slices, 0, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => Finding::ok(WHAT, "answered without a thread hop"),
+        Err(error) => Finding::warn(
+            WHAT,
+            format!("this file system cannot tell what is cached: {error}"),
+            "export from ext4, XFS, Btrfs or tmpfs; elsewhere every read goes to a thread pool",
+        ),
+    }
+}
+
+fn identity(status: &str) -> Finding {
+    const WHAT: &str = "identity";
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    if effective & CAPABILITIES == CAPABILITIES {
+        return Finding::ok(WHAT, "a server here acts as each of its callers");
+    }
+    let user = rustix::process::geteuid().as_raw();
+    Finding::warn(
+        WHAT,
+        format!("a server here does everything as user {user}"),
+        "serve as root to serve several users",
+    )
+}
+
+fn socket_buffers() -> Vec<Finding> {
+    let largest = |path: &str| {
+        let text = read(path);
+        text.split_whitespace().nth(2)?.parse::<u64>().ok()
+    };
+    [
+        (
+            "receive buf",
+            "net.ipv4.tcp_rmem",
+            "/proc/sys/net/ipv4/tcp_rmem",
+        ),
+        (
+            "send buf",
+            "net.ipv4.tcp_wmem",
+            "/proc/sys/net/ipv4/tcp_wmem",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(what, name, path)| Some(socket_buffer(what, name, largest(path)?)))
+    .collect()
+}
+
+fn socket_buffer(what: &'static str, name: &str, largest: u64) -> Finding {
+    let found = format!("TCP grows it to {} KiB", largest / 1024);
+    if largest < SOCKET_BUFFER_MIN {
+        return Finding::warn(
+            what,
+            found,
+            format!("`sysctl -w {name}='4096 131072 {SOCKET_BUFFER_MIN}'`"),
+        );
+    }
+    Finding::ok(what, found)
+}
+
+fn port(port: u16) -> Finding {
+    let what = if port == 2049 {
+        "NFS port"
+    } else {
+        "RDMA port"
+    };
+    let option = if port == 2049 {
+        "--nfs-tcp"
+    } else {
+        "--nfs-rdma"
+    };
+    match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+        Ok(_) => Finding::ok(what, format!("{port} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Finding::warn(
+            what,
+            format!("{port} is taken"),
+            format!(
+                "stop what listens there (`ss -ltnp sport = :{port}`), or serve with {option} ADDRESS:PORT"
+            ),
+        ),
+        Err(error) => Finding::warn(
+            what,
+            format!("{port}: {error}"),
+            format!("serve with {option} ADDRESS:PORT"),
+        ),
+    }
+}
+
+fn devices() -> Finding {
+    const WHAT: &str = "RDMA device";
+    let mut names: Vec<String> = fs::read_dir("/sys/class/infiniband")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return Finding::ok(WHAT, "none; the software RNIC needs none");
+    }
+    Finding::ok(
+        WHAT,
+        format!(
+            "{}: not driven by this version, which uses its software RNIC over TCP",
+            names.join(", ")
+        ),
+    )
+}
+
+/// What this machine's own kernel has for mounting over RDMA.
+fn modules() -> Finding {
+    const WHAT: &str = "kernel client";
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    let known = ["modules.dep", "modules.builtin"]
+        .map(|list| read(format!("/lib/modules/{release}/{list}")))
+        .concat();
+    let missing: Vec<&str> = ["siw", "rpcrdma", "nfs"]
+        .into_iter()
+        .filter(|module| !has_module(&known, module))
+        .collect();
+    if missing.is_empty() {
+        return Finding::ok(
+            WHAT,
+            "can mount with proto=rdma (siw and rpcrdma are there)",
+        );
+    }
+    Finding::warn(
+        WHAT,
+        format!(
+            "cannot mount with proto=rdma: no module {}",
+            missing.join(", ")
+        ),
+        "mount with proto=tcp here, use gannet's own commands, or install a kernel that has them",
+    )
+}
+
+/// Whether a list of module files names `module`.
+fn has_module(list: &str, module: &str) -> bool {
+    list.lines()
+        .filter_map(|line| line.split(':').next()?.rsplit('/').next())
+        .any(|file| {
+            file.strip_prefix(module)
+                .is_some_and(|rest| rest.starts_with(".ko"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn limit(bound: Option<u64>) -> Rlimit {
+        Rlimit {
+            current: bound,
+            maximum: bound,
+        }
+    }
+
+    #[test]
+    fn limits_are_judged_by_what_runs_short() {
+        assert_eq!(memlock(limit(None)).verdict, Verdict::Ok);
+        let small = memlock(limit(Some(8 << 20)));
+        assert_eq!(small.verdict, Verdict::Warn);
+        assert!(small.fix.unwrap().contains("ulimit -l"));
+        assert_eq!(files(limit(Some(1024))).verdict, Verdict::Warn);
+        assert_eq!(files(limit(Some(1 << 20))).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn memory_comes_from_the_kernels_own_estimate() {
+        let plenty = "MemTotal: 9 kB\nMemAvailable:  2097152 kB\n";
+        let finding = memory(plenty);
+        assert_eq!(
+            (finding.verdict, &*finding.found),
+            (Verdict::Ok, "2048 MiB available")
+        );
+        assert_eq!(memory("MemAvailable: 1000 kB\n").verdict, Verdict::Warn);
+        assert_eq!(memory("").verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_server_without_capabilities_serves_one_user() {
+        assert_eq!(identity("CapEff:\t000001ffffffffff\n").verdict, Verdict::Ok);
+        assert_eq!(
+            identity("CapEff:\t0000000000000000\n").verdict,
+            Verdict::Warn
+        );
+        assert_eq!(identity("").verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn modules_are_found_by_their_own_names() {
+        let list = "kernel/drivers/infiniband/sw/siw/siw.ko.xz: kernel/x/ib_core.ko.xz\nkernel/fs/nfs/nfs.ko\n";
+        assert!(has_module(list, "siw") && has_module(list, "nfs"));
+        assert!(
+            !has_module(list, "ib_core"),
+            "a dependency is not the module of its line"
+        );
+        assert!(!has_module(list, "rpcrdma"));
+    }
+
+    #[test]
+    fn a_taken_port_is_a_warning_that_names_the_option() {
+        let small = socket_buffer("send buf", "net.ipv4.tcp_wmem", 200 * 1024);
+        assert!(small.fix.unwrap().contains("sysctl -w net.ipv4.tcp_wmem"));
+        assert_eq!(socket_buffer("send buf", "x", 6 * MIB).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn every_check_of_this_machine_ends() {
+        let findings = findings();
+        assert!(findings.iter().all(|finding| {
+            (finding.verdict == Verdict::Ok) == finding.fix.is_none() && !finding.found.is_empty()
+        }));
+        assert!(findings.len() >= 10);
+    }
+}

@@ -1,0 +1,71 @@
+//! What of a server matters to its clients.
+
+use super::{Finding, Verdict};
+use crate::cli::ClientOptions;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::url::Url;
+use gannet_runtime::Handle;
+
+/// Null calls that are timed.
+const CALLS: u32 = 20;
+
+/// All checks of the server of `url`.
+pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOptions) -> Vec<Finding> {
+    let start = runtime.now();
+    let session = match Session::connect(runtime, url, options).await {
+        Ok(session) => session,
+        Err(failure) => return vec![failed(&failure)],
+    };
+    let took = runtime.now().duration_since(start);
+    let mut findings = vec![Finding::ok(
+        "server",
+        format!("{url} is mounted after {:.1} ms", took.as_secs_f64() * 1e3),
+    )];
+    for check in [
+        round_trip(runtime, &session).await,
+        transfers(&session).await,
+    ] {
+        findings.push(check.unwrap_or_else(|failure| failed(&failure)));
+    }
+    findings
+}
+
+/// A failure says itself what to do.
+fn failed(failure: &Failure) -> Finding {
+    Finding {
+        verdict: Verdict::Fail,
+        ..Finding::ok("server", failure.to_string())
+    }
+}
+
+async fn round_trip(runtime: &Handle, session: &Session) -> Result<Finding, Failure> {
+    let client = session.files().client();
+    let start = runtime.now();
+    for _ in 0..CALLS {
+        let answered = client.null().await;
+        answered.map_err(|error| Failure::new("a null call failed", error))?;
+    }
+    let each = runtime.now().duration_since(start) / CALLS;
+    let micros = each.as_secs_f64() * 1e6;
+    Ok(Finding::ok(
+        "round trip",
+        format!("{micros:.0} us for a null call"),
+    ))
+}
+
+async fn transfers(session: &Session) -> Result<Finding, Failure> {
+    let files = session.files();
+    let info = files.client().fsinfo(&files.root()).await;
+    let info = info.map_err(|error| Failure::new("FSINFO failed", error))?;
+    let found = format!(
+        "reads up to {} KiB, writes up to {} KiB",
+        info.read_max / 1024,
+        info.write_max / 1024
+    );
+    if info.read_max.min(info.write_max) < 1 << 20 {
+        let fix = "the server's own limit; larger transfers would need fewer round trips";
+        return Ok(Finding::warn("transfers", found, fix));
+    }
+    Ok(Finding::ok("transfers", found))
+}
