@@ -23,6 +23,8 @@ impl Counter {
 pub struct Counters {
     /// Connections accepted.
     pub connections: Counter,
+    /// Connections for which there was no room: refused, or let in for another that had made no call yet.
+    pub refused: Counter,
     /// Calls answered or under way.
     pub calls: Counter,
     /// Bytes of calls received, with what was read for them by RDMA.

@@ -25,7 +25,7 @@ pub use client::{
 };
 pub use counters::{Counter, Counters};
 pub use reply_cache::{CacheLimits, ReplyCache};
-pub use server::{MemoryInUse, Server};
+pub use server::{ConnectionLimits, MemoryInUse, Server};
 pub use service::{
     Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
     Service, Transport,

@@ -11,6 +11,12 @@ pub const RECORD_MAX: usize = PAYLOAD_MAX + RECORD_SLACK;
 /// Most fragments of one record; senders with 4 KiB buffers need 272 for the largest record.
 pub const FRAGMENTS_MAX: u32 = 1024;
 
+/// Connections that a core holds at a time. Each may have a record of [`RECORD_MAX`] bytes under way in memory of its own,
+/// so this bounds what peers can make a core hold for them at the worst: some 4 GiB.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// The same from one address: no client can take the place of all others.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+
 /// Calls in flight per TCP connection; more wait in the socket.
 pub const CALLS_MAX: usize = 128;
 /// Bytes of arguments in flight per TCP connection beyond which no further record is read.

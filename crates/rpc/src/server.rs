@@ -1,11 +1,14 @@
 //! The answering side: what all connections of a core share, and how connections come and go.
 
+mod activity;
 mod admit;
 mod deadlines;
 mod log_limit;
 mod rdma;
 mod tcp;
 mod worker;
+
+pub use activity::ConnectionLimits;
 
 use crate::counters::Counters;
 use crate::limits::{
@@ -14,18 +17,16 @@ use crate::limits::{
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
+use activity::{Activities, Activity, Crowd};
 use gannet_fabric::{Arena, Buffer, Provider};
-use gannet_runtime::{Handle, Listener, Notify, Stream};
+use gannet_runtime::{Handle, Listener, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
 use log_limit::LogLimit;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use worker::{Job, Worker};
 
 /// Answers calls on one core, over any number of connections of either transport. Clones share everything.
@@ -64,15 +65,18 @@ impl<S: Service> Server<S> {
             idle_lists: RefCell::default(),
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
-            next_activity: Cell::new(1),
-            activities: RefCell::default(),
+            activities: Rc::default(),
             unreadable_log: LogLimit::default(),
-            stopping: Cell::new(false),
-            drained: Notify::default(),
+            refused_log: LogLimit::default(),
         };
         Server {
             core: Rc::new(core),
         }
+    }
+
+    /// Sets how many connections this core holds from now on; those it has already may stay.
+    pub fn limit_connections(&self, limits: ConnectionLimits) {
+        self.core.activities.limits.set(limits);
     }
 
     /// Takes connections from `listener` and answers them until [`Server::stop`].
@@ -80,7 +84,7 @@ impl<S: Service> Server<S> {
     /// # Errors
     /// The listener is broken.
     pub async fn serve_tcp(&self, mut listener: Box<dyn Listener>) -> io::Result<()> {
-        let activity = Activity::new(&self.core);
+        let activity = self.core.activities.listener();
         tracing::info!(address = %listener.local_address(), "answering rpc over tcp");
         while let Some(stream) = activity.unless_stopped(listener.accept()).await {
             let (core, stream) = (Rc::clone(&self.core), stream?);
@@ -99,7 +103,7 @@ impl<S: Service> Server<S> {
         provider: Rc<dyn Provider>,
         mut listener: Box<dyn gannet_fabric::Listener>,
     ) -> io::Result<()> {
-        let activity = Activity::new(&self.core);
+        let activity = self.core.activities.listener();
         tracing::info!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, provider, incoming) =
@@ -117,17 +121,12 @@ impl<S: Service> Server<S> {
 
     /// Takes no new connections and no new calls; calls under way are still answered.
     pub fn stop(&self) {
-        self.core.stopping.set(true);
-        for waiter in self.core.activities.borrow().values() {
-            waiter.notify();
-        }
+        self.core.activities.stop();
     }
 
     /// Waits until all connections have ended after [`Server::stop`]. The caller bounds the wait. One at a time.
     pub async fn drained(&self) {
-        while !self.core.activities.borrow().is_empty() {
-            self.core.drained.notified().await;
-        }
+        self.core.activities.drained().await;
     }
 
     /// Memory that the connections of this core hold now.
@@ -185,12 +184,9 @@ pub(crate) struct Core<S> {
     idle_workers: RefCell<Vec<Worker>>,
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
-    next_activity: Cell<u64>,
-    /// Connections and listeners, to be told of a stop.
-    activities: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    activities: Rc<Activities>,
     unreadable_log: LogLimit,
-    stopping: Cell<bool>,
-    drained: Notify,
+    refused_log: LogLimit,
 }
 
 impl<S: Service> Core<S> {
@@ -234,6 +230,30 @@ impl<S: Service> Core<S> {
         }
     }
 
+    /// A place for a connection from `peer`, perhaps that of another who has not called yet; `None` when there is none.
+    fn admit(&self, peer: SocketAddr) -> Option<Activity> {
+        if let Some(crowd) = self.activities.crowd(peer.ip()) {
+            let why = match crowd {
+                Crowd::Address(_) => "too many connections of its address",
+                Crowd::All => "too many connections",
+            };
+            self.note_refused(peer, why);
+            if !self.activities.evict_stranger(crowd) {
+                return None;
+            }
+        }
+        Some(self.activities.connection(peer.ip()))
+    }
+
+    /// Counts a connection for which there is no room, and says so now and then.
+    fn note_refused(&self, peer: SocketAddr, why: &'static str) {
+        self.counters.refused.add(1);
+        if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
+            let connections = self.activities.connections();
+            tracing::warn!(%peer, why, connections, left_out, "no room for a connection");
+        }
+    }
+
     /// Counts a reply whose file cannot be read, and says so now and then.
     fn note_unreadable(&self, peer: SocketAddr, xid: u32, error: io::ErrorKind) {
         self.counters.unreadable.add(1);
@@ -261,48 +281,5 @@ impl<S: Service> Core<S> {
             stage = Buffer::zeroed(STAGE_LEN);
         }
         stage
-    }
-}
-
-/// A listener or a connection: what a stop waits for.
-struct Activity<S: Service> {
-    core: Rc<Core<S>>,
-    id: u64,
-    stopped: Rc<Notify>,
-}
-
-impl<S: Service> Activity<S> {
-    fn new(core: &Rc<Core<S>>) -> Activity<S> {
-        let id = core.next_activity.get();
-        core.next_activity.set(id + 1);
-        let stopped = Rc::<Notify>::default();
-        core.activities.borrow_mut().insert(id, Rc::clone(&stopped));
-        Activity {
-            core: Rc::clone(core),
-            id,
-            stopped,
-        }
-    }
-
-    /// What `future` gives, or `None` when the server stops first.
-    async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = std::pin::pin!(future);
-        std::future::poll_fn(|context| {
-            if self.core.stopping.get() {
-                return Poll::Ready(None);
-            }
-            if self.stopped.poll_notified(context).is_ready() {
-                context.waker().wake_by_ref();
-            }
-            future.as_mut().poll(context).map(Some)
-        })
-        .await
-    }
-}
-
-impl<S: Service> Drop for Activity<S> {
-    fn drop(&mut self) {
-        self.core.activities.borrow_mut().remove(&self.id);
-        self.core.drained.notify();
     }
 }

@@ -31,6 +31,8 @@ impl Overdue {
 /// What a connection waits for when it has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Waits {
+    /// A valid call came.
+    pub(super) established: bool,
     /// The peer owes the rest of a record, or the answers to RDMA Reads.
     pub(super) in_record: bool,
     /// The peer has something to take.
@@ -112,8 +114,6 @@ pub(super) struct Deadlines {
     unsent_since: Instant,
     /// The record under way began, or an earlier one ended.
     record_since: Instant,
-    /// A valid call came.
-    pub(super) established: bool,
 }
 
 impl Deadlines {
@@ -125,7 +125,6 @@ impl Deadlines {
             moved: now,
             unsent_since: now,
             record_since: now,
-            established: false,
         }
     }
 
@@ -194,7 +193,7 @@ impl Deadlines {
 
     fn candidates(&self, waits: Waits) -> impl Iterator<Item = (Instant, Overdue)> {
         let first =
-            (!self.established).then_some((self.opened + FIRST_CALL_DEADLINE, Overdue::FirstCall));
+            (!waits.established).then_some((self.opened + FIRST_CALL_DEADLINE, Overdue::FirstCall));
         let record = waits.in_record.then_some((
             (self.received + RECORD_PAUSE_DEADLINE).min(self.record_since + RECORD_DEADLINE),
             Overdue::Record,

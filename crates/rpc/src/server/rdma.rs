@@ -39,6 +39,9 @@ const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
 /// grants it more (RFC 8166 section 3.3.1), so a stranger holds no more memory than that.
 const RECEIVES_FIRST: u32 = 1 + RECEIVES_SPARE;
 
+/// What a peer is refused for whose receives cannot be posted.
+const OUT_OF_MEMORY: &str = "out of receive memory";
+
 /// What a piece of work was for, packed into its [`WorkId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
@@ -88,10 +91,12 @@ enum End {
     Credits,
     #[error(transparent)]
     Overdue(#[from] Overdue),
-    #[error("out of receive memory")]
+    #[error("{OUT_OF_MEMORY}")]
     Memory,
     #[error("the server stops")]
     Stopped,
+    #[error("no call so far, and others need the room")]
+    Evicted,
 }
 
 impl End {
@@ -113,6 +118,9 @@ pub(super) async fn serve<S: Service>(
     incoming: Box<dyn Incoming>,
 ) {
     let peer = incoming.peer_address();
+    let Some(activity) = core.admit(peer) else {
+        return incoming.reject(Vec::new()).await;
+    };
     let capabilities = provider.capabilities();
     let own = PrivateData {
         remote_invalidation: capabilities.remote_invalidation,
@@ -123,7 +131,7 @@ pub(super) async fn serve<S: Service>(
         .map_while(|_| core.inline.take())
         .collect();
     if receives.len() < RECEIVES_FIRST as usize {
-        tracing::warn!(%peer, "rdma connection refused: out of receive memory");
+        core.note_refused(peer, OUT_OF_MEMORY);
         return incoming.reject(Vec::new()).await;
     }
     let options = ConnectOptions {
@@ -132,19 +140,28 @@ pub(super) async fn serve<S: Service>(
         ird: 0,
         receives,
     };
-    match incoming.accept(options).await {
-        Ok(endpoint) => answer(core, endpoint, own).await,
-        Err(error) => tracing::info!(%peer, %error, "rdma connection not made"),
+    match activity.unless_stopped(incoming.accept(options)).await {
+        Some(Ok(endpoint)) => answer(core, activity, endpoint, own).await,
+        Some(Err(error)) => tracing::info!(%peer, %error, "rdma connection not made"),
+        None => {}
     }
 }
 
-async fn answer<S: Service>(core: Rc<Core<S>>, endpoint: Connected, own: PrivateData) {
+async fn answer<S: Service>(
+    core: Rc<Core<S>>,
+    activity: Activity,
+    endpoint: Connected,
+    own: PrivateData,
+) {
     core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, ?theirs, "rdma connection");
-    let mut connection = Connection::new(&core, Rc::clone(&endpoint), own, theirs);
+    let mut connection = Connection::new(&core, activity, Rc::clone(&endpoint), own, theirs);
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
+    if matches!(end, End::Memory) {
+        core.note_refused(peer, OUT_OF_MEMORY);
+    }
     if end.is_offence() {
         core.counters.drops.add(1);
         tracing::info!(%peer, why = %end, "rdma connection dropped");
@@ -152,7 +169,7 @@ async fn answer<S: Service>(core: Rc<Core<S>>, endpoint: Connected, own: Private
         tracing::debug!(%peer, why = %end, "rdma connection ended");
     }
     match end {
-        End::Stopped => endpoint.close(),
+        End::Stopped | End::Evicted => endpoint.close(),
         End::Disconnected(_) => {}
         other => endpoint.abort(&other.to_string()),
     }
@@ -170,7 +187,7 @@ type ColdRead = LocalFuture<(Box<Job>, io::Result<(Vec<u8>, usize)>)>;
 
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
-    activity: Activity<S>,
+    activity: Activity,
     endpoint: Connected,
     peer: SocketAddr,
     /// Largest message we may send.
@@ -203,11 +220,11 @@ struct Connection<S: Service> {
 impl<S: Service> Connection<S> {
     fn new(
         core: &Rc<Core<S>>,
+        activity: Activity,
         endpoint: Connected,
         own: PrivateData,
         theirs: PrivateData,
     ) -> Connection<S> {
-        let activity = Activity::new(core);
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
         Connection {
@@ -217,7 +234,7 @@ impl<S: Service> Connection<S> {
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
             posted_max: endpoint.attributes().send_queue_max,
             endpoint,
-            calls: CallTable::new(activity.id),
+            calls: CallTable::new(activity.id()),
             activity,
             contexts: Vec::new(),
             free: Vec::new(),
@@ -267,10 +284,11 @@ impl<S: Service> Connection<S> {
         if progress {
             return Ok(true);
         }
-        if self.activity.stopped.poll_notified(context).is_ready() {
-            context.waker().wake_by_ref();
+        self.activity.register(context);
+        if self.activity.is_evicted() {
+            return Err(End::Evicted);
         }
-        if self.core.stopping.get() && self.is_quiet() {
+        if self.activity.is_stopping() && self.is_quiet() {
             return Err(End::Stopped);
         }
         self.poll_timer(context)
@@ -377,6 +395,7 @@ impl<S: Service> Connection<S> {
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let waits = Waits {
+            established: self.activity.is_established(),
             in_record: self.pulls > 0,
             to_send: self.posted > 0,
             busy: self.free.len() < self.contexts.len(),

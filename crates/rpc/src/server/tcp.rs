@@ -31,6 +31,8 @@ pub(super) enum End {
     Peer,
     #[error("the server stops")]
     Stopped,
+    #[error("no call so far, and others need the room")]
+    Evicted,
     #[error("record marks: {0}")]
     Record(#[from] RecordError),
     #[error("not rpc: {0}")]
@@ -52,10 +54,13 @@ impl End {
 
 /// Answers `stream` until it ends.
 pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
-    core.counters.connections.add(1);
     let peer = stream.peer_address();
+    let Some(activity) = core.admit(peer) else {
+        return stream.abort();
+    };
+    core.counters.connections.add(1);
     tracing::debug!(%peer, "tcp connection");
-    let mut connection = Connection::new(&core, Rc::clone(&stream));
+    let mut connection = Connection::new(&core, activity, Rc::clone(&stream));
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
     if end.is_offence() {
         core.counters.drops.add(1);
@@ -79,7 +84,7 @@ type ColdRead = LocalFuture<io::Result<(Vec<u8>, usize)>>;
 
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
-    activity: Activity<S>,
+    activity: Activity,
     stream: Stream,
     peer: SocketAddr,
     inbound: Inbound,
@@ -100,8 +105,7 @@ struct Connection<S: Service> {
 }
 
 impl<S: Service> Connection<S> {
-    fn new(core: &Rc<Core<S>>, stream: Stream) -> Connection<S> {
-        let activity = Activity::new(core);
+    fn new(core: &Rc<Core<S>>, activity: Activity, stream: Stream) -> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
         Connection {
@@ -109,7 +113,7 @@ impl<S: Service> Connection<S> {
             inbound: Inbound::new(),
             peer: stream.peer_address(),
             stream,
-            calls: CallTable::new(activity.id),
+            calls: CallTable::new(activity.id()),
             activity,
             call_bytes: 0,
             outgoing: Outgoing::default(),
@@ -153,14 +157,15 @@ impl<S: Service> Connection<S> {
         if received || sent {
             return Ok(true);
         }
-        if self.activity.stopped.poll_notified(context).is_ready() {
-            context.waker().wake_by_ref();
+        self.activity.register(context);
+        if self.activity.is_evicted() {
+            return Err(End::Evicted);
         }
         let quiet = self.calls.is_empty() && self.outgoing.is_empty();
         if quiet && self.ended {
             return Err(End::Peer);
         }
-        if quiet && self.core.stopping.get() && self.inbound.at_boundary() {
+        if quiet && self.activity.is_stopping() && self.inbound.at_boundary() {
             return Err(End::Stopped);
         }
         self.poll_timer(context)
@@ -191,7 +196,7 @@ impl<S: Service> Connection<S> {
 
     /// Receives once and starts the calls that are complete; says whether anything came.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        if self.ended || (self.core.stopping.get() && self.inbound.at_boundary()) {
+        if self.ended || (self.activity.is_stopping() && self.inbound.at_boundary()) {
             return Ok(false);
         }
         if !self.may_receive() {
@@ -291,6 +296,7 @@ impl<S: Service> Connection<S> {
         let short_of_memory = self.inbound.is_short_of_memory();
         let held_back = self.starved_since.is_some() || short_of_memory;
         let waits = Waits {
+            established: self.activity.is_established(),
             in_record: !self.inbound.at_boundary() && !held_back,
             to_send: !self.outgoing.is_empty() && self.cold.is_none(),
             busy: held_back || !self.calls.is_empty() || self.cold.is_some(),

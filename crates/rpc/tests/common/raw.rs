@@ -2,8 +2,8 @@
 
 use super::{PROGRAM, config};
 use gannet_fabric::{
-    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Provider,
-    Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
+    Access, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected, Disconnected,
+    Done, Provider, Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
 };
 use gannet_runtime::{Handle, timeout};
 use gannet_wire::rpc::{CallHeader, OpaqueAuth};
@@ -83,18 +83,28 @@ impl Raw {
         address: SocketAddr,
         private_data: &[u8],
     ) -> Raw {
+        let connected = Raw::try_connect(runtime, provider, address, private_data).await;
+        connected.unwrap()
+    }
+
+    pub async fn try_connect(
+        runtime: &Handle,
+        provider: &Rc<dyn Provider>,
+        address: SocketAddr,
+        private_data: &[u8],
+    ) -> Result<Raw, ConnectError> {
         let options = ConnectOptions {
             private_data: private_data.to_vec(),
             ord: 0,
             ird: 8,
             receives: (0..200).map(|_| Buffer::zeroed(4096)).collect(),
         };
-        let endpoint = provider.connect(address, options).await.unwrap();
-        Raw {
+        let endpoint = provider.connect(address, options).await?;
+        Ok(Raw {
             runtime: Handle::clone(runtime),
             endpoint,
             received: RefCell::default(),
-        }
+        })
     }
 
     /// Memory the server may use; all of it.

@@ -264,7 +264,7 @@ impl<S: Service> Connection<S> {
             }
             Some(Ok(Admission::Execute { .. })) => {
                 self.core.counters.calls.add(1);
-                self.deadlines.established = true;
+                self.activity.establish();
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
                 if self.calls.is_full() {

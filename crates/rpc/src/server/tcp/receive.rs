@@ -391,7 +391,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn start(&mut self, mut job: Box<Job>) {
-        self.deadlines.established = true;
+        self.activity.establish();
         job.call.peer = self.peer;
         job.call.transport = Transport::Tcp;
         let placed = job

@@ -1,0 +1,158 @@
+//! More connections than there is room for, and who gets it.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::raw::{Raw, call_bytes, linux};
+use common::stream::{exchange, receive};
+use common::*;
+use gannet_fabric::{ConnectError, Provider};
+use gannet_rpc::ConnectionLimits;
+use gannet_runtime::{Handle, Stream};
+use gannet_sim::World;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    total_max: 6,
+    per_address_max: 4,
+};
+
+/// One of two hosts.
+struct Host {
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    tcp: SocketAddr,
+    rdma: SocketAddr,
+}
+
+impl Host {
+    async fn connect(&self) -> Stream {
+        self.runtime.connect(self.tcp).await.unwrap()
+    }
+
+    async fn connect_and_call(&self) -> Stream {
+        let stream = self.connect().await;
+        assert!(is_answered(&stream).await, "no room");
+        stream
+    }
+
+    async fn connect_rdma(&self) -> Result<Raw, ConnectError> {
+        let private_data = linux().to_bytes();
+        Raw::try_connect(&self.runtime, &self.provider, self.rdma, &private_data).await
+    }
+}
+
+async fn is_answered(stream: &Stream) -> bool {
+    let call = call_bytes(1, NULL, |_| {});
+    exchange(stream, &call).await.is_ok()
+}
+
+fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench, Host, Host) -> F) {
+    let world = World::new(8);
+    let server = world.add_node("server");
+    let fabric = SimFabric::new(&world, FabricProfile::default());
+    let bench = Bench::new(&server.runtime());
+    bench.server.limit_connections(LIMITS);
+    let tcp = bench.listen_tcp_at(SocketAddr::new(server.ip(), 2049));
+    let rdma_at = SocketAddr::new(server.ip(), 20049);
+    let rdma = bench.listen_rdma(&fabric.provider(&server), rdma_at);
+    let host = |name| {
+        let node = world.add_node(name);
+        Host {
+            runtime: node.runtime(),
+            provider: fabric.provider(&node),
+            tcp,
+            rdma,
+        }
+    };
+    let (one, other) = (host("one"), host("other"));
+    world.run(test(bench, one, other)).unwrap();
+}
+
+#[test]
+fn one_address_leaves_room_for_others_and_all_together_keep_to_the_bound() {
+    lab(|bench, one, other| async move {
+        let mut crowd = Vec::new();
+        for _ in 0..4 {
+            crowd.push(one.connect_and_call().await);
+        }
+        assert!(!is_answered(&one.connect().await).await, "a fifth");
+        let raw = other.connect_and_call().await;
+        let _last = other.connect_and_call().await;
+        assert!(!is_answered(&other.connect().await).await, "a seventh");
+        assert_eq!(bench.counters.refused.total(), 2);
+        // Those inside have noticed nothing, and who leaves makes room.
+        for stream in &crowd {
+            assert!(is_answered(stream).await);
+        }
+        drop(raw);
+        eventually(&one.runtime, || bench.counters.connections.total() == 6).await;
+        other.connect_and_call().await;
+        crowd.pop();
+        one.connect_and_call().await;
+        assert_eq!(bench.counters.refused.total(), 2);
+        assert_eq!(bench.counters.drops.total(), 0);
+    });
+}
+
+#[test]
+fn strangers_make_room_the_oldest_first() {
+    lab(|bench, one, other| async move {
+        let established = one.connect_and_call().await;
+        let mut strangers = Vec::new();
+        for _ in 0..3 {
+            strangers.push(one.connect().await);
+        }
+        let fifth = one.connect_and_call().await;
+        assert_eq!(receive(&strangers[0], 1).await, Err(vec![]), "the oldest");
+        assert!(is_answered(&strangers[1]).await);
+        let sixth = one.connect_and_call().await;
+        assert_eq!(receive(&strangers[2], 1).await, Err(vec![]), "the next");
+        // Now all four have called.
+        assert!(!is_answered(&one.connect().await).await);
+        // A stranger of another address is no help with that, but it is when all together are too many.
+        let silent = [other.connect().await, other.connect().await];
+        assert!(!is_answered(&one.connect().await).await);
+        let last = other.connect_and_call().await;
+        assert_eq!(receive(&silent[0], 1).await, Err(vec![]));
+        for stream in [
+            &established,
+            &strangers[1],
+            &fifth,
+            &sixth,
+            &silent[1],
+            &last,
+        ] {
+            assert!(is_answered(stream).await);
+        }
+        assert_eq!(bench.counters.refused.total(), 5);
+    });
+}
+
+#[test]
+fn both_transports_count() {
+    lab(|bench, one, other| async move {
+        let mut crowd = Vec::new();
+        for _ in 0..3 {
+            crowd.push(one.connect_and_call().await);
+        }
+        let raw = one.connect_rdma().await.unwrap();
+        let (none, call) = (ChunkLists::new(), call_bytes(1, NULL, |_| {}));
+        raw.exchange(1, Procedure::Msg, &none, &call).await;
+        let refused = one.connect_rdma().await;
+        assert!(matches!(refused.err(), Some(ConnectError::Rejected { .. })));
+        assert!(!is_answered(&one.connect().await).await);
+        // Over RDMA strangers make room as well.
+        let silent = other.connect_rdma().await.unwrap();
+        let _second = other.connect_and_call().await;
+        let _third = other.connect_and_call().await;
+        assert!(silent.receive().await.is_err());
+        raw.exchange(2, Procedure::Msg, &none, &call_bytes(2, NULL, |_| {}))
+            .await;
+        assert_eq!(bench.counters.refused.total(), 3);
+    });
+}
