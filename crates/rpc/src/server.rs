@@ -85,7 +85,7 @@ impl<S: Service> Server<S> {
     /// The listener is broken.
     pub async fn serve_tcp(&self, mut listener: Box<dyn Listener>) -> io::Result<()> {
         let activity = self.core.activities.listener();
-        tracing::info!(address = %listener.local_address(), "answering rpc over tcp");
+        tracing::debug!(address = %listener.local_address(), "answering rpc over tcp");
         while let Some(stream) = activity.unless_stopped(listener.accept()).await {
             let (core, stream) = (Rc::clone(&self.core), stream?);
             let task = Box::pin(async move { tcp::serve(core, stream).await });
@@ -104,7 +104,7 @@ impl<S: Service> Server<S> {
         mut listener: Box<dyn gannet_fabric::Listener>,
     ) -> io::Result<()> {
         let activity = self.core.activities.listener();
-        tracing::info!(address = %listener.local_address(), "answering rpc over rdma");
+        tracing::debug!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, provider, incoming) =
                 (Rc::clone(&self.core), Rc::clone(&provider), incoming?);
