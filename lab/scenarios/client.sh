@@ -2,7 +2,7 @@
 # server: knfsd
 # over: rdma rdma-crc tcp
 
-mkdir /srv/export/folder
+mkdir -m 777 /srv/export/folder
 noise /srv/export/folder/in 3000001
 [ "$(gannet ls "$(url /folder)")" = in ]
 gannet cat "$(url /folder/in)" >/tmp/in

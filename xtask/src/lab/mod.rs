@@ -17,7 +17,7 @@ use crate::command::Step;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use scenario::Scenario;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -66,9 +66,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     };
     let folder = target.join("lab");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let lock = File::create(folder.join("lock")).context("cannot make the lab's lock")?;
-    lock.lock()
-        .context("cannot wait for another run of the lab")?;
+    let _lock = process::lock(&folder)?;
     let initramfs = folder.join("initramfs");
     initramfs::write(&kit, &lab.join("guest/init"), &initramfs)?;
     let recipe = machine::Recipe {

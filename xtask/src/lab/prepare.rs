@@ -4,10 +4,10 @@
 //! Nothing is installed: the packages that this machine lacks are unpacked into a folder of the cache, so no root is
 //! needed and the machine stays as it is.
 
-use super::process::{output, use_packages};
+use super::process::{lock, output, use_packages};
 use anyhow::{Context, Result, bail};
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,8 +81,7 @@ impl Kit {
 pub(crate) fn prepare() -> Result<Kit> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
-    let lock = File::create(cache.join("lock")).context("cannot make the cache's lock")?;
-    lock.lock().context("cannot lock the cache")?;
+    let _lock = lock(&cache)?;
     let recipe = recipe();
     for entry in fs::read_dir(&cache)? {
         let entry = entry?;

@@ -31,6 +31,20 @@ pub(super) fn output(mut command: Command) -> Result<String> {
     Ok(text)
 }
 
+/// Waits until no other run of the lab uses a folder, and keeps them away until the lock is dropped.
+///
+/// # Errors
+/// The folder cannot be written.
+pub(super) fn lock(folder: &Path) -> Result<File> {
+    let what = || format!("cannot lock {}", folder.display());
+    let lock = File::create(folder.join("lock")).with_context(what)?;
+    if lock.try_lock().is_err() {
+        println!("lab: waiting for another run: {}", folder.display());
+        lock.lock().with_context(what)?;
+    }
+    Ok(lock)
+}
+
 /// Lets a program find unpacked packages before those of the machine.
 pub(super) fn use_packages<'a>(command: &'a mut Command, root: &Path) -> &'a mut Command {
     let folders = [root.join("usr/sbin"), root.join("usr/bin")];

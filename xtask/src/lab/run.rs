@@ -183,6 +183,7 @@ fn explain(status: &str) -> String {
     match status {
         "124" => String::from("its time is over"),
         "125" => String::from("the guest's kernel complained: see dmesg"),
+        "126" => String::from("it left a mount behind"),
         other => format!("exit status {other}"),
     }
 }
