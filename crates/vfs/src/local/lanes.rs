@@ -308,6 +308,8 @@ impl Visit {
                         );
                     }
                     run = Some(job);
+                    // A visit may last as long as there is work; what left the caches cannot wait for its end.
+                    drop(self.tree.overdue_retired());
                 }
                 Turn::Idle => {}
                 Turn::End => break,
@@ -344,11 +346,14 @@ impl Drop for Visit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::DESCRIPTORS_MIN;
     use crate::local::LocalOptions;
+    use crate::{CreateMode, Credentials, SetAttributes};
     use gannet_runtime::tokio_plug::block_on;
     use std::future::Future;
     use std::pin::Pin;
     use std::rc::Rc;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Sender, channel};
     use std::task::Poll;
 
@@ -359,6 +364,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options = LocalOptions {
             state_dir: Some(directory.path().join("state")),
+            descriptors_max: Some(DESCRIPTORS_MIN),
             ..LocalOptions::default()
         };
         let tree = LocalTree::open(directory.path(), &options).unwrap();
@@ -421,6 +427,36 @@ mod tests {
             assert_eq!(answer, Ok(Ok(())));
             drop(end);
             assert_eq!(slow.await, Ok(()));
+        });
+    }
+
+    #[test]
+    fn one_long_visit_keeps_to_the_budget_of_descriptors() {
+        with_lanes(|lanes, _| async move {
+            let (go, first) = held();
+            let mut first = std::pin::pin!(lanes.run(7, first));
+            start(first.as_mut()).await;
+            let mut creations: Vec<_> = (0..20 * DESCRIPTORS_MIN)
+                .map(|index| {
+                    Box::pin(lanes.run(7, move |tree| {
+                        let mode = CreateMode::Guarded(SetAttributes::default());
+                        let (me, name) = (Credentials::new(0, 0, &[]), index.to_string());
+                        let made = tree.create(&tree.root_object, &me, name.as_bytes(), &mode);
+                        made.result.unwrap();
+                        tree.open.load(Ordering::Relaxed)
+                    }))
+                })
+                .collect();
+            for creation in &mut creations {
+                start(creation.as_mut()).await;
+            }
+            drop(go);
+            first.await.unwrap();
+            let mut most = 0;
+            for creation in creations {
+                most = most.max(creation.await.unwrap());
+            }
+            assert!(most < 2 * DESCRIPTORS_MIN, "{most} descriptors");
         });
     }
 
