@@ -8,7 +8,7 @@
 //!
 //! - iWARP: [`mpa`] frames, [`ddp`] segments, [`rdmap`] operations and Terminates;
 //! - files: [`xdr`] primitives, [`rpc`] messages and record marks, [`rpcrdma`] transport headers,
-//!   [`mount3`] and [`nfs3`] procedures.
+//!   [`mount3`], [`nfs3`] and [`nfsacl3`] procedures.
 #![no_std]
 
 extern crate alloc;
@@ -19,6 +19,7 @@ pub mod ddp;
 pub mod mount3;
 pub mod mpa;
 pub mod nfs3;
+pub mod nfsacl3;
 pub mod rdmap;
 pub mod rpc;
 pub mod rpcrdma;

@@ -4,6 +4,7 @@ mod nfs_support;
 
 use gannet_wire::mount3;
 use gannet_wire::nfs3::*;
+use gannet_wire::nfsacl3;
 use gannet_wire::xdr::Decoder;
 use nfs_support::*;
 use proptest::collection::vec;
@@ -220,6 +221,10 @@ fn all_types(bytes: &[u8]) {
     reread!(bytes, FsinfoResult);
     reread!(bytes, PathconfResult);
     reread!(bytes, CommitResult);
+    reread!(bytes, nfsacl3::GetaclArgs<'_>);
+    reread!(bytes, nfsacl3::GetaclResult<'_>);
+    reread!(bytes, nfsacl3::SetaclArgs<'_>);
+    reread!(bytes, nfsacl3::SetaclResult);
     reread!(bytes, mount3::MntResult<'_>);
     reread!(bytes, mount3::DumpResult<'_>);
     reread!(bytes, mount3::ExportResult<'_>);

@@ -4,6 +4,7 @@ mod nfs_support;
 
 use gannet_wire::mount3;
 use gannet_wire::nfs3::*;
+use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decoder, XdrError};
 use nfs_support::{bytes_of, check, encoded};
 
@@ -296,6 +297,46 @@ fn an_export_list_names_its_groups() {
             .sum::<usize>(),
         2
     );
+}
+
+#[test]
+fn access_control_lists_as_linux_sends_them() {
+    let words = bytes_of("00000008 01000100 01000000 0000000c");
+    let arguments = nfsacl3::GetaclArgs {
+        object: FileHandle(&[1, 0, 1, 0, 1, 0, 0, 0]),
+        parts: nfsacl3::part::DEFAULT | nfsacl3::part::DEFAULT_COUNT,
+    };
+    check(&arguments, &words);
+
+    // Four entries of an access list that has five, and no default list.
+    let words = bytes_of(
+        "00000008 aaaaaaaa aaaaaaaa 00000001 00000005 00000004 \
+         00000001 00000000 00000006 00000002 000003e8 00000004 \
+         00000004 00000000 00000004 00000010 00000000 00000007 00000000 00000000",
+    );
+    let arguments: nfsacl3::SetaclArgs<'_> = from_bytes(&words).unwrap();
+    check(&arguments, &words);
+    assert_eq!(arguments.object, HANDLE);
+    assert_eq!(arguments.acls.parts, nfsacl3::part::ACCESS);
+    assert_eq!(
+        (arguments.acls.access.count, arguments.acls.default.count),
+        (5, 0)
+    );
+    let entries: Vec<_> = arguments.acls.access.entries().collect();
+    assert_eq!(entries.len(), 4);
+    let user = nfsacl3::AclEntry {
+        kind: 2,
+        id: 1000,
+        rights: 4,
+    };
+    assert_eq!(entries[1], user);
+
+    let words = bytes_of("00000000 00000000 0000000c 00000000 00000000 00000000 00000000");
+    let result: nfsacl3::GetaclResult<'_> = from_bytes(&words).unwrap();
+    check(&result, &words);
+    let too_many = bytes_of("00000008 aaaaaaaa aaaaaaaa 00000001 00000401 00000401");
+    let refused = from_bytes::<nfsacl3::SetaclArgs<'_>>(&too_many);
+    assert_eq!(refused.map(|_| ()), Err(XdrError::TooLong));
 }
 
 #[test]
