@@ -37,6 +37,6 @@ mod resolve;
 mod store;
 mod tree;
 
-pub use open::{HandleScheme, LocalOptions, OpenError};
+pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};
 pub use store::LocalStore;
 pub use tree::LocalTree;

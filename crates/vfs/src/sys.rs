@@ -160,6 +160,13 @@ pub(crate) fn clear_thread_umask() -> Result<()> {
     Ok(())
 }
 
+/// Makes the whole process ignore SIGXFSZ: a write beyond the limit of file sizes (RLIMIT_FSIZE) then fails with `FBIG`
+/// and nothing else happens.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: ignoring a signal runs no code of ours. The call cannot fail for this signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// How many pages of a range are in the page cache (cachestat(2), Linux 6.5).
 ///
 /// # Errors

@@ -1,8 +1,16 @@
 //! How a tree is opened, and why that may fail.
 
+use crate::sys;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
+
+/// Lets a server live where the size of files is limited (`ulimit -f`, LimitFSIZE= of systemd): the kernel would end
+/// it by a signal when a client writes too far; so the client gets NFS3ERR_FBIG. For the whole process, hence for its
+/// `main` to call before it serves.
+pub fn survive_file_size_limit() {
+    sys::ignore_file_size_signal();
+}
 
 /// What handles are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
