@@ -8,13 +8,17 @@ use common::raw::call_bytes;
 use common::stream::{exchange, receive, receive_record, record, send};
 use common::*;
 use gannet_rpc::{Client, Target};
-use gannet_runtime::{Handle, Stream, timeout};
+use gannet_runtime::stream::Follow;
+use gannet_runtime::{ByteStream, FileSource, Handle, Stream, sleep, timeout};
 use gannet_sim::World;
 use gannet_wire::rpc::{AcceptStatus, AuthStat, RecordMark, Rejection, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder};
 use proptest::prelude::*;
+use std::cell::Cell;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 struct Lab {
@@ -200,7 +204,7 @@ fn an_established_peer_may_be_idle_for_long_but_not_for_ever() {
         let stream = lab.connect().await;
         let null = call_bytes(1, NULL, |_| {});
         exchange(&stream, &null).await.unwrap();
-        gannet_runtime::sleep(&lab.runtime, Duration::from_secs(600)).await;
+        sleep(&lab.runtime, Duration::from_secs(600)).await;
         exchange(&stream, &null).await.unwrap();
         let began = lab.elapsed();
         assert_eq!(receive(&stream, 1).await, Err(vec![]));
@@ -276,6 +280,133 @@ fn slow_writers_keep_nobody_from_writing() {
         assert_eq!(lab.bench.service.executions(WRITE), 40 + 256);
         assert_eq!(server.memory_in_use().payloads, 0);
     });
+}
+
+/// Behind a large record the server looks ahead a little only, so that the next payload is not copied.
+#[test]
+fn records_of_all_sizes_follow_a_large_one() {
+    lab(|lab| async move {
+        let stream = lab.connect().await;
+        let large = call_bytes(0, WRITE, |encoder| {
+            encoder.u32(0x3333_3333);
+            encoder.opaque(&pattern(100_000));
+            encoder.u32(0x4444_4444);
+        });
+        // Around what is looked ahead, around what is large, and between; more than are remembered.
+        let lengths = [
+            0, 1900, 1999, 2000, 2001, 2010, 2048, 3000, 5000, 8192, 12_000, 16_300, 16_338,
+            16_339, 16_340, 16_341, 16_400, 20_000,
+        ];
+        for together in [1, 5, 54] {
+            send(&stream, &record(&large)).await.unwrap();
+            receive_record(&stream).await.unwrap();
+            let lengths: Vec<usize> = lengths.iter().copied().cycle().take(54).collect();
+            for (batch, lengths) in (0..).step_by(together).zip(lengths.chunks(together)) {
+                let xids = batch as u32..;
+                let calls = xids.clone().zip(lengths).flat_map(|(xid, len)| {
+                    let bytes = pattern(*len);
+                    record(&call_bytes(xid, ECHO, |encoder| encoder.opaque(&bytes)))
+                });
+                send(&stream, &calls.collect::<Vec<u8>>()).await.unwrap();
+                for (xid, len) in xids.zip(lengths) {
+                    let reply = receive_record(&stream).await.unwrap();
+                    assert_eq!(outcome(&reply).xid, xid);
+                    let mut results = Decoder::new(&reply[24..]);
+                    assert!(results.opaque(*len).unwrap() == pattern(*len), "{len}");
+                    results.finish().unwrap();
+                }
+            }
+        }
+        assert_eq!(lab.bench.counters.drops.total(), 0);
+    });
+}
+
+/// A stream that says it can be read although it cannot, as often as told.
+struct Hasty {
+    stream: Stream,
+    false_alarms: Cell<u32>,
+}
+
+impl ByteStream for Hasty {
+    fn peer_address(&self) -> SocketAddr {
+        self.stream.peer_address()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.stream.local_address()
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.false_alarms.get() {
+            0 => self.stream.poll_readable(context),
+            left => {
+                self.false_alarms.set(left - 1);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.try_read(buffer)
+    }
+
+    fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.stream.try_read_vectored(buffers)
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_writable(context)
+    }
+
+    fn try_write(&self, buffers: &[IoSlice<'_>], follow: Follow) -> io::Result<usize> {
+        self.stream.try_write(buffers, follow)
+    }
+
+    fn try_send_file(&self, file: &dyn FileSource, offset: u64, len: usize) -> io::Result<usize> {
+        self.stream.try_send_file(file, offset, len)
+    }
+
+    fn shutdown_write(&self) {
+        self.stream.shutdown_write();
+    }
+
+    fn abort(&self) {
+        self.stream.abort();
+    }
+}
+
+#[test]
+fn readiness_that_is_none_is_waited_for_anew() {
+    for false_alarms in 1..6 {
+        let world = World::new(4);
+        let (near, far) = (world.add_node("client"), world.add_node("server"));
+        let bench = Bench::new(&far.runtime());
+        let mut listener = far
+            .runtime()
+            .listen(SocketAddr::new(far.ip(), 2049))
+            .unwrap();
+        let address = listener.local_address();
+        let server = bench.server.clone();
+        let serve = async move {
+            let stream = listener.accept().await.unwrap();
+            let false_alarms = Cell::new(false_alarms);
+            let hasty = Hasty {
+                stream,
+                false_alarms,
+            };
+            server.serve_stream(Rc::new(hasty)).await;
+        };
+        far.runtime().spawn("server", Box::pin(serve));
+        let runtime = near.runtime();
+        let test = async move {
+            let stream = runtime.connect(address).await.unwrap();
+            sleep(&runtime, Duration::from_millis(1)).await;
+            let call = call_bytes(1, NULL, |_| {});
+            let answered = timeout(&runtime, Duration::from_secs(1), exchange(&stream, &call));
+            answered.await.expect("nobody looks").unwrap();
+        };
+        world.run(test).unwrap();
+    }
 }
 
 #[test]

@@ -408,6 +408,28 @@ fn the_server_says_what_it_can_receive() {
 }
 
 #[test]
+fn a_stranger_holds_the_memory_of_one_call() {
+    lab(|lab| async move {
+        const SLOT: usize = gannet_rpc::limits::INLINE_THRESHOLD as usize;
+        let in_use = || lab.bench.server.memory_in_use().inline;
+        let mut idle = Vec::new();
+        for count in 1..20 {
+            idle.push(lab.connect().await);
+            assert_eq!(in_use(), 9 * count * SLOT);
+        }
+        // The reply grants credits for more.
+        let raw = idle.pop().unwrap();
+        let call = call_bytes(1, NULL, |_| {});
+        raw.exchange(1, Procedure::Msg, &no_lists(), &call).await;
+        assert_eq!(in_use(), (9 * idle.len() + 128 + 8) * SLOT);
+        drop(raw);
+        eventually(&lab.runtime, || in_use() == 9 * idle.len() * SLOT).await;
+        idle.clear();
+        eventually(&lab.runtime, || in_use() == 0).await;
+    });
+}
+
+#[test]
 fn more_calls_than_credits_end_the_connection() {
     lab(|lab| async move {
         let raw = lab.connect().await;

@@ -150,7 +150,8 @@ impl Raw {
             .expect("an answer in time")
     }
 
-    async fn next(&self) -> Result<Answer, Disconnected> {
+    /// The same, without a bound.
+    pub async fn next(&self) -> Result<Answer, Disconnected> {
         loop {
             let next = {
                 let mut received = self.received.borrow_mut();
