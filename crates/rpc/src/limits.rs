@@ -11,8 +11,8 @@ pub const RECORD_MAX: usize = PAYLOAD_MAX + RECORD_SLACK;
 /// Most fragments of one record; senders with 4 KiB buffers need 272 for the largest record.
 pub const FRAGMENTS_MAX: u32 = 1024;
 
-/// Connections that a core holds at a time. Each may have a record of [`RECORD_MAX`] bytes under way in memory of its own,
-/// so this bounds what peers can make a core hold for them at the worst: some 4 GiB.
+/// Connections that a core holds at a time. Each may have a record of [`RECORD_MAX`] bytes under way in memory of its
+/// own, so this bounds what peers can make a core hold for them at the worst: some 4 GiB.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// The same from one address: no client can take the place of all others.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
@@ -46,8 +46,8 @@ pub const SEND_FILE_MIN: usize = 32 << 10;
 pub const BATCH_LEN: usize = 64 << 10;
 /// Emptied batches that a connection keeps.
 pub const SPARE_BATCHES_MAX: usize = 2;
-/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each; beyond them, one of every connection
-/// that holds no other.
+/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each; beyond them, one of every
+/// connection that holds no other.
 pub const PAYLOAD_SLOTS_MAX: usize = 256;
 /// The same for RDMA calls with Read chunks beyond [`PAYLOAD_MAX`], [`RECORD_MAX`] bytes each.
 pub const LONG_CALL_SLOTS_MAX: usize = 16;

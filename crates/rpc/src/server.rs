@@ -262,8 +262,8 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// Memory for a payload of `len` bytes. When all slots are in use, the `only` payload of a connection gets memory of
-    /// its own: others who are slow to fill their slots cannot keep it waiting.
+    /// Memory for a payload of `len` bytes. When all slots are in use, the `only` payload of a connection gets memory
+    /// of its own: others who are slow to fill their slots cannot keep it waiting.
     fn take_payload(&self, len: usize, only: bool) -> Option<Buffer> {
         let slot = self.payloads.take();
         slot.or_else(|| only.then(|| Buffer::zeroed(len)))
