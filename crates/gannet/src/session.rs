@@ -1,8 +1,11 @@
 //! A connection to one export of a server, as the commands see it: URLs in, files out, errors explained.
 
+mod contact;
+
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::url::{Scheme, Url};
+use contact::Contact;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Error, Files, Follow, Node};
@@ -26,8 +29,11 @@ const RPCBIND_PORT: u16 = 111;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two questions whether the server still answers.
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
-/// A lost connection is made anew after pauses that grow to this.
+/// A lost connection is made anew after pauses that grow from the first to the second of these.
+const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Connections that may be accepted and give no answer before whoever accepts them is no NFS server.
+const ANSWERLESS_MAX: u32 = 3;
 
 /// A mounted export. Clones share the connection.
 #[derive(Clone)]
@@ -51,26 +57,62 @@ pub enum Patience {
 }
 
 impl Session {
-    /// Connects to the server of `url` and mounts the export that holds its path. A server that cannot be reached now
-    /// fails at once; one that falls silent later is waited for.
+    /// Connects to the server of `url` and mounts the export that holds its path, with bounded patience.
     ///
     /// # Errors
-    /// Not reachable, not a server, or nothing exported there.
+    /// See [`Session::connect_with`].
     pub async fn connect(
         runtime: &Handle,
         url: &Url,
         options: &ClientOptions,
     ) -> Result<Session, Failure> {
+        Session::connect_with(runtime, url, options, Patience::Bounded).await
+    }
+
+    /// Connects to the server of `url` and mounts the export that holds its path.
+    ///
+    /// What is waited for: a server that was reached once, and then breaks or refuses connections, as it does while it
+    /// restarts. What is not: one that cannot be reached at all, and one that was reached some times and never
+    /// answered a call.
+    ///
+    /// # Errors
+    /// Not reachable, not a server, nothing exported there, or silent for longer than `patience` and `--timeout`
+    /// allow.
+    pub async fn connect_with(
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+        patience: Patience,
+    ) -> Result<Session, Failure> {
+        let connecting = Session::establish(runtime, url, options);
+        let Some(silence) = silence_max(options, patience) else {
+            return connecting.await;
+        };
+        let connected = timeout(runtime, silence, connecting).await;
+        connected.unwrap_or_else(|_| {
+            let what = format!("cannot connect to {}", server_of(url));
+            Err(silence_failure(what, silence))
+        })
+    }
+
+    async fn establish(
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+    ) -> Result<Session, Failure> {
         let address = resolve(runtime, url).await?;
+        let contact = Contact::new(runtime);
+        let runtime = &(Rc::clone(&contact) as Handle);
         let target = target(runtime, url, address, options);
         let config = ClientConfig {
             credential: credential(options),
             connect_timeout: options.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
+            backoff_min: RECONNECT_PAUSE_MIN,
             backoff_max: RECONNECT_PAUSE_MAX,
             persistence: Persistence::Hard,
             ..ClientConfig::default()
         };
-        let found = probe(runtime, url, address, target.clone(), &config).await?;
+        let found = probe(&contact, url, target.clone(), &config).await?;
         let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
         let client = Client::new(Rc::clone(runtime), rpc);
         let files = Files::at(client, found.root, &found.export).await;
@@ -121,10 +163,8 @@ impl Session {
         patience: Patience,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let silence = match (options.timeout, patience) {
-            (Some(silence), _) => silence,
-            (None, Patience::Bounded) => SILENCE_MAX,
-            (None, Patience::Endless) => return work.await,
+        let Some(silence) = silence_max(options, patience) else {
+            return work.await;
         };
         tokio::select! {
             outcome = work => outcome,
@@ -140,13 +180,23 @@ impl Session {
         {
             sleep(runtime, HEARTBEAT_PAUSE.min(max)).await;
         }
-        let seconds = max.as_secs_f64();
-        Failure::new(
-            format!("lost {}", server_of(url)),
-            format!("no answer for {seconds} s"),
-        )
-        .hint("see whether the server runs; --timeout SECONDS says how long to wait")
+        silence_failure(format!("lost {}", server_of(url)), max)
     }
+}
+
+/// How long a server may be silent; `None` for ever.
+fn silence_max(options: &ClientOptions, patience: Patience) -> Option<Duration> {
+    match (options.timeout, patience) {
+        (Some(silence), _) => Some(silence),
+        (None, Patience::Bounded) => Some(SILENCE_MAX),
+        (None, Patience::Endless) => None,
+    }
+}
+
+fn silence_failure(what: String, max: Duration) -> Failure {
+    let seconds = max.as_secs_f64();
+    Failure::new(what, format!("no answer for {seconds} s"))
+        .hint("see whether the server runs; --timeout SECONDS says how long to wait")
 }
 
 /// Runs a command's `work` on this thread.
@@ -242,54 +292,102 @@ struct Probed {
     root: FileHandle,
 }
 
-/// Asks the server once, without patience, what it exports, and mounts what holds the URL's path.
+/// Why nothing is mounted.
+enum Unmounted {
+    /// The NFS port gave no answer.
+    Unanswered(Failure),
+    /// It did, or something else is in the way: to ask again will not help.
+    Refused(Failure),
+}
+
+impl Unmounted {
+    fn of(error: &Error, failure: Failure) -> Unmounted {
+        match error {
+            Error::Call(CallError::NotConnected(_) | CallError::TimedOut) => {
+                Unmounted::Unanswered(failure)
+            }
+            _ => Unmounted::Refused(failure),
+        }
+    }
+}
+
+/// Mounts what holds the URL's path, and asks again as long as [`Session::connect_with`] says.
 async fn probe(
-    runtime: &Handle,
+    contact: &Rc<Contact>,
     url: &Url,
-    address: SocketAddr,
     target: Target,
     config: &ClientConfig,
 ) -> Result<Probed, Failure> {
+    let runtime = &(Rc::clone(contact) as Handle);
     let config = ClientConfig {
         reply_timeout: config.connect_timeout,
         persistence: Persistence::Soft { attempts: 1 },
         ..config.clone()
     };
+    let (mut answerless, mut pause) = (0, RECONNECT_PAUSE_MIN);
+    loop {
+        let streams_before = contact.streams();
+        let failure = match ask(runtime, url, target.clone(), &config).await {
+            Ok(found) => return Ok(found),
+            Err(Unmounted::Refused(failure)) => return Err(failure),
+            Err(Unmounted::Unanswered(failure)) => failure,
+        };
+        answerless += u32::from(contact.streams() > streams_before);
+        if answerless == 0 || answerless == ANSWERLESS_MAX {
+            return Err(failure);
+        }
+        sleep(runtime, pause).await;
+        pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+    }
+}
+
+/// Asks the server once what it exports, and mounts what holds the URL's path.
+async fn ask(
+    runtime: &Handle,
+    url: &Url,
+    target: Target,
+    config: &ClientConfig,
+) -> Result<Probed, Unmounted> {
+    let ip = target.address().ip();
+    let at = |port| Target::Tcp(SocketAddr::new(ip, port));
     let connect = |target| gannet_rpc::Client::new(Rc::clone(runtime), target, config.clone());
-    let client = Client::new(Rc::clone(runtime), connect(target));
-    client
-        .null()
+    let nfs = Client::new(Rc::clone(runtime), connect(target));
+    nfs.null()
         .await
-        .map_err(|error| connect_failure(url, &error))?;
-    let at = |port| Target::Tcp(SocketAddr::new(address.ip(), port));
-    let mut mounter = match url.mount_port {
-        Some(port) => Client::new(Rc::clone(runtime), connect(at(port))),
-        None => client,
-    };
-    let mut exports = mounter.exports().await;
-    if matches!(exports, Err(Error::Call(CallError::NotExecuted(_)))) && url.mount_port.is_none() {
+        .map_err(|error| Unmounted::of(&error, connect_failure(url, &error)))?;
+    let elsewhere = |port| Client::new(Rc::clone(runtime), connect(at(port)));
+    let mut mounter = url.mount_port.map(elsewhere);
+    let mut exports = mounter.as_ref().unwrap_or(&nfs).exports().await;
+    if mounter.is_none() && matches!(exports, Err(Error::Call(CallError::NotExecuted(_)))) {
         // Most other servers answer MOUNT at a port of its own, which rpcbind knows.
         if let Some(port) = ask_rpcbind(&connect(at(RPCBIND_PORT))).await {
-            mounter = Client::new(Rc::clone(runtime), connect(at(port)));
-            exports = mounter.exports().await;
+            exports = mounter.insert(elsewhere(port)).exports().await;
         }
     }
-    let exports = exports.map_err(|error| mount_failure(url, &error))?;
-    let paths: Vec<Vec<u8>> = exports.into_iter().map(|export| export.path).collect();
-    let (export, export_len) = best_export(&url.path, &paths).ok_or_else(|| {
-        let names: Vec<_> = paths
-            .iter()
-            .map(|path| path.escape_ascii().to_string())
-            .collect();
-        Failure::new(format!("cannot mount {url}"), "no export holds this path")
-            .hint(format!("the server exports {}", names.join(", ")))
-    })?;
-    let root = mounter.mount(&export).await;
+    let failed = |error: Error| {
+        let failure = mount_failure(url, &error);
+        match mounter {
+            None => Unmounted::of(&error, failure),
+            Some(_) => Unmounted::Refused(failure),
+        }
+    };
+    let paths = exports.map_err(failed)?.into_iter();
+    let paths: Vec<Vec<u8>> = paths.map(|export| export.path).collect();
+    let (export, export_len) =
+        best_export(&url.path, &paths).ok_or_else(|| Unmounted::Refused(no_export(url, &paths)))?;
+    let root = mounter.as_ref().unwrap_or(&nfs).mount(&export).await;
     Ok(Probed {
-        root: root.map_err(|error| mount_failure(url, &error))?,
+        root: root.map_err(failed)?,
         export,
         export_len,
     })
+}
+
+fn no_export(url: &Url, paths: &[Vec<u8>]) -> Failure {
+    let names = paths.iter().map(|path| path.escape_ascii().to_string());
+    let names: Vec<_> = names.collect();
+    Failure::new(format!("cannot mount {url}"), "no export holds this path")
+        .hint(format!("the server exports {}", names.join(", ")))
 }
 
 /// The TCP port of MOUNT version 3, by the port mapper's procedure GETPORT (RFC 1833 section 3).
@@ -322,7 +420,14 @@ fn best_export(path: &[Vec<u8>], exports: &[Vec<u8>]) -> Option<(Vec<u8>, usize)
 }
 
 fn connect_failure(url: &Url, error: &Error) -> Failure {
-    let failure = Failure::new(format!("cannot connect to {}", server_of(url)), error);
+    let what = format!("cannot connect to {}", server_of(url));
+    let failure = match error {
+        Error::Call(CallError::TimedOut) => {
+            let why = "the connection ended without an answer, or none came in time";
+            Failure::new(what, why)
+        }
+        error => Failure::new(what, error),
+    };
     match (error, url.scheme) {
         (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Tcp) => failure
             .hint("see whether the server runs and the port is right; `gannet serve` prints it"),

@@ -5,9 +5,11 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
 
 #[test]
@@ -159,6 +161,65 @@ fn a_copy_survives_a_crash_of_the_server_in_the_middle() {
         );
         assert_same(&place.path("tree"), &place.path("share/copy"));
         drop(again);
+    }
+}
+
+#[test]
+fn a_server_killed_during_the_first_connect_is_waited_for() {
+    for way in ["nfs", "nfs+rdma"] {
+        let place = Place::new();
+        fs::write(place.path("file"), b"content").unwrap();
+        let dying = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = dying.local_addr().unwrap().to_string();
+        let mut copy = gannet()
+            .args([
+                "cp",
+                &place.text("file"),
+                &format!("{way}://{address}/copy"),
+            ])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut peer, _) = dying.accept().unwrap();
+        assert!(peer.read(&mut [0; 1000]).unwrap() > 0, "nothing was asked");
+        drop((peer, dying));
+        // It is gone, and that was noticed.
+        let mut said = BufReader::new(copy.stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("refused")));
+        let ports = match way {
+            "nfs" => (address.as_str(), "127.0.0.1:0"),
+            _ => ("127.0.0.1:0", address.as_str()),
+        };
+        let arguments = [&place.text("share"), "--no-root-squash"];
+        let server = Server::start_at(ports, &place.path("state"), &arguments);
+        assert!(copy.wait().unwrap().success());
+        assert_eq!(fs::read(place.path("share/copy")).unwrap(), b"content");
+        drop(server);
+    }
+}
+
+#[test]
+fn whoever_is_not_there_or_never_answers_is_not_waited_for() {
+    let place = Place::new();
+    fs::write(place.path("file"), b"content").unwrap();
+    let file = place.text("file");
+    for way in ["nfs", "nfs+rdma"] {
+        let nowhere = format!("{way}://127.0.0.1:1/copy");
+        let error = fail(&["cp", "--log", "error", &file, &nowhere], 1);
+        assert!(error.contains("refused"), "{error}");
+        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("{way}://{}/copy", stranger.local_addr().unwrap());
+        let accepted = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&accepted);
+        std::thread::spawn(move || {
+            while let Ok(peer) = stranger.accept() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                drop(peer);
+            }
+        });
+        let error = fail(&["cp", "--log", "error", &file, &url], 1);
+        assert!(error.contains("cannot connect"), "{error}");
+        assert_eq!(accepted.load(Ordering::Relaxed), 3);
     }
 }
 

@@ -89,7 +89,8 @@ impl<'a> Sessions<'a> {
         if let Location::Remote(url) = location
             && self.of(url).is_none()
         {
-            let session = Session::connect(self.runtime, url, self.options).await?;
+            let session =
+                Session::connect_with(self.runtime, url, self.options, Patience::Endless).await?;
             self.open.push((url.clone(), session));
         }
         Ok(())
