@@ -40,6 +40,9 @@ struct Mounted {
     files: Files,
     /// How many components of a URL's path name the export.
     export_len: usize,
+    contact: Rc<Contact>,
+    /// Connections that it took to mount.
+    streams_to_mount: u64,
 }
 
 /// What a command does when the server falls silent.
@@ -112,14 +115,25 @@ impl Session {
         let client = Client::new(Rc::clone(runtime), rpc);
         let files = Files::at(client, found.root, &found.export).await;
         let files = files.map_err(|error| mount_failure(url, &error))?;
-        let export_len = found.export_len;
-        let mounted = Rc::new(Mounted { files, export_len });
-        Ok(Session { mounted })
+        let mounted = Mounted {
+            files,
+            export_len: found.export_len,
+            streams_to_mount: contact.streams(),
+            contact,
+        };
+        Ok(Session {
+            mounted: Rc::new(mounted),
+        })
     }
 
     /// The mounted export.
     pub fn files(&self) -> &Files {
         &self.mounted.files
+    }
+
+    /// How often the connection was lost and made anew since the export was mounted.
+    pub fn reconnects(&self) -> u64 {
+        self.mounted.contact.streams() - self.mounted.streams_to_mount
     }
 
     /// The path of `url` within the export.

@@ -205,9 +205,12 @@ fn bench_measures_every_operation() {
                 "ops_per_s",
                 "p50_us",
                 "p99_us",
+                "reconnects",
             ] {
                 assert!(row.contains(&format!("\"{key}\":")), "{row}");
             }
+            let has_credits = row.contains("\"credit_starved_ms\":");
+            assert_eq!(has_credits, url.starts_with("nfs+rdma:"), "{row}");
         }
         assert_eq!(
             fs::read_dir(place.path("share")).unwrap().count(),

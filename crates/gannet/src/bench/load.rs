@@ -46,6 +46,10 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
     /// CPU time of this process meanwhile.
     pub(super) cpu: Duration,
+    /// How long calls of all streams together waited for credits.
+    pub(super) credit_starved: Duration,
+    /// Connections that were lost and made anew.
+    pub(super) reconnects: u64,
 }
 
 /// What the streams share.
@@ -63,6 +67,8 @@ struct Stream {
     began: Instant,
     ended: Instant,
     cpu_at_start: Duration,
+    credit_starved: Duration,
+    reconnects: u64,
 }
 
 impl Load {
@@ -131,6 +137,8 @@ fn merge(
         latency_ns,
         seconds,
         cpu: cpu_at_end.saturating_sub(cpu_at_start),
+        credit_starved: streams.iter().map(|stream| stream.credit_starved).sum(),
+        reconnects: streams.iter().map(|stream| stream.reconnects).sum(),
     })
 }
 
@@ -174,7 +182,11 @@ impl Shared {
             began: Instant::now(),
             ended: Instant::now(),
             cpu_at_start: own_cpu(),
+            credit_starved: Duration::ZERO,
+            reconnects: 0,
         };
+        let rpc = session.files().client().rpc();
+        let (starved_at_start, reconnects_at_start) = (rpc.credit_starved(), session.reconnects());
         let mut memory = Buffer::zeroed(load.record as usize);
         while stream.began.elapsed() < load.time {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -196,6 +208,8 @@ impl Shared {
                 .explain(what)?;
         }
         stream.ended = Instant::now();
+        stream.credit_starved = rpc.credit_starved().saturating_sub(starved_at_start);
+        stream.reconnects = session.reconnects() - reconnects_at_start;
         Ok(stream)
     }
 

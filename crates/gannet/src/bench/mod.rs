@@ -6,7 +6,7 @@ pub mod raw;
 use crate::cli::{BenchOp, BenchOptions, BenchWhat, FabricOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
-use crate::url::Url;
+use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
@@ -39,6 +39,11 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     client_cpu_s_per_gb: Option<f64>,
     client_cpu_us_per_op: f64,
+    /// How long calls of all streams together waited for credits; only RDMA has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credit_starved_ms: Option<f64>,
+    /// Connections that were lost and made anew.
+    reconnects: u64,
 }
 
 /// Measures what the command line says.
@@ -183,6 +188,7 @@ fn measure(
     let bytes = (ops * record) as f64;
     let quantile = |share| measured.latency_ns.value_at_quantile(share) as f64 / 1e3;
     let cpu = measured.cpu.as_secs_f64();
+    let starved = rounded(measured.credit_starved.as_secs_f64() * 1e3, 3);
     Ok(Row {
         path: folder.scheme.name(),
         op: format!("{op:?}").to_lowercase(),
@@ -196,6 +202,8 @@ fn measure(
         p99_us: rounded(quantile(0.99), 1),
         client_cpu_s_per_gb: (record > 0).then(|| rounded(cpu / (bytes / 1e9), 3)),
         client_cpu_us_per_op: rounded(cpu * 1e6 / ops.max(1) as f64, 2),
+        credit_starved_ms: (folder.scheme == Scheme::Rdma).then_some(starved),
+        reconnects: measured.reconnects,
     })
 }
 
@@ -235,6 +243,8 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
         "p50 us",
         "p99 us",
         "CPU us/op",
+        "starved ms",
+        "reconnects",
     ]);
     for row in rows {
         let record = if row.record == 0 {
@@ -252,6 +262,9 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
             format!("{:.1}", row.p50_us),
             format!("{:.1}", row.p99_us),
             format!("{:.1}", row.client_cpu_us_per_op),
+            row.credit_starved_ms
+                .map_or_else(|| String::from("-"), |starved| format!("{starved:.1}")),
+            row.reconnects.to_string(),
         ]);
     }
     for column in table.column_iter_mut().skip(2) {
