@@ -9,10 +9,11 @@ use common::raw::{Raw, call_bytes, linux, part};
 use common::stream::{exchange, receive_record, record, send};
 use common::*;
 use gannet_fabric::{Access, Provider};
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::{CallError, Client, Target};
 use gannet_runtime::{FileSource, Handle, Stream};
-use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::{Node, World};
 use gannet_wire::rpc::{AcceptStatus, ReplyHeader};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
 use gannet_wire::xdr::Decoder;
@@ -118,10 +119,22 @@ impl Lab {
 }
 
 fn lab<F: Future<Output = ()> + 'static>(seed: u64, test: impl FnOnce(Lab) -> F) {
+    lab_over(seed, false, test);
+}
+
+/// On the fabric in memory, or on the software RNIC.
+fn lab_over<F: Future<Output = ()> + 'static>(seed: u64, iwarp: bool, test: impl FnOnce(Lab) -> F) {
     let world = World::new(seed);
     let (near, far) = (world.add_node("client"), world.add_node("server"));
     let fabric = SimFabric::new(&world, FabricProfile::default());
-    let far_provider = fabric.provider(&far);
+    let provider = |node: &Node| -> Rc<dyn Provider> {
+        if iwarp {
+            IwarpProvider::new(node.runtime(), IwarpConfig::default())
+        } else {
+            fabric.provider(node)
+        }
+    };
+    let far_provider = provider(&far);
     let bench = Bench::new(&far.runtime());
     let other = bench.other_core();
     let cores = [Rc::new(bench), Rc::new(other)];
@@ -129,7 +142,7 @@ fn lab<F: Future<Output = ()> + 'static>(seed: u64, test: impl FnOnce(Lab) -> F)
     world
         .run(test(Lab {
             runtime: near.runtime(),
-            provider: fabric.provider(&near),
+            provider: provider(&near),
             tcp: [
                 cores[0].listen_tcp_at(at(2049)),
                 cores[1].listen_tcp_at(at(2050)),
@@ -290,25 +303,27 @@ fn over_rdma_the_call_alone_is_answered_with_an_error() {
 
 #[test]
 fn over_rdma_a_write_that_fails_ends_its_connection_once() {
-    lab(7, |lab| async move {
-        lab.put(damaged(100_000, true));
-        let raw = lab.connect_rdma(0).await;
-        let region = raw.register(vec![0xa5; 200_000], Access::RemoteWrite);
-        let mut lists = ChunkLists::new();
-        lists.push_write(&[part(&region, 0, 200_000)]);
-        raw.send(7, Procedure::Msg, &lists, &read_file(7, 150_001));
-        assert!(raw.receive().await.is_err(), "the connection is over");
-        for core in [1, 0] {
-            let raw = lab.connect_rdma(core).await;
-            let answer = raw
-                .exchange(7, Procedure::Msg, &lists, &read_file(7, 150_001))
-                .await;
-            assert!(answer.is_chunk_error());
-        }
-        // The other transport knows as well.
-        let stream = lab.connect_tcp(1).await;
-        let again = exchange(&stream, &read_file(7, 150_001)).await.unwrap();
-        check(&again, 7, Err(AcceptStatus::SystemErr));
-        assert_eq!(lab.unreadable(), 1);
-    });
+    for (iwarp, cold) in [(false, true), (false, false), (true, true), (true, false)] {
+        lab_over(7, iwarp, move |lab| async move {
+            lab.put(damaged(100_000, cold));
+            let raw = lab.connect_rdma(0).await;
+            let region = raw.register(vec![0xa5; 200_000], Access::RemoteWrite);
+            let mut lists = ChunkLists::new();
+            lists.push_write(&[part(&region, 0, 200_000)]);
+            raw.send(7, Procedure::Msg, &lists, &read_file(7, 150_001));
+            assert!(raw.receive().await.is_err(), "the connection is over");
+            for core in [1, 0] {
+                let raw = lab.connect_rdma(core).await;
+                let answer = raw
+                    .exchange(7, Procedure::Msg, &lists, &read_file(7, 150_001))
+                    .await;
+                assert!(answer.is_chunk_error());
+            }
+            // The other transport knows as well.
+            let stream = lab.connect_tcp(1).await;
+            let again = exchange(&stream, &read_file(7, 150_001)).await.unwrap();
+            check(&again, 7, Err(AcceptStatus::SystemErr));
+            assert_eq!(lab.unreadable(), 1);
+        });
+    }
 }
