@@ -53,6 +53,10 @@ pub(crate) const CHANGE_LANES: usize = 6;
 pub(crate) const LOOKUPS_MAX: usize = 4;
 /// How long a descriptor open for writing is kept without use: local programs cannot execute the file meanwhile.
 pub(crate) const WRITE_DESCRIPTOR_IDLE: Duration = Duration::from_secs(5);
+/// Files that can be synced at the same time; others share a turn with one of them now and then.
+pub(crate) const SYNC_TURNS: usize = 1 << 10;
+/// Descriptors that were written through and wait to be synced before they are closed.
+pub(crate) const UNSYNCED_MAX: usize = 1 << 10;
 /// Symbolic links shorter than this lie in the inode, which an open descriptor keeps in memory.
 pub(crate) const SYMLINK_INLINE_MAX: u64 = 60;
 /// Callers whose rights are remembered for each object.

@@ -15,6 +15,8 @@
 //! per thread (see `identity`); its answers for open descriptors are remembered while the inode's change time stays
 //! the same (see `access`). Not as root, everything happens as the server's user.
 //!
+//! **What is promised is kept**, or its loss shows in the write verifier, whatever the caches close (see `sync`).
+//!
 //! **No core waits**: what descriptors and caches can answer is answered at once; all else goes to the blocking
 //! pool, changes through short queues so that a burst of them costs one visit (see `lanes`).
 
@@ -35,6 +37,7 @@ mod open;
 mod places;
 mod resolve;
 mod store;
+mod sync;
 mod tree;
 
 pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};

@@ -1,15 +1,16 @@
-//! Changes of one object: data, durability, attributes. All of it blocks and belongs on the pool.
+//! Changes of one object: data and attributes. All of it blocks and belongs on the pool.
 
 use super::attributes::{from_stat, status};
 use super::clock_map::lock;
 use super::object::{Object, OpenFile, ProcPath};
+use super::sync::WriteFile;
 use super::tree::LocalTree;
 use crate::{
-    Attributes, Changed, Commit, Credentials, FileKind, SetAttributes, SetTime, Stability, Status,
-    Time, Wcc, WriteDone,
+    Attributes, Changed, Credentials, FileKind, SetAttributes, SetTime, Stability, Status, Time,
+    Wcc, WriteDone,
 };
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -74,69 +75,6 @@ impl LocalTree {
                 verifier,
             })
         })
-    }
-
-    /// Makes durable what a write did.
-    ///
-    /// # Errors
-    /// `Io` when that, or any sync since the write began, failed: the kernel reports a lost page to one sync alone,
-    /// and it may have been this write's.
-    pub(crate) fn sync_write(
-        &self,
-        object: &Object,
-        stability: Stability,
-        done: &WriteDone,
-    ) -> Result<(), Status> {
-        self.sync(object, stability)?;
-        (done.verifier == self.write_verifier())
-            .then_some(())
-            .ok_or(Status::Io)
-    }
-
-    /// Makes an object's data durable, and all its attributes too for `FileSync`.
-    ///
-    /// # Errors
-    /// `Io` when the disk failed; what was written unstably may be lost then, and the verifier says so.
-    pub(crate) fn sync(&self, object: &Object, stability: Stability) -> Result<(), Status> {
-        let file = match object.data() {
-            Some(file) => file,
-            None => {
-                object.require_regular()?;
-                self.identities.assume_own()?;
-                match object.readable(self) {
-                    Err(Status::Acces | Status::Perm) => object.writable(self)?,
-                    readable => readable?,
-                }
-            }
-        };
-        let synced = match stability {
-            Stability::Unstable => Ok(()),
-            Stability::DataSync => rustix::fs::fdatasync(file.as_fd()),
-            Stability::FileSync => rustix::fs::fsync(file.as_fd()),
-        };
-        synced.map_err(|errno| {
-            tracing::error!(fileid = object.fileid, error = %errno, "data could not be made durable");
-            self.lose_writes();
-            status(errno)
-        })
-    }
-
-    /// COMMIT.
-    pub(crate) fn commit(&self, object: &Object, caller: &Credentials) -> Changed<Commit> {
-        let before = object.attributes(self);
-        let result = (before.as_ref().map_err(|reason| *reason))
-            .and_then(|before| object.require_write(self, caller, before))
-            .and_then(|()| self.sync(object, Stability::FileSync))
-            .map(|()| Commit {
-                verifier: self.write_verifier(),
-            });
-        Changed {
-            result,
-            wcc: Wcc {
-                before: None,
-                after: object.attributes(self).ok(),
-            },
-        }
     }
 
     /// SETATTR.
@@ -246,7 +184,7 @@ impl LocalTree {
 
     /// A descriptor to write to, for a caller whose right was checked: opened as the caller where the kernel agrees,
     /// else as the server (the owner of a file without write permission).
-    fn writable(&self, object: &Object, caller: &Credentials) -> Result<Arc<OpenFile>, Status> {
+    fn writable(&self, object: &Object, caller: &Credentials) -> Result<Arc<WriteFile>, Status> {
         self.identities.assume(caller)?;
         match object.writable(self) {
             Err(Status::Acces | Status::Perm) => {
@@ -277,34 +215,10 @@ impl LocalTree {
             result => result,
         }
     }
-
-    /// Makes the attributes of any object durable.
-    ///
-    /// # Errors
-    /// As fsync(2).
-    pub(crate) fn sync_object(&self, object: &Object) -> Result<(), Status> {
-        match object.kind {
-            FileKind::Regular => self.sync(object, Stability::FileSync),
-            FileKind::Directory => self.sync_directory(object),
-            // Opening a device or a FIFO has effects; their inodes go with the journal.
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes the entries of a directory durable.
-    ///
-    /// # Errors
-    /// As fsync(2).
-    pub(crate) fn sync_directory(&self, directory: &Object) -> Result<(), Status> {
-        self.identities.assume_own()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(directory.descriptor(), ".", flags, Mode::empty());
-        opened.and_then(rustix::fs::fsync).map_err(status)
-    }
 }
 
 /// Writes all of `data`, or as much as goes; an error only when nothing went.
-fn write_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Status> {
+fn write_all(file: &WriteFile, offset: u64, data: &[u8]) -> Result<u32, Status> {
     let mut written = 0;
     while let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pwrite(file.as_fd(), rest, offset + written as u64) {
@@ -315,8 +229,10 @@ fn write_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Status> {
             Err(_) => break,
         }
     }
-    if written == 0 && !data.is_empty() {
-        return Err(Status::Io);
+    match written {
+        0 if !data.is_empty() => return Err(Status::Io),
+        0 => {}
+        _ => file.wrote(),
     }
     u32::try_from(written).map_err(|_| Status::Inval)
 }

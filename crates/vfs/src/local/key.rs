@@ -143,6 +143,13 @@ pub(crate) fn ephemeral() -> [u8; 16] {
     key
 }
 
+/// Eight random bytes.
+pub(crate) fn random() -> u64 {
+    let key = ephemeral();
+    key.first_chunk::<8>()
+        .map_or(0, |half| u64::from_ne_bytes(*half))
+}
+
 fn fallback_key() -> [u8; 16] {
     use std::hash::BuildHasher;
     let mut key = [0; 16];

@@ -287,7 +287,7 @@ impl Lanes {
 
 /// No thread goes back to the pool as somebody else.
 fn end_visit(tree: &LocalTree) {
-    drop(tree.take_retired(0));
+    tree.close_retired();
     if tree.identities.assume_own().is_err() {
         tracing::warn!("a thread could not take its own identity back");
     }
@@ -309,7 +309,7 @@ impl Visit {
                     }
                     run = Some(job);
                     // A visit may last as long as there is work; what left the caches cannot wait for its end.
-                    drop(self.tree.overdue_retired());
+                    self.tree.close_overdue();
                 }
                 Turn::Idle => {}
                 Turn::End => break,

@@ -455,7 +455,7 @@ mod tests {
         attributes.fileid = tree.root_object.fileid;
         let descriptor = object.descriptor().try_clone_to_owned().unwrap();
         let file = OpenFile::new(descriptor, &tree.open);
-        Arc::new(Object::new(object.handle, &attributes, file, Base::Path))
+        Arc::new(Object::new(object.handle, &attributes, file, None))
     }
 
     #[test]

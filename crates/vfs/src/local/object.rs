@@ -4,6 +4,7 @@ use super::access::Decisions;
 use super::attributes::{from_stat, status};
 use super::clock_map::lock;
 use super::listing::Listing;
+use super::sync::WriteFile;
 use super::tree::LocalTree;
 use crate::{Attributes, FileHandle, FileKind, Status, sys};
 use gannet_runtime::FileSource;
@@ -41,6 +42,13 @@ impl OpenFile {
             open: Arc::clone(open),
             reading: AtomicU8::new(NO_WAIT),
         })
+    }
+}
+
+impl OpenFile {
+    /// Whether the last name of what it is of is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.descriptor).is_ok_and(|stat| stat.st_nlink == 0)
     }
 }
 
@@ -169,31 +177,29 @@ pub(crate) struct Object {
 #[derive(Default)]
 struct Data {
     read: Option<Arc<OpenFile>>,
-    write: Option<Arc<OpenFile>>,
+    write: Option<Arc<WriteFile>>,
     /// Written since the last sweep.
     write_used: bool,
 }
 
 impl Object {
+    /// The object that `base` names; `write` if it was opened for writing too, as that or another descriptor.
     pub(crate) fn new(
         handle: FileHandle,
         attributes: &Attributes,
-        file: Arc<OpenFile>,
-        base: Base,
+        base: Arc<OpenFile>,
+        write: Option<Arc<WriteFile>>,
     ) -> Object {
-        let data = match base {
-            Base::Path => Data::default(),
-            Base::Data => Data {
-                read: None,
-                write: Some(Arc::clone(&file)),
-                write_used: true,
-            },
+        let data = Data {
+            read: None,
+            write_used: write.is_some(),
+            write,
         };
         Object {
             handle,
             kind: attributes.kind,
             fileid: attributes.fileid,
-            base: file,
+            base,
             changing: Mutex::new(()),
             decisions: Mutex::new(Decisions::default()),
             windows: Mutex::default(),
@@ -229,8 +235,7 @@ impl Object {
             return Ok(Arc::clone(file));
         }
         let file = self.reopen(tree, OFlags::RDONLY)?;
-        lock(&self.data).read = Some(Arc::clone(&file));
-        Ok(file)
+        Ok(Arc::clone(lock(&self.data).read.get_or_insert(file)))
     }
 
     /// The descriptor to read from, if there is one.
@@ -242,7 +247,7 @@ impl Object {
     ///
     /// # Errors
     /// Likewise.
-    pub(crate) fn writable(&self, tree: &LocalTree) -> Result<Arc<OpenFile>, Status> {
+    pub(crate) fn writable(&self, tree: &LocalTree) -> Result<Arc<WriteFile>, Status> {
         self.require_regular()?;
         {
             let mut data = lock(&self.data);
@@ -252,14 +257,13 @@ impl Object {
             }
         }
         let file = self.reopen(tree, OFlags::WRONLY)?;
-        lock(&self.data).write = Some(Arc::clone(&file));
-        Ok(file)
+        let file = tree.durability.write_file(self.fileid, file);
+        Ok(Arc::clone(lock(&self.data).write.get_or_insert(file)))
     }
 
-    /// A descriptor that fsync(2) takes, if there is one open already.
-    pub(crate) fn data(&self) -> Option<Arc<OpenFile>> {
-        let data = lock(&self.data);
-        data.write.clone().or_else(|| data.read.clone())
+    /// The descriptor to write to, if there is one.
+    pub(crate) fn open_for_writing(&self) -> Option<Arc<WriteFile>> {
+        lock(&self.data).write.clone()
     }
 
     /// That it is a regular file.
@@ -299,11 +303,11 @@ impl Object {
         let Some(write) = data.write.take() else {
             return false;
         };
-        Arc::ptr_eq(&write, &self.base)
+        Arc::ptr_eq(write.file(), &self.base)
     }
 
     /// Whether its last name is gone.
     pub(crate) fn is_gone(&self) -> bool {
-        rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_nlink == 0)
+        self.base.is_gone()
     }
 }

@@ -10,6 +10,7 @@ use super::lookup::Known;
 use super::object::{Base, Object, OpenFile};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
+use super::sync::Durability;
 use crate::limits::{
     DESCRIPTORS_MAX, DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE,
 };
@@ -20,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use std::hash::{BuildHasherDefault, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -61,7 +62,7 @@ pub struct LocalTree {
     pub(crate) sync_metadata: bool,
     pub(crate) listing_entries_max: usize,
     changes: Vec<AtomicU32>,
-    verifier: AtomicU64,
+    pub(crate) durability: Arc<Durability>,
     retired: Mutex<Vec<Arc<Object>>>,
     retired_count: AtomicUsize,
     turn: AtomicUsize,
@@ -102,7 +103,7 @@ impl LocalTree {
             })?,
             &open,
         );
-        let root_object = Arc::new(Object::new(handle, &facts.attributes, base, Base::Path));
+        let root_object = Arc::new(Object::new(handle, &facts.attributes, base, None));
         tracing::info!(
             path = %path.display(),
             kernel_handles = kernel.is_some(),
@@ -129,7 +130,7 @@ impl LocalTree {
                 .unwrap_or(LISTING_ENTRIES_MAX)
                 .max(1),
             changes: (0..CHANGE_COUNTERS).map(|_| AtomicU32::new(0)).collect(),
-            verifier: AtomicU64::new(random()),
+            durability: Durability::new(),
             retired: Mutex::default(),
             retired_count: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
@@ -144,12 +145,7 @@ impl LocalTree {
 
     /// The verifier of WRITE and COMMIT.
     pub(crate) fn write_verifier(&self) -> Verifier {
-        self.verifier.load(Ordering::Acquire).to_be_bytes()
-    }
-
-    /// Unstable data may be lost: clients must learn it from the verifier.
-    pub(crate) fn lose_writes(&self) {
-        self.verifier.store(random(), Ordering::Release);
+        self.durability.verifier()
     }
 
     /// Says that an object was changed through this server.
@@ -194,7 +190,14 @@ impl LocalTree {
             return Ok((object, facts.attributes));
         }
         let file = OpenFile::new(descriptor, &self.open);
-        let object = Arc::new(Object::new(handle, &facts.attributes, file, base));
+        let write = match base {
+            Base::Path => None,
+            Base::Data => {
+                let file = Arc::clone(&file);
+                Some(self.durability.write_file(facts.attributes.fileid, file))
+            }
+        };
+        let object = Arc::new(Object::new(handle, &facts.attributes, file, write));
         let (object, leaving) = self.objects.get_or_insert(handle, object);
         if let Some(places) = &self.places {
             places.returned(&handle);
@@ -206,7 +209,8 @@ impl LocalTree {
     /// Makes objects leave until the descriptors are within their budget, once those of `leaving` are closed.
     pub(crate) fn keep_to_budget(&self, mut leaving: Vec<Arc<Object>>) {
         let retired = self.retired_count.load(Ordering::Relaxed);
-        while self.open.load(Ordering::Relaxed) > self.descriptors_max + retired + leaving.len() {
+        let waiting = retired + self.durability.unsynced_count();
+        while self.open.load(Ordering::Relaxed) > self.descriptors_max + waiting + leaving.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             let Some(evicted) = self.objects.evict_one(turn) else {
                 break;
@@ -260,9 +264,13 @@ impl LocalTree {
 
     /// Closes what nobody uses any more, unless another core just did. Blocks.
     pub(crate) fn sweep(&self) {
-        if !self.is_time_to_sweep(Instant::now()) {
-            return;
+        if self.is_time_to_sweep(Instant::now()) {
+            self.close_idle();
         }
+    }
+
+    /// Closes what nobody uses any more. Blocks.
+    pub(crate) fn close_idle(&self) {
         for part in 0..PARTS {
             for object in self.objects.part(part) {
                 if object.is_gone() {
@@ -272,7 +280,7 @@ impl LocalTree {
                 }
             }
         }
-        drop(self.take_retired(0));
+        self.close_retired();
     }
 
     /// Whether the last sweep was long enough ago; the answer counts as a sweep only when it is yes, or several cores
@@ -308,6 +316,18 @@ impl LocalTree {
     /// Objects to drop, if it is time.
     pub(crate) fn overdue_retired(&self) -> Vec<Arc<Object>> {
         self.take_retired(RETIRED_MAX)
+    }
+
+    /// Closes what is to be closed. Blocks.
+    pub(crate) fn close_retired(&self) {
+        drop(self.take_retired(0));
+        self.durability.close_unsynced(0);
+    }
+
+    /// Closes what is to be closed, if it is time. Blocks.
+    pub(crate) fn close_overdue(&self) {
+        drop(self.overdue_retired());
+        self.durability.close_unsynced(RETIRED_MAX);
     }
 }
 
@@ -414,13 +434,6 @@ fn default_descriptors() -> usize {
     usize::try_from(half)
         .unwrap_or(usize::MAX)
         .min(DESCRIPTORS_MAX)
-}
-
-/// Eight random bytes.
-fn random() -> u64 {
-    let key = key::ephemeral();
-    key.first_chunk::<8>()
-        .map_or(0, |half| u64::from_ne_bytes(*half))
 }
 
 #[cfg(test)]
