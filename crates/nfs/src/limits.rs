@@ -11,6 +11,12 @@ pub const CLIENT_NETWORKS_MAX: usize = 256;
 pub const EXPORT_PATH_MAX: usize = 1024;
 /// Components of a path to mount.
 pub const MOUNT_COMPONENTS_MAX: usize = 128;
+/// Bytes of the list of mounts in a reply to DUMP; older mounts leave it.
+pub const MOUNT_LIST_BYTES_MAX: usize = 60 << 10;
+/// Lines that one core logs about mounts in [`MOUNT_LINES_INTERVAL`], and as many about mounts that were refused.
+pub const MOUNT_LINES_MAX: u32 = 32;
+/// See [`MOUNT_LINES_MAX`].
+pub const MOUNT_LINES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Most bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
@@ -54,4 +60,5 @@ const _: () = assert!(TRANSFER_MAX as usize <= PAYLOAD_MAX);
 const _: () = assert!(TRANSFER_MAX == gannet_vfs::limits::TRANSFER_MAX);
 /// A page and everything around it fit beside a payload.
 const _: () = assert!(DIRECTORY_PAGE_MAX as usize + 1024 <= RECORD_SLACK);
+const _: () = assert!(MOUNT_LIST_BYTES_MAX + 1024 <= RECORD_SLACK);
 const _: () = assert!(SMALL_READ_MAX <= TRANSFER_MAX as usize);

@@ -11,12 +11,14 @@ mod export;
 mod filesystem;
 mod lookup;
 mod mount;
+mod mounts;
 mod names;
 mod network;
 mod read;
 mod write;
 
 pub use export::{Export, ExportError, Squash};
+pub use mounts::MountList;
 pub use network::{Network, NetworkError};
 
 use crate::convert::status_to_wire;
@@ -24,11 +26,14 @@ use crate::limits::{EXPORTS_MAX, SMALL_READ_MAX, SMALL_SLOTS_MAX};
 use export::Served;
 use gannet_fabric::{Arena, Buffer};
 use gannet_rpc::{Call, Program, Reply, Service};
+use gannet_runtime::Handle;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::XdrError;
 use gannet_wire::{mount3, xdr};
+use mount::MountState;
+use std::sync::Arc;
 
 const PROGRAMS: [Program; 2] = [
     Program {
@@ -57,6 +62,7 @@ pub struct Server<V> {
     exports: Vec<Served<V>>,
     /// Memory of small READs and WRITEs.
     small: Arena,
+    mounts: MountState,
 }
 
 impl<V: Vfs> Server<V> {
@@ -71,7 +77,16 @@ impl<V: Vfs> Server<V> {
         Ok(Server {
             exports,
             small: Arena::new(SMALL_READ_MAX, SMALL_SLOTS_MAX),
+            mounts: MountState::default(),
         })
+    }
+
+    /// This server as the one of a core among several: they keep `mounts` together, and log no more about mounts than
+    /// [`MOUNT_LINES_MAX`](crate::limits::MOUNT_LINES_MAX) allows. Alone, a server has a list of its own, and logs
+    /// every mount.
+    pub fn on_core(mut self, runtime: Handle, mounts: Arc<MountList>) -> Server<V> {
+        self.mounts = MountState::new(mounts, runtime);
+        self
     }
 
     /// The object a handle names, and whom the caller counts as there.

@@ -6,14 +6,17 @@ mod support;
 
 use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Files};
-use gannet_nfs::server::Squash;
-use gannet_rpc::CallerCredential;
+use gannet_nfs::server::{MountList, Server, Squash};
+use gannet_rpc::{CallerCredential, ClientConfig, Request};
+use gannet_runtime::Handle;
 use gannet_vfs::{
     AccessMask, CreateMode, Credentials, FileHandle, NodeKind, SetAttributes, Stability, Status,
     Vfs,
 };
+use gannet_wire::{mount3, nfs3::from_bytes};
+use std::sync::Arc;
 use support::memory::MemoryStore;
-use support::{Running, export, run, status, user};
+use support::{Addresses, Running, export, run, status, user};
 
 #[test]
 fn paths_lead_to_the_export_that_is_nearest() {
@@ -48,6 +51,49 @@ fn paths_lead_to_the_export_that_is_nearest() {
         let deep = b"/x".repeat(400);
         assert_eq!(status(client.mount(&deep).await), Status::Nametoolong);
         client.unmount(b"/data/set").await.unwrap();
+    });
+}
+
+async fn dump(running: &Running<Server<MemoryStore>>, runtime: &Handle) -> Vec<String> {
+    let rpc = gannet_rpc::Client::new(runtime.clone(), running.target(), ClientConfig::default());
+    let request = Request::new(mount3::PROGRAM, mount3::VERSION, 2, 64 << 10);
+    let results = rpc.call(request).await.unwrap().results;
+    let mounts: mount3::DumpResult<'_> = from_bytes(&results).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mounts = mounts.iter();
+    mounts
+        .map(|mount| format!("{}:{}", text(mount.host.0), text(mount.path.0)))
+        .collect()
+}
+
+#[test]
+fn mounts_are_remembered_by_all_cores_until_they_are_undone() {
+    run(|runtime| async move {
+        let mounts = Arc::<MountList>::default();
+        let core = || {
+            let exports = [(export("/"), MemoryStore::new(1))];
+            let server = Server::new(exports).unwrap();
+            let server = server.on_core(runtime.clone(), Arc::clone(&mounts));
+            Running::serve(&runtime, server, Addresses::any())
+        };
+        let (one, other) = (core(), core());
+        let client = one.client(&runtime, user(1000, &[1000]));
+        let elsewhere = other.client(&runtime, user(1000, &[1000]));
+        assert_eq!(dump(&one, &runtime).await, [""; 0]);
+        let files = Files::mount(client.clone(), b"/").await.unwrap();
+        files.make_directories(b"a/b", 0o755).await.unwrap();
+        client.mount(b"//a/b/").await.unwrap();
+        assert_eq!(status(client.mount(b"/nothing").await), Status::Noent);
+        client.mount(b"/").await.unwrap();
+        let both = ["127.0.0.1:/a/b", "127.0.0.1:/"];
+        assert_eq!(dump(&other, &runtime).await, both);
+        elsewhere.unmount(b"/a//b").await.unwrap();
+        assert_eq!(dump(&one, &runtime).await, both[1..]);
+
+        let rpc = gannet_rpc::Client::new(runtime.clone(), other.target(), ClientConfig::default());
+        let everything = Request::new(mount3::PROGRAM, mount3::VERSION, 4, 0);
+        assert_eq!(rpc.call(everything).await.unwrap().results, b"");
+        assert_eq!(dump(&one, &runtime).await, [""; 0]);
     });
 }
 

@@ -1,18 +1,61 @@
 //! MOUNT: from a path to the handle of its directory.
 
 use super::export::{OuterHandle, Served, components};
+use super::mounts::{Lines, MountList};
 use super::{Answered, Server, arguments, failed, put};
 use crate::limits::MOUNT_COMPONENTS_MAX;
 use gannet_rpc::{Call, Reply};
+use gannet_runtime::Handle;
 use gannet_vfs::{Status, Vfs};
-use gannet_wire::mount3::{
-    DirPath, DumpResult, Flavors, HostName, MntOk, MntResult, Procedure, VERSION,
-};
-use gannet_wire::nfs3::{Encode, List};
+use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, Procedure, VERSION};
+use gannet_wire::nfs3::Encode;
 use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
+use std::sync::Arc;
 
-/// RFC 1813 appendix I. Nothing is remembered about who mounted what, so UMNT and UMNTALL have nothing to forget and
-/// DUMP has nothing to tell.
+/// What a server keeps for MOUNT.
+#[derive(Default)]
+pub(super) struct MountState {
+    list: Arc<MountList>,
+    clock: Option<Handle>,
+    mounted_lines: Lines,
+    refused_lines: Lines,
+}
+
+impl MountState {
+    /// With a list that other servers keep too, and a clock to bound log lines by.
+    pub(super) fn new(list: Arc<MountList>, clock: Handle) -> MountState {
+        MountState {
+            list,
+            clock: Some(clock),
+            ..MountState::default()
+        }
+    }
+
+    /// The one place that logs what came of a MNT, which clients may ask for at any rate.
+    fn log(&self, call: &Call, path: DirPath<'_>, outcome: Result<(), Status>) {
+        let lines = match outcome {
+            Ok(()) => &self.mounted_lines,
+            Err(_) => &self.refused_lines,
+        };
+        let left_out = match &self.clock {
+            Some(clock) => lines.pass(clock.now()),
+            None => Some(0),
+        };
+        let (Some(left_out), peer) = (left_out, call.peer) else {
+            return;
+        };
+        match outcome {
+            Ok(()) => tracing::info!(%peer, ?path, left_out, "mounted"),
+            Err(Status::Acces) => tracing::warn!(
+                %peer, ?path, left_out,
+                "mount refused: the client is not in the export's list"
+            ),
+            Err(status) => tracing::info!(%peer, ?path, %status, left_out, "mount failed"),
+        }
+    }
+}
+
+/// RFC 1813 appendix I.
 pub(super) async fn answer<V: Vfs>(
     server: &Server<V>,
     procedure: Procedure,
@@ -20,14 +63,24 @@ pub(super) async fn answer<V: Vfs>(
     reply: &mut Reply,
 ) -> Answered {
     match procedure {
-        Procedure::Null | Procedure::Umntall => arguments(call),
+        Procedure::Null => arguments(call),
         Procedure::Mnt => mnt(server, call, reply).await,
         Procedure::Dump => {
             arguments::<()>(call)?;
-            let nobody: DumpResult<'_> = List::new(&[]);
-            put(reply, &nobody)
+            server.mounts.list.encode(&mut reply.results());
+            Ok(())
         }
-        Procedure::Umnt => arguments::<DirPath<'_>>(call).map(|_| ()),
+        Procedure::Umnt => {
+            let path: DirPath<'_> = arguments(call)?;
+            let path = normalised(&components(path.0));
+            server.mounts.list.remove(call.peer.ip(), &path);
+            Ok(())
+        }
+        Procedure::Umntall => {
+            arguments::<()>(call)?;
+            server.mounts.list.remove_all(call.peer.ip());
+            Ok(())
+        }
         Procedure::Export => {
             arguments::<()>(call)?;
             list_exports(server, reply);
@@ -44,13 +97,11 @@ async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answ
     }
     let path: DirPath<'_> = arguments(call)?;
     let mounted = mount(server, call, path.0).await;
-    match &mounted {
-        Ok(_) => tracing::info!(peer = %call.peer, ?path, "mounted"),
-        Err(Status::Acces) => tracing::warn!(
-            peer = %call.peer, ?path,
-            "mount refused: the client is not in the export's list"
-        ),
-        Err(status) => tracing::info!(peer = %call.peer, ?path, %status, "mount failed"),
+    let outcome = mounted.as_ref().map(|_| ()).map_err(|status| *status);
+    server.mounts.log(call, path, outcome);
+    if outcome.is_ok() {
+        let path = normalised(&components(path.0));
+        server.mounts.list.add(call.peer.ip(), path);
     }
     let result: MntResult<'_> = match &mounted {
         Ok(root) => Ok(MntOk {
@@ -98,6 +149,11 @@ async fn mount<V: Vfs>(
         served.store.resolve(&credentials, rest).await?
     };
     served.outer(&handle).ok_or(Status::Serverfault)
+}
+
+/// One spelling for all that lead to the same directory.
+fn normalised(components: &[&[u8]]) -> Vec<u8> {
+    [b"/", &*components.join(&b'/')].concat()
 }
 
 /// Written piece by piece: the names of client networks exist as text only here.

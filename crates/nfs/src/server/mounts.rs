@@ -1,0 +1,187 @@
+//! Who mounted what, and how often that is logged.
+
+use crate::limits::{MOUNT_LINES_INTERVAL, MOUNT_LINES_MAX, MOUNT_LIST_BYTES_MAX};
+use gannet_runtime::Instant;
+use gannet_wire::mount3::{DirPath, HostName, Mount};
+use gannet_wire::nfs3::Encode;
+use gannet_wire::xdr::{Encoder, pad_len};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The mounts that clients made and have not undone (RFC 1813 appendix I), for DUMP.
+///
+/// Advice only: a client that crashes undoes nothing, and the list ends with the server. One for the servers of all
+/// cores, because a client's UMNT may come to another core than its MNT. Bounded: the oldest mounts leave it when all
+/// would not fit into one reply.
+#[derive(Debug, Default)]
+pub struct MountList {
+    mounts: Mutex<VecDeque<Mounted>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Mounted {
+    client: IpAddr,
+    /// The client's address as the list shows it.
+    host: String,
+    path: Vec<u8>,
+}
+
+impl Mounted {
+    /// Bytes in a reply, with the word that says that there is another entry.
+    fn encoded_len(&self) -> usize {
+        let text = |len| 4 + len + pad_len(len);
+        4 + text(self.host.len()) + text(self.path.len())
+    }
+}
+
+impl MountList {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Mounted>> {
+        // Whole at every step.
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// MNT: `client` mounted `path`. A mount that is there already becomes the youngest.
+    pub(super) fn add(&self, client: IpAddr, path: Vec<u8>) {
+        let client = client.to_canonical();
+        let mut mounts = self.lock();
+        mounts.retain(|mount| mount.client != client || mount.path != path);
+        mounts.push_back(Mounted {
+            client,
+            host: client.to_string(),
+            path,
+        });
+        let mut bytes: usize = mounts.iter().map(Mounted::encoded_len).sum();
+        while bytes > MOUNT_LIST_BYTES_MAX
+            && let Some(oldest) = mounts.pop_front()
+        {
+            bytes -= oldest.encoded_len();
+        }
+    }
+
+    /// UMNT: `client` no longer uses `path`.
+    pub(super) fn remove(&self, client: IpAddr, path: &[u8]) {
+        let client = client.to_canonical();
+        self.lock()
+            .retain(|mount| mount.client != client || mount.path != path);
+    }
+
+    /// UMNTALL: `client` no longer uses anything.
+    pub(super) fn remove_all(&self, client: IpAddr) {
+        let client = client.to_canonical();
+        self.lock().retain(|mount| mount.client != client);
+    }
+
+    /// DUMP's results.
+    pub(super) fn encode(&self, results: &mut Encoder<'_>) {
+        for mount in self.lock().iter() {
+            results.bool(true);
+            let mount = Mount {
+                host: HostName(mount.host.as_bytes()),
+                path: DirPath(&mount.path),
+            };
+            mount.encode(results);
+        }
+        results.bool(false);
+    }
+}
+
+/// Lets [`MOUNT_LINES_MAX`] log lines pass per [`MOUNT_LINES_INTERVAL`] and counts the others: clients mount as often
+/// as they like.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    ends: Cell<Instant>,
+    passed: Cell<u32>,
+    left_out: Cell<u64>,
+}
+
+impl Lines {
+    /// How many lines were left out since the last that passed, if this one passes.
+    pub(super) fn pass(&self, now: Instant) -> Option<u64> {
+        if now >= self.ends.get() {
+            self.ends.set(now + MOUNT_LINES_INTERVAL);
+            self.passed.set(0);
+        }
+        if self.passed.get() == MOUNT_LINES_MAX {
+            self.left_out.set(self.left_out.get() + 1);
+            return None;
+        }
+        self.passed.set(self.passed.get() + 1);
+        Some(self.left_out.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_wire::mount3::DumpResult;
+    use gannet_wire::nfs3::from_bytes;
+
+    fn dump(list: &MountList) -> Vec<(String, String)> {
+        let mut bytes = Vec::new();
+        list.encode(&mut Encoder::new(&mut bytes));
+        assert!(bytes.len() <= MOUNT_LIST_BYTES_MAX + 4);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mounts: DumpResult<'_> = from_bytes(&bytes).unwrap();
+        let mounts = mounts.iter();
+        mounts
+            .map(|mount| (text(mount.host.0), text(mount.path.0)))
+            .collect()
+    }
+
+    #[test]
+    fn a_client_undoes_its_own_mounts_alone() {
+        let list = MountList::default();
+        let one: IpAddr = "10.0.0.1".parse().unwrap();
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+        let other: IpAddr = "2001:db8::2".parse().unwrap();
+        for client in [one, mapped, other] {
+            list.add(client, b"/a".to_vec());
+            list.add(client, b"/b".to_vec());
+        }
+        let entry = |client: IpAddr, path: &str| (client.to_string(), path.to_owned());
+        let all = [
+            entry(one, "/a"),
+            entry(one, "/b"),
+            entry(other, "/a"),
+            entry(other, "/b"),
+        ];
+        assert_eq!(dump(&list), all);
+        list.remove(mapped, b"/a");
+        list.remove(other, b"/nothing");
+        assert_eq!(dump(&list), all[1..]);
+        list.remove_all(other);
+        assert_eq!(dump(&list), all[1..2]);
+    }
+
+    #[test]
+    fn the_oldest_mounts_make_room() {
+        let list = MountList::default();
+        let client: IpAddr = "::1".parse().unwrap();
+        for index in 0..10_000 {
+            list.add(client, format!("/{index}").into_bytes());
+            list.add(client, b"/used".to_vec());
+        }
+        let left = dump(&list);
+        assert!(left.len() > 1000, "{}", left.len());
+        assert_eq!(left[left.len() - 1].1, "/used");
+        assert_eq!(left[left.len() - 2].1, "/9999");
+        list.add(client, vec![b'/'; gannet_wire::mount3::PATH_MAX]);
+        assert!(dump(&list).len() < left.len());
+    }
+
+    #[test]
+    fn some_lines_pass_in_each_interval() {
+        let lines = Lines::default();
+        let start = Instant::from_nanos(7);
+        for _ in 0..MOUNT_LINES_MAX {
+            assert_eq!(lines.pass(start), Some(0));
+        }
+        assert_eq!(lines.pass(start), None);
+        assert_eq!(lines.pass(start + MOUNT_LINES_INTERVAL / 2), None);
+        let next = start + MOUNT_LINES_INTERVAL;
+        assert_eq!(lines.pass(next), Some(2));
+        assert_eq!(lines.pass(next), Some(0));
+    }
+}
