@@ -140,26 +140,37 @@ pub trait Strategy {
     fn counters(&self) -> Counters;
 }
 
-/// A strategy over `domain`.
-///
-/// # Errors
-/// See [`NotTrusted`].
-pub fn strategy(
-    kind: StrategyKind,
-    domain: Rc<dyn Domain>,
-    runtime: Handle,
-    trust: Trust,
-) -> Result<Rc<dyn Strategy>, NotTrusted> {
-    Ok(match kind {
-        StrategyKind::Dynamic => dynamic::Dynamic::new(domain, runtime),
-        StrategyKind::Fmr => fast_pool::FastPool::new(domain, runtime),
-        StrategyKind::ServerCache => server_cache::ServerCache::new(domain, runtime),
-        StrategyKind::ClientCache => client_cache::ClientCache::new(domain, runtime),
-        StrategyKind::AllPhysical if trust == Trust::Trusted => {
-            all_physical::AllPhysical::new(domain, runtime)
+/// A choice of strategy that the peer's trust allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Registration(StrategyKind);
+
+impl Registration {
+    /// `kind`, towards a peer of this trust.
+    ///
+    /// # Errors
+    /// See [`NotTrusted`].
+    pub fn new(kind: StrategyKind, trust: Trust) -> Result<Registration, NotTrusted> {
+        if kind == StrategyKind::AllPhysical && trust == Trust::Untrusted {
+            return Err(NotTrusted);
         }
-        StrategyKind::AllPhysical => return Err(NotTrusted),
-    })
+        Ok(Registration(kind))
+    }
+
+    /// What was chosen.
+    pub fn kind(self) -> StrategyKind {
+        self.0
+    }
+
+    /// The strategy, over `domain`.
+    pub fn over(self, domain: Rc<dyn Domain>, runtime: Handle) -> Rc<dyn Strategy> {
+        match self.0 {
+            StrategyKind::Dynamic => dynamic::Dynamic::new(domain, runtime),
+            StrategyKind::Fmr => fast_pool::FastPool::new(domain, runtime),
+            StrategyKind::ServerCache => server_cache::ServerCache::new(domain, runtime),
+            StrategyKind::ClientCache => client_cache::ClientCache::new(domain, runtime),
+            StrategyKind::AllPhysical => all_physical::AllPhysical::new(domain, runtime),
+        }
+    }
 }
 
 /// Reachable memory. Dropped, it is released and the memory with it.

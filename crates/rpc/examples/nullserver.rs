@@ -5,6 +5,7 @@
 //! or permission. Prints the addresses it listens at: TCP, then RPC/RDMA on the software RNIC.
 
 use gannet_fabric::Provider;
+use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::{Call, Counters, OpaqueArgument, Payload, Program, Reply, Server, Service};
 use gannet_runtime::{FileRef, FileSource, tokio_plug};
@@ -205,7 +206,10 @@ fn main() -> io::Result<()> {
         println!("{}", rdma.local_address());
         let over_rdma = server.clone();
         let task = async move {
-            if let Err(error) = over_rdma.serve_rdma(provider, rdma).await {
+            if let Err(error) = over_rdma
+                .serve_rdma(provider, Registration::default(), rdma)
+                .await
+            {
                 eprintln!("rdma: {error}");
             }
         };

@@ -16,10 +16,12 @@ pub use types::{
 };
 
 use crate::limits::CLIENT_CALLS_MAX;
-use gannet_fabric::Disconnected;
+use gannet_fabric::registration::{Counters, Strategy};
+use gannet_fabric::{Disconnected, Provider};
 use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
 use pending::Pending;
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
@@ -41,10 +43,36 @@ impl Drop for Owner {
     }
 }
 
+/// How the server is reached.
+enum Route {
+    Tcp(SocketAddr),
+    /// The strategy outlives connections.
+    Rdma(Rc<dyn Provider>, SocketAddr, Rc<dyn Strategy>),
+}
+
+impl Route {
+    fn new(target: Target, config: &ClientConfig, runtime: &Handle) -> Route {
+        match target {
+            Target::Tcp(address) => Route::Tcp(address),
+            Target::Rdma(provider, address) => {
+                let runtime = Handle::clone(runtime);
+                let strategy = config.registration.over(provider.domain(), runtime);
+                Route::Rdma(provider, address, strategy)
+            }
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Route::Tcp(address) | Route::Rdma(_, address, _) => *address,
+        }
+    }
+}
+
 /// What callers and the driver share.
 struct Shared {
     runtime: Handle,
-    target: Target,
+    route: Route,
     config: ClientConfig,
     pending: RefCell<Pending>,
     /// Calls that may be pending.
@@ -62,9 +90,10 @@ impl Client {
     pub fn new(runtime: Handle, target: Target, config: ClientConfig) -> Client {
         // The low half: an XID has 32 bits.
         let first_xid = (runtime.random() & u64::from(u32::MAX)) as u32;
+        let route = Route::new(target, &config, &runtime);
         let shared = Rc::new(Shared {
             runtime,
-            target,
+            route,
             config,
             pending: RefCell::new(Pending::new(first_xid)),
             places: Semaphore::new(CLIENT_CALLS_MAX),
@@ -115,6 +144,14 @@ impl Client {
     /// connection has none).
     pub fn credit_starved(&self) -> Duration {
         self.owner.shared.credit_starved.get()
+    }
+
+    /// What the registration strategy did so far; `None` on TCP.
+    pub fn registration(&self) -> Option<Counters> {
+        match &self.owner.shared.route {
+            Route::Tcp(_) => None,
+            Route::Rdma(_, _, strategy) => Some(strategy.counters()),
+        }
     }
 
     /// Closes the connection; calls under way fail with [`CallError::Closed`].
@@ -184,7 +221,7 @@ async fn drive(shared: Rc<Shared>) {
             // New calls wait too: the server is unreachable or overloaded.
             sleep(&shared.runtime, backoff).await;
         }
-        let address = shared.target.address();
+        let address = shared.route.address();
         match connect(&shared).await {
             Ok(link) => {
                 let lost = link.run(&shared).await;
@@ -232,19 +269,19 @@ impl Link {
 
 async fn connect(shared: &Shared) -> Result<Link, String> {
     let patience = shared.config.connect_timeout;
-    match &shared.target {
-        Target::Tcp(address) => {
-            let connecting = shared.runtime.connect(*address);
+    match &shared.route {
+        Route::Rdma(provider, address, strategy) => {
+            let connecting = rdma::connect(&**provider, *address, Rc::clone(strategy));
             match timeout(&shared.runtime, patience, connecting).await {
-                Ok(Ok(stream)) => Ok(Link::Tcp(stream)),
+                Ok(Ok(link)) => Ok(Link::Rdma(link)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(elapsed) => Err(elapsed.to_string()),
             }
         }
-        Target::Rdma(provider, address) => {
-            let connecting = rdma::connect(&**provider, *address);
+        Route::Tcp(address) => {
+            let connecting = shared.runtime.connect(*address);
             match timeout(&shared.runtime, patience, connecting).await {
-                Ok(Ok(link)) => Ok(Link::Rdma(link)),
+                Ok(Ok(stream)) => Ok(Link::Tcp(stream)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(elapsed) => Err(elapsed.to_string()),
             }

@@ -18,6 +18,7 @@ use crate::limits::{
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use activity::{Activities, Activity, Crowd};
+use gannet_fabric::registration::{self, Registration, Strategy};
 use gannet_fabric::{Arena, Buffer, Provider};
 use gannet_runtime::{Handle, Listener, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
@@ -66,6 +67,7 @@ impl<S: Service> Server<S> {
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
             activities: Rc::default(),
+            strategies: RefCell::default(),
             unreadable_log: LogLimit::default(),
             refused_log: LogLimit::default(),
         };
@@ -94,21 +96,26 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Takes connections of `provider` from `listener` and answers them until [`Server::stop`].
+    /// Takes connections of `provider` from `listener` and answers them until [`Server::stop`]. Their payloads move
+    /// by the strategy that `registration` says.
     ///
     /// # Errors
     /// The listener is broken.
     pub async fn serve_rdma(
         &self,
         provider: Rc<dyn Provider>,
+        registration: Registration,
         mut listener: Box<dyn gannet_fabric::Listener>,
     ) -> io::Result<()> {
         let activity = self.core.activities.listener();
+        let runtime = Handle::clone(&self.core.runtime);
+        let strategy = registration.over(provider.domain(), runtime);
+        self.core.strategies.borrow_mut().push(Rc::clone(&strategy));
         tracing::debug!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
-            let (core, provider, incoming) =
-                (Rc::clone(&self.core), Rc::clone(&provider), incoming?);
-            let task = Box::pin(async move { rdma::serve(core, provider, incoming).await });
+            let (core, incoming) = (Rc::clone(&self.core), incoming?);
+            let memory = rdma::Memory::new(&provider.capabilities(), &strategy);
+            let task = Box::pin(async move { rdma::serve(core, memory, incoming).await });
             self.core.runtime.spawn("rpc over rdma", task);
         }
         Ok(())
@@ -117,6 +124,22 @@ impl<S: Service> Server<S> {
     /// Answers one connection until it ends.
     pub async fn serve_stream(&self, stream: Stream) {
         tcp::serve(Rc::clone(&self.core), stream).await;
+    }
+
+    /// What the registration strategies of this core did so far, one for each RDMA listener.
+    pub fn registrations(&self) -> Vec<registration::Counters> {
+        let strategies = self.core.strategies.borrow();
+        strategies.iter().map(|it| it.counters()).collect()
+    }
+
+    /// Gives up registrations and memory that serve nobody now, because memory is short.
+    pub fn reclaim(&self) {
+        for strategy in &*self.core.strategies.borrow() {
+            strategy.reclaim();
+        }
+        for arena in [&self.core.payloads, &self.core.long_calls] {
+            arena.trim();
+        }
     }
 
     /// Takes no new connections and no new calls; calls under way are still answered.
@@ -185,6 +208,8 @@ pub(crate) struct Core<S> {
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
     activities: Rc<Activities>,
+    /// How the payloads of each RDMA listener are registered.
+    strategies: RefCell<Vec<Rc<dyn Strategy>>>,
     unreadable_log: LogLimit,
     refused_log: LogLimit,
 }

@@ -2,7 +2,7 @@
 
 use super::bed::{Bed, Peer, WORK, bytes_of, ended_by_far, pattern, ping, source};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::registration::{Registered, Strategy, StrategyKind, Trust, strategy};
+use crate::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
 use crate::{Access, Buffer, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
 use gannet_runtime::Handle;
 use std::rc::Rc;
@@ -12,12 +12,7 @@ const SIZES: [usize; 7] = [1, 4095, 4096, 4097, 65_537, 1 << 20, (1 << 20) + 1];
 /// A strategy over the domain of `peer`.
 fn over(bed: &Bed<'_>, peer: &Peer, kind: StrategyKind) -> Outcome<Rc<dyn Strategy>> {
     let runtime = Handle::clone(&bed.runtime);
-    Ok(strategy(
-        kind,
-        peer.endpoint.domain(),
-        runtime,
-        Trust::Trusted,
-    )?)
+    Ok(Registration::new(kind, Trust::Trusted)?.over(peer.endpoint.domain(), runtime))
 }
 
 /// Registers `buffer` for the peer of `end` alone.

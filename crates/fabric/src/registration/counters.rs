@@ -110,3 +110,20 @@ impl Meter {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NotTrusted, Registration, StrategyKind, Trust};
+
+    #[test]
+    fn one_key_to_everything_takes_trust() {
+        let all = StrategyKind::AllPhysical;
+        assert_eq!(Registration::new(all, Trust::Untrusted), Err(NotTrusted));
+        assert!(Registration::new(all, Trust::Trusted).is_ok());
+        for kind in StrategyKind::ALL.into_iter().filter(|kind| *kind != all) {
+            assert!(Registration::new(kind, Trust::Untrusted).is_ok());
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("fastest".parse::<StrategyKind>().is_err());
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use gannet_fabric::Provider;
+use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::Server as NfsServer;
 use gannet_rpc::Server as RpcServer;
@@ -81,7 +82,14 @@ fn serve_rdma(runtime: &Handle, rpc: &Rpc, streams: Box<dyn gannet_runtime::List
     runtime.spawn(
         "nfs over rdma",
         Box::pin(async move {
-            if let Err(error) = rpc.serve_rdma(provider as Rc<dyn Provider>, listener).await {
+            if let Err(error) = rpc
+                .serve_rdma(
+                    provider as Rc<dyn Provider>,
+                    Registration::default(),
+                    listener,
+                )
+                .await
+            {
                 tracing::error!(%error, "nfs over rdma ended");
             }
         }),

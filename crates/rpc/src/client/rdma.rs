@@ -1,18 +1,19 @@
 //! One RPC/RDMA connection of a client (RFC 8166).
 //!
-//! Each call chooses its message form by size: inline, a chunk for its opaque, or all of it in a chunk. Memory is
-//! registered just before the call leaves, for this connection alone, and the key is revoked before anybody sees
-//! the data. Credits bound the calls under way: one until the first reply tells the grant.
+//! Each call chooses its message form by size: inline, a chunk for its opaque, or all of it in a chunk. Memory is made
+//! reachable just before the call leaves, for this connection alone, and taken back before anybody sees the data; how
+//! is the registration strategy's business. Credits bound the calls under way: one until the first reply tells the
+//! grant.
 
 use super::pending::{Entry, SharedPayload, check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
 use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
-    Access, Arena, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected, Domain,
-    Done, PostError, Provider, Region, RegisterError, RemoteKey, Scope, SendOptions, Signal,
-    Source, WorkError, WorkId,
+    Access, Arena, Buffer, Completion, ConnectError, ConnectOptions, Connected, Done, PostError,
+    Provider, RegisterError, RemoteKey, Scope, SendOptions, Signal, Source, WorkError, WorkId,
 };
 use gannet_runtime::Instant;
 use gannet_wire::rpcrdma::{
@@ -57,6 +58,7 @@ impl From<RegisterError> for Lost {
 /// A connection that was made.
 pub(super) struct RdmaLink {
     endpoint: Connected,
+    strategy: Rc<dyn Strategy>,
     own: PrivateData,
     inline: Arena,
 }
@@ -65,10 +67,12 @@ pub(super) struct RdmaLink {
 pub(super) async fn connect(
     provider: &dyn Provider,
     address: SocketAddr,
+    strategy: Rc<dyn Strategy>,
 ) -> Result<RdmaLink, ConnectError> {
     let capabilities = provider.capabilities();
     let own = PrivateData {
-        remote_invalidation: capabilities.remote_invalidation,
+        remote_invalidation: capabilities.remote_invalidation
+            && strategy.kind().keys_are_single_use(),
         send_size: INLINE_THRESHOLD,
         receive_size: INLINE_THRESHOLD,
     };
@@ -84,6 +88,7 @@ pub(super) async fn connect(
     let endpoint = provider.connect(address, options).await?;
     Ok(RdmaLink {
         endpoint,
+        strategy,
         own,
         inline,
     })
@@ -99,6 +104,7 @@ impl RdmaLink {
             other => link.endpoint.abort(&other.to_string()),
         }
         link.take_memory_back();
+        link.strategy.reclaim();
         lost
     }
 }
@@ -106,7 +112,7 @@ impl RdmaLink {
 struct Link {
     shared: Rc<Shared>,
     endpoint: Connected,
-    domain: Rc<dyn Domain>,
+    strategy: Rc<dyn Strategy>,
     inline: Arena,
     /// Largest message we may send, and that we may be sent.
     call_max: usize,
@@ -126,31 +132,32 @@ struct Link {
 #[derive(Default)]
 struct Sent {
     /// Holds the opaque argument, or the whole call.
-    source: Option<Region>,
+    source: Option<Registered>,
     /// The opaque's place in the arguments and its length, when `source` holds it.
     payload: Option<(usize, usize)>,
     /// The caller's sink.
     sink: Option<ExposedSink>,
     /// Takes the whole reply.
-    reply: Option<Region>,
+    reply: Option<Registered>,
 }
 
 struct ExposedSink {
-    region: Region,
+    memory: Registered,
     locate: fn(&[u8]) -> Option<usize>,
 }
 
 impl Sent {
-    fn regions(&self) -> impl Iterator<Item = &Region> {
-        let sink = self.sink.as_ref().map(|sink| &sink.region);
+    fn exposed(&self) -> impl Iterator<Item = &Registered> {
+        let sink = self.sink.as_ref().map(|sink| &sink.memory);
         [self.source.as_ref(), sink, self.reply.as_ref()]
             .into_iter()
             .flatten()
     }
 
-    /// Revokes all keys and gives the caller's memory back to its call. The Reply chunk's memory is left.
-    fn withdraw(&mut self, entry: &mut Entry) {
-        let source = self.source.take().and_then(|region| region.deregister());
+    /// Revokes all keys and gives the caller's memory back to its call, with the `placed` bytes that the server wrote
+    /// to the sink. The Reply chunk's memory is left.
+    fn withdraw(&mut self, entry: &mut Entry, placed: usize) {
+        let source = self.source.take().and_then(|memory| memory.release(0));
         if let (Some((position, len)), Some(buffer)) = (self.payload.take(), source) {
             entry.payload = Some(SharedPayload {
                 buffer: Rc::new(buffer),
@@ -158,8 +165,8 @@ impl Sent {
                 position,
             });
         }
-        if let Some(ExposedSink { region, locate }) = self.sink.take()
-            && let Some(buffer) = region.deregister()
+        if let Some(ExposedSink { memory, locate }) = self.sink.take()
+            && let Some(buffer) = memory.release(placed)
         {
             entry.sink = Some(Sink { buffer, locate });
         }
@@ -170,6 +177,7 @@ impl Link {
     fn new(shared: Rc<Shared>, made: RdmaLink) -> Link {
         let RdmaLink {
             endpoint,
+            strategy,
             own,
             inline,
         } = made;
@@ -177,7 +185,7 @@ impl Link {
         Link {
             timer: ReplyTimer::new(&shared),
             shared,
-            domain: endpoint.domain(),
+            strategy,
             endpoint,
             inline,
             call_max: own.threshold_to(&theirs) as usize,
@@ -263,11 +271,11 @@ impl Link {
                     self.sent.insert(xid, sent);
                 }
                 Ok(false) => {
-                    sent.withdraw(entry);
+                    sent.withdraw(entry, 0);
                     pending.finish(xid, Err(CallError::TooLarge));
                 }
                 Err(lost) => {
-                    sent.withdraw(entry);
+                    sent.withdraw(entry, 0);
                     return Err(lost);
                 }
             }
@@ -338,15 +346,15 @@ impl Link {
         if inline + WRITE_LEN <= self.reply_max
             && let Some(Sink { buffer, locate }) = entry.sink.take()
         {
-            let region = self.register(buffer, Access::RemoteWrite)?;
-            lists.push_write(&[segment(&region, region.len())]);
-            sent.sink = Some(ExposedSink { region, locate });
+            let memory = self.register(buffer, Access::RemoteWrite)?;
+            lists.push_write(&[segment(&memory, memory.len())]);
+            sent.sink = Some(ExposedSink { memory, locate });
             return Ok(());
         }
         let len = REPLY_HEADER_LEN + entry.results_max + sink_len;
-        let region = self.register(Buffer::zeroed(len + pad_len(len)), Access::RemoteWrite)?;
-        lists.set_reply(&[segment(&region, region.len())]);
-        sent.reply = Some(region);
+        let memory = self.register(Buffer::zeroed(len + pad_len(len)), Access::RemoteWrite)?;
+        lists.set_reply(&[segment(&memory, memory.len())]);
+        sent.reply = Some(memory);
         Ok(())
     }
 
@@ -384,10 +392,10 @@ impl Link {
             let Ok(buffer) = Rc::try_unwrap(payload.buffer) else {
                 return Ok(false);
             };
-            let region = self.register(buffer, Access::RemoteRead)?;
+            let memory = self.register(buffer, Access::RemoteRead)?;
             let place = u32::try_from(header_len + position).unwrap_or(u32::MAX);
-            lists.push_read(place, segment(&region, payload_len as u64));
-            sent.source = Some(region);
+            lists.push_read(place, segment(&memory, payload_len));
+            sent.source = Some(memory);
             sent.payload = Some((position, payload_len));
             procedure = Procedure::Msg;
         } else {
@@ -395,12 +403,12 @@ impl Link {
                 return Ok(false);
             }
             emit_arguments(entry, &mut call);
-            let region = self.register(
+            let memory = self.register(
                 Buffer::from_vec(std::mem::take(&mut call)),
                 Access::RemoteRead,
             )?;
-            lists.push_read(0, segment(&region, region.len()));
-            sent.source = Some(region);
+            lists.push_read(0, segment(&memory, memory.len()));
+            sent.source = Some(memory);
             procedure = Procedure::Nomsg;
         }
         let header = Header {
@@ -414,11 +422,9 @@ impl Link {
         Ok(true)
     }
 
-    fn register(&self, buffer: Buffer, access: Access) -> Result<Region, Lost> {
+    fn register(&self, buffer: Buffer, access: Access) -> Result<Registered, Lost> {
         let scope = Scope::Endpoint(self.endpoint.id());
-        Ok(self
-            .domain
-            .register(Backing::Buffer(buffer), access, scope)?)
+        Ok(Rc::clone(&self.strategy).register(buffer, access, scope)?)
     }
 
     /// Ends the call that a received message answers.
@@ -451,7 +457,7 @@ impl Link {
             tracing::debug!(xid, "reply to no call");
             return Ok(());
         };
-        let ours = |key| sent.regions().any(|region| region.key() == key);
+        let ours = |key| sent.exposed().any(|memory| memory.address().key == key);
         if invalidated.is_some_and(|key| !ours(key)) {
             self.sent.insert(xid, sent);
             return Err(Lost::Protocol("revoked a key of another call".to_string()));
@@ -463,9 +469,13 @@ impl Link {
         let Some(entry) = pending.get_mut(xid) else {
             return Ok(());
         };
-        let offered_sink = sent.sink.is_some();
-        sent.withdraw(entry);
-        let reply = sent.reply.take().and_then(|region| region.deregister());
+        let placed = match &sent.sink {
+            Some(_) => lists.writes().next().map_or(0, total),
+            None => 0,
+        };
+        sent.withdraw(entry, placed);
+        let written = lists.reply().map_or(0, total);
+        let reply = sent.reply.take().and_then(|memory| memory.release(written));
         let outcome = match header.map(|header| header.procedure) {
             None => Err(CallError::Malformed("transport header")),
             Some(Procedure::Error(_)) => Err(CallError::TransportRefused),
@@ -478,15 +488,7 @@ impl Link {
             Some(Procedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
                 CallError::Malformed("reply chunk used with an inline reply"),
             ),
-            Some(Procedure::Msg) => {
-                let placed = lists.writes().next().map_or(0, total);
-                let placed = if offered_sink { placed } else { 0 };
-                take_results(
-                    entry,
-                    message,
-                    usize::try_from(placed).unwrap_or(usize::MAX),
-                )
-            }
+            Some(Procedure::Msg) => take_results(entry, message, placed),
         };
         match outcome {
             Ok((results, sink)) => pending.answer(xid, results, sink),
@@ -500,27 +502,26 @@ impl Link {
         let mut pending = self.shared.pending.borrow_mut();
         for (xid, mut sent) in std::mem::take(&mut self.sent) {
             if let Some(entry) = pending.get_mut(xid) {
-                sent.withdraw(entry);
+                sent.withdraw(entry, 0);
             }
         }
     }
 }
 
-/// Names the first `len` bytes of a region to the server.
-fn segment(region: &Region, len: u64) -> Segment {
+/// Names the first `len` bytes of exposed memory to the server.
+fn segment(memory: &Registered, len: usize) -> Segment {
+    let address = memory.address();
     Segment {
-        handle: region.key().0,
+        handle: address.key.0,
         // Payloads and replies are far below 2^32.
         length: u32::try_from(len).unwrap_or(u32::MAX),
-        offset: region.base(),
+        offset: address.offset,
     }
 }
 
-fn total(segments: &[Segment]) -> u64 {
-    segments
-        .iter()
-        .map(|segment| u64::from(segment.length))
-        .sum()
+fn total(segments: &[Segment]) -> usize {
+    let lengths = segments.iter().map(|segment| segment.length as usize);
+    lengths.fold(0, usize::saturating_add)
 }
 
 /// Appends the arguments with the payload among them.
@@ -537,10 +538,7 @@ fn emit_arguments(entry: &Entry, out: &mut Vec<u8>) {
 /// The RPC message in the Reply chunk.
 fn whole_reply<'a>(lists: &ChunkLists, reply: Option<&'a Buffer>) -> Result<&'a [u8], CallError> {
     let malformed = CallError::Malformed("reply chunk");
-    let len = lists
-        .reply()
-        .map(total)
-        .and_then(|len| usize::try_from(len).ok());
+    let len = lists.reply().map(total);
     len.and_then(|len| reply?.get(..len)).ok_or(malformed)
 }
 

@@ -1,6 +1,7 @@
 //! What a caller of remote procedures sees: requests out, responses in, whatever the transport.
 
 use crate::limits::{CALL_HEADER_MAX, PAYLOAD_MAX, RECORD_MAX};
+use gannet_fabric::registration::Registration;
 use gannet_fabric::{Buffer, Provider};
 use gannet_wire::rpc::{AcceptStatus, AuthSys, Groups, MACHINE_NAME_MAX, OpaqueAuth, Rejection};
 use gannet_wire::rpc::{AuthFlavor, ReplyHeaderError};
@@ -55,6 +56,8 @@ pub struct ClientConfig {
     pub backoff_max: Duration,
     /// What happens to calls that get no answer.
     pub persistence: Persistence,
+    /// How memory becomes reachable for the server, on RDMA.
+    pub registration: Registration,
 }
 
 impl Default for ClientConfig {
@@ -66,6 +69,7 @@ impl Default for ClientConfig {
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(10),
             persistence: Persistence::Soft { attempts: 3 },
+            registration: Registration::default(),
         }
     }
 }

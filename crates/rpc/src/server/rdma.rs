@@ -16,9 +16,10 @@ use super::worker::{CallTable, Job};
 use super::{Activity, Core};
 use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE};
 use crate::service::Service;
+use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
-    Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError,
-    Provider, WorkError, WorkId,
+    Access, Buffer, Capabilities, Completion, ConnectOptions, Connected, Disconnected, Done,
+    Endpoint, Incoming, PostError, RegisterError, Scope, WorkError, WorkId,
 };
 use gannet_runtime::LocalFuture;
 use gannet_wire::rpcrdma::PrivateData;
@@ -111,19 +112,49 @@ impl End {
     }
 }
 
+/// How a connection's payloads become reachable, and what the provider asks of that.
+#[derive(Clone)]
+pub(super) struct Memory {
+    strategy: Rc<dyn Strategy>,
+    /// Sources of our Writes must be registered.
+    needs_registration: bool,
+    remote_invalidation: bool,
+    read_depth_max: u16,
+}
+
+impl Memory {
+    pub(super) fn new(capabilities: &Capabilities, strategy: &Rc<dyn Strategy>) -> Memory {
+        Memory {
+            strategy: Rc::clone(strategy),
+            needs_registration: capabilities.needs_local_registration,
+            remote_invalidation: capabilities.remote_invalidation,
+            read_depth_max: capabilities.read_depth_max,
+        }
+    }
+
+    /// Makes `buffer` a source or sink of work on `endpoint`.
+    fn register(
+        &self,
+        endpoint: &dyn Endpoint,
+        buffer: Buffer,
+    ) -> Result<Registered, RegisterError> {
+        let scope = Scope::Endpoint(endpoint.id());
+        Rc::clone(&self.strategy).register(buffer, Access::Local, scope)
+    }
+}
+
 /// Accepts `incoming` and answers it until it ends.
 pub(super) async fn serve<S: Service>(
     core: Rc<Core<S>>,
-    provider: Rc<dyn Provider>,
+    memory: Memory,
     incoming: Box<dyn Incoming>,
 ) {
     let peer = incoming.peer_address();
     let Some(activity) = core.admit(peer) else {
         return incoming.reject(Vec::new()).await;
     };
-    let capabilities = provider.capabilities();
     let own = PrivateData {
-        remote_invalidation: capabilities.remote_invalidation,
+        remote_invalidation: memory.remote_invalidation,
         send_size: INLINE_THRESHOLD,
         receive_size: INLINE_THRESHOLD,
     };
@@ -136,12 +167,12 @@ pub(super) async fn serve<S: Service>(
     }
     let options = ConnectOptions {
         private_data: own.to_bytes().to_vec(),
-        ord: capabilities.read_depth_max,
+        ord: memory.read_depth_max,
         ird: 0,
         receives,
     };
     match activity.unless_stopped(incoming.accept(options)).await {
-        Some(Ok(endpoint)) => answer(core, activity, endpoint, own).await,
+        Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, own).await,
         Some(Err(error)) => tracing::info!(%peer, %error, "rdma connection not made"),
         None => {}
     }
@@ -150,6 +181,7 @@ pub(super) async fn serve<S: Service>(
 async fn answer<S: Service>(
     core: Rc<Core<S>>,
     activity: Activity,
+    memory: Memory,
     endpoint: Connected,
     own: PrivateData,
 ) {
@@ -157,7 +189,8 @@ async fn answer<S: Service>(
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, ?theirs, "rdma connection");
-    let mut connection = Connection::new(&core, activity, Rc::clone(&endpoint), own, theirs);
+    let ends = (own, theirs);
+    let mut connection = Connection::new(&core, activity, memory, Rc::clone(&endpoint), ends);
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
     if matches!(end, End::Memory) {
         core.note_refused(peer, OUT_OF_MEMORY);
@@ -188,6 +221,7 @@ type ColdRead = LocalFuture<(Box<Job>, io::Result<(Vec<u8>, usize)>)>;
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
     activity: Activity,
+    memory: Memory,
     endpoint: Connected,
     peer: SocketAddr,
     /// Largest message we may send.
@@ -205,6 +239,8 @@ struct Connection<S: Service> {
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
+    /// What the Writes of each reply in the send queue take their bytes from; ends with the reply's Send.
+    leaving: VecDeque<Vec<Registered>>,
     /// Receives that are posted or under way.
     receives: u32,
     /// Writes and Sends in the send queue.
@@ -221,14 +257,15 @@ impl<S: Service> Connection<S> {
     fn new(
         core: &Rc<Core<S>>,
         activity: Activity,
+        memory: Memory,
         endpoint: Connected,
-        own: PrivateData,
-        theirs: PrivateData,
+        (own, theirs): (PrivateData, PrivateData),
     ) -> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
         Connection {
             core: Rc::clone(core),
+            memory,
             peer: endpoint.peer_address(),
             send_max: own.threshold_to(&theirs) as usize,
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
@@ -242,6 +279,7 @@ impl<S: Service> Connection<S> {
             holding: 0,
             cold: Vec::new(),
             departures: VecDeque::new(),
+            leaving: VecDeque::new(),
             receives: RECEIVES_FIRST,
             posted: 0,
             pulls: 0,
@@ -336,6 +374,10 @@ impl<S: Service> Connection<S> {
             (Work::Pull(place), _) => self.pulled(place),
             (Work::Send(count), _) => {
                 self.posted = self.posted.saturating_sub(count);
+                let sources = self.leaving.pop_front().unwrap_or_default();
+                for source in sources {
+                    drop(source.release(0));
+                }
                 self.deadlines.bytes_sent();
                 // Reads leave in turn behind replies.
                 self.deadlines.record_goes_on();

@@ -6,6 +6,7 @@
 pub mod raw;
 pub mod stream;
 
+use gannet_fabric::registration::Registration;
 use gannet_fabric::{Buffer, Provider};
 use gannet_rpc::{
     Call, CallError, Client, ClientConfig, Counters, OpaqueArgument, Payload, Persistence, Program,
@@ -296,7 +297,12 @@ impl Bench {
         let listener = provider.listen(address).unwrap();
         let address = listener.local_address();
         let (server, provider) = (self.server.clone(), Rc::clone(provider));
-        let task = Box::pin(async move { server.serve_rdma(provider, listener).await.unwrap() });
+        let task = Box::pin(async move {
+            server
+                .serve_rdma(provider, Registration::default(), listener)
+                .await
+                .unwrap()
+        });
         self.runtime.spawn("server", task);
         address
     }

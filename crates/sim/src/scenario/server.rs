@@ -5,6 +5,7 @@ use crate::fabric::SimFabric;
 use crate::node::Node;
 use crate::store::{Disk, SimStore};
 use crate::world::{NodeId, World};
+use gannet_fabric::registration::Registration;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server, Squash};
@@ -89,7 +90,7 @@ impl Machine {
             .listen(self.rdma_address())
             .expect("the last life's listener is gone");
         let task = async move {
-            let served = rpc.serve_rdma(provider, listener).await;
+            let served = rpc.serve_rdma(provider, Registration::default(), listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));

@@ -9,7 +9,8 @@ use crate::limits::{
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
-use gannet_fabric::{Access, Backing, Buffer, Region, RemoteAddress, RemoteKey, Scope, Span};
+use gannet_fabric::registration::Registered;
+use gannet_fabric::{Buffer, RemoteAddress, RemoteKey};
 use gannet_wire::rpc::CallHeaderError;
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
@@ -35,7 +36,7 @@ pub(super) struct Context {
     long: bool,
     chunks: Vec<ReadChunk>,
     /// The memory that the chunks are read into; see [`pulled_into`].
-    pulled: Option<Region>,
+    pulled: Option<Registered>,
     pulls_left: usize,
     /// There was memory for its chunks.
     holds_memory: bool,
@@ -150,10 +151,8 @@ impl<S: Service> Connection<S> {
         let Some(memory) = self.take_memory(total) else {
             return Ok(false);
         };
-        let domain = self.endpoint.domain();
-        let scope = Scope::Endpoint(self.endpoint.id());
-        let region = match domain.register(Backing::Buffer(memory), Access::Local, scope) {
-            Ok(region) => region,
+        let sinks = match self.memory.register(&*self.endpoint, memory) {
+            Ok(sinks) => sinks,
             Err(error) => {
                 tracing::warn!(peer = %self.peer, %error, "no region for read chunks");
                 self.refuse(place, TransportError::Chunk)?;
@@ -169,11 +168,7 @@ impl<S: Service> Connection<S> {
             for read in segments.take(chunk.count) {
                 let segment = read.segment;
                 if segment.length > 0 {
-                    let sink = Span {
-                        region: region.clone(),
-                        offset,
-                        len: segment.length,
-                    };
+                    let sink = sinks.span(offset, segment.length);
                     let source = RemoteAddress {
                         key: RemoteKey(segment.handle),
                         offset: segment.offset,
@@ -190,7 +185,7 @@ impl<S: Service> Connection<S> {
             }
         }
         self.core.counters.bytes_in.add(total as u64);
-        call.pulled = Some(region);
+        call.pulled = Some(sinks);
         call.holds_memory = true;
         self.holding += 1;
         if call.pulls_left == 0 {
@@ -328,7 +323,7 @@ impl Context {
         job: &mut Job,
     ) -> Option<Result<Admission, CallHeaderError>> {
         let memory = match self.pulled.take() {
-            Some(region) => Some(region.deregister()?),
+            Some(sinks) => Some(sinks.release(pulled_len(&self.chunks))?),
             None => None,
         };
         let pulled = memory.as_deref().unwrap_or(&[]);

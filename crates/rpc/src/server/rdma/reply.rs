@@ -4,9 +4,9 @@ use super::{Connection, End, Work};
 use crate::limits::{COPY_FILE_MAX, CREDITS, INLINE_THRESHOLD};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
+use gannet_fabric::registration::Registered;
 use gannet_fabric::{
-    Access, Backing, Buffer, Invalidate, RemoteAddress, RemoteKey, Scope, SendOptions, Signal,
-    Source, Span,
+    Arena, Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source,
 };
 use gannet_runtime::file;
 use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION, Segment, TransportError};
@@ -20,12 +20,20 @@ const FIXED_LEN: usize = 16;
 /// A reply ready to leave: the work requests that make it up.
 pub(super) struct Departure {
     xid: u32,
-    writes: Vec<(Source, RemoteAddress)>,
+    writes: Writes,
     send: Buffer,
     send_len: u32,
     options: SendOptions,
     /// The call's receive, to be posted again before the peer hears of the reply.
     receive: Option<Buffer>,
+}
+
+/// The RDMA Writes of a reply.
+#[derive(Default)]
+struct Writes {
+    work: Vec<(Source, RemoteAddress)>,
+    /// What they take their bytes from, as far as it is registered.
+    sources: Vec<Registered>,
 }
 
 /// How a reply travels.
@@ -52,13 +60,15 @@ impl<S: Service> Connection<S> {
             .writes()
             .next()
             .is_some_and(|segments| !segments.is_empty());
+        // The provider sends file ranges as they are, unless it wants them registered.
+        let copied = !to_chunk || self.memory.needs_registration;
         if let Some((Payload::File { len, .. }, _)) = &job.reply.payload
-            && (!to_chunk || *len <= COPY_FILE_MAX)
+            && (copied || *len <= COPY_FILE_MAX)
         {
             match self.read_into_memory(&mut job.reply) {
                 Ok(()) => {}
                 // The provider can wait for the disk by itself.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && to_chunk => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !copied => {}
                 // Whoever waits for the file hears of any other error as well.
                 Err(_) => {
                     self.read_cold(job);
@@ -91,8 +101,11 @@ impl<S: Service> Connection<S> {
             return Ok(());
         };
         let (offset, len) = (*offset, *len);
-        let slot = self.core.inline.take().filter(|slot| slot.len() >= len);
-        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(len));
+        let slots = [&self.core.inline, &self.core.payloads];
+        let fitting = slots.into_iter().find(|slots| slots.slot_len() >= len);
+        let mut buffer = fitting
+            .and_then(Arena::take)
+            .unwrap_or_else(|| Buffer::zeroed(len));
         let mut filled = 0;
         while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
             match file.try_read_at(offset + filled as u64, target)? {
@@ -152,7 +165,7 @@ impl<S: Service> Connection<S> {
         let mut echo = self.core.take_lists();
         call.lists
             .echo_into(&mut echo, &[plan.placed], plan.reply_chunk.unwrap_or(0));
-        let mut writes = Vec::new();
+        let mut writes = Writes::default();
         let payload = if plan.placed > 0 {
             job.reply.payload.take()
         } else {
@@ -252,13 +265,13 @@ impl<S: Service> Connection<S> {
         &self,
         payload: Payload,
         segments: &[Segment],
-        writes: &mut Vec<(Source, RemoteAddress)>,
+        writes: &mut Writes,
     ) -> Option<()> {
         match payload {
             Payload::File { file, offset, len } => {
                 for (at, len, target) in slices(len as u64, segments) {
                     let file = file.clone();
-                    writes.push((
+                    writes.work.push((
                         Source::File {
                             file,
                             offset: offset + at,
@@ -287,38 +300,30 @@ impl<S: Service> Connection<S> {
         buffer: Buffer,
         len: u64,
         segments: &[Segment],
-        writes: &mut Vec<(Source, RemoteAddress)>,
+        writes: &mut Writes,
     ) -> Option<()> {
-        let mut parts = slices(len, segments);
-        if let [(_, len, target)] = parts.as_slice() {
-            writes.push((Source::Buffer { buffer, len: *len }, *target));
+        let parts = slices(len, segments);
+        if let ([(_, len, target)], false) = (parts.as_slice(), self.memory.needs_registration) {
+            let source = Source::Buffer { buffer, len: *len };
+            writes.work.push((source, *target));
             return Some(());
         }
-        let scope = Scope::Endpoint(self.endpoint.id());
-        let registered =
-            self.endpoint
-                .domain()
-                .register(Backing::Buffer(buffer), Access::Local, scope);
-        let region = registered
+        let source = self.memory.register(&*self.endpoint, buffer);
+        let source = source
             .inspect_err(|error| tracing::warn!(peer = %self.peer, %error, "no region for a reply"))
             .ok()?;
-        for (offset, len, target) in parts.drain(..) {
-            writes.push((
-                Source::Span(Span {
-                    region: region.clone(),
-                    offset,
-                    len,
-                }),
-                target,
-            ));
+        for (offset, len, target) in parts {
+            let part = Source::Span(source.span(offset, len));
+            writes.work.push((part, target));
         }
+        writes.sources.push(source);
         Some(())
     }
 
     /// Posts the replies that the send queue has room for.
     pub(super) fn depart(&mut self) -> Result<(), End> {
         while let Some(departure) = self.departures.front() {
-            let count = u32::try_from(departure.writes.len() + 1).unwrap_or(u32::MAX);
+            let count = u32::try_from(departure.writes.work.len() + 1).unwrap_or(u32::MAX);
             let used = self.posted.saturating_add(self.pulls);
             if used > 0 && used.saturating_add(count) > self.posted_max {
                 return Ok(());
@@ -330,7 +335,8 @@ impl<S: Service> Connection<S> {
                 self.repost(buffer)?;
             }
             let mut bytes = u64::from(departure.send_len);
-            for (source, target) in departure.writes {
+            let Writes { work, sources } = departure.writes;
+            for (source, target) in work {
                 bytes += u64::from(source.len());
                 let id = Work::Write(departure.xid).id();
                 self.endpoint
@@ -343,6 +349,7 @@ impl<S: Service> Connection<S> {
             };
             self.endpoint
                 .post_send(Work::Send(count).id(), source, departure.options)?;
+            self.leaving.push_back(sources);
             self.posted += count;
         }
         Ok(())
@@ -380,7 +387,7 @@ impl<S: Service> Connection<S> {
             signal: Signal::Always,
             ..SendOptions::default()
         };
-        let writes = Vec::new();
+        let writes = Writes::default();
         self.departures.push_back(Departure {
             xid,
             writes,
