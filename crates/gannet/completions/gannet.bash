@@ -34,6 +34,9 @@ _gannet() {
             gannet,doctor)
                 cmd="gannet__subcmd__doctor"
                 ;;
+            gannet,dump)
+                cmd="gannet__subcmd__dump"
+                ;;
             gannet,generate)
                 cmd="gannet__subcmd__generate"
                 ;;
@@ -74,7 +77,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --help --version demo serve ls cat stat cp mkdir rm mv df bench doctor generate"
+            opts="-h -V --log --log-format --help --version demo serve ls cat stat cp mkdir rm mv df bench doctor dump generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -354,6 +357,28 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__dump)
+            opts="-v -h --verbose --json --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0

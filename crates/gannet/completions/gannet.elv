@@ -36,6 +36,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand df 'Show space and inodes'
             cand bench 'Measure a server, or the fabric itself (bench fabric)'
             cand doctor 'Say what of this machine, or of a server, stands in the way, and what to do about it'
+            cand dump 'Show what a capture of NFS over iWARP or TCP holds, a line a message'
             cand generate 'Write man pages and shell completions'
         }
         &'gannet;demo'= {
@@ -201,6 +202,15 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per check'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'gannet;dump'= {
+            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log-format 'Log lines for people or for machines'
+            cand -v 'Every segment on a line of its own, lists in full, packets that are not decoded too'
+            cand --verbose 'Every segment on a line of its own, lists in full, packets that are not decoded too'
+            cand --json 'One JSON object per line, the counts in the last'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

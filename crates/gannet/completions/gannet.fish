@@ -45,6 +45,7 @@ complete -c gannet -n "__fish_gannet_needs_command" -f -a "mv" -d 'Move or renam
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "df" -d 'Show space and inodes'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, or the fabric itself (bench fabric)'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "doctor" -d 'Say what of this machine, or of a server, stands in the way, and what to do about it'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "dump" -d 'Show what a capture of NFS over iWARP or TCP holds, a line a message'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "generate" -d 'Write man pages and shell completions'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l seed -d 'Seed of the tree\'s names, sizes and contents' -r
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l scratch -d 'Where to put the scratch directories [default: the system\'s temporary directory]' -r -F
@@ -242,6 +243,16 @@ complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log-format -d '
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l json -d 'One JSON object per check'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -s v -l verbose -d 'Every segment on a line of its own, lists in full, packets that are not decoded too'
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -l json -d 'One JSON object per line, the counts in the last'
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''

@@ -39,6 +39,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('df', 'df', [CompletionResultType]::ParameterValue, 'Show space and inodes')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, or the fabric itself (bench fabric)')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what of this machine, or of a server, stands in the way, and what to do about it')
+            [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Show what a capture of NFS over iWARP or TCP holds, a line a message')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write man pages and shell completions')
             break
         }
@@ -217,6 +218,16 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per check')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;dump' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Every segment on a line of its own, lists in full, packets that are not decoded too')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Every segment on a line of its own, lists in full, packets that are not decoded too')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per line, the counts in the last')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

@@ -108,6 +108,11 @@ pub enum Command {
     ///
     /// One line per check: ok, warn (works, but slower or not for everybody) or FAIL. Exits with 1 if one failed.
     Doctor(DoctorOptions),
+    /// Show what a capture of NFS over iWARP or TCP holds, a line a message
+    ///
+    /// Reads what `tcpdump -w` and Wireshark write (pcap and pcapng). Connections are recognized by what they carry,
+    /// not by their ports. MPA, DDP, RDMAP, RPC-over-RDMA, RPC, MOUNT, NFSv3 and NFSACL are decoded.
+    Dump(DumpOptions),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(GenerateOptions),
@@ -327,6 +332,20 @@ pub struct DfOptions {
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,
+}
+
+/// `gannet dump`.
+#[derive(Debug, Args)]
+pub struct DumpOptions {
+    /// The capture; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Every segment on a line of its own, lists in full, packets that are not decoded too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// One JSON object per line, the counts in the last
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `gannet bench`.
@@ -581,6 +600,7 @@ mod tests {
             "gannet cp -r --verify a b nfs+rdma://h/c",
             "gannet bench nfs://h/x --threads 1,4 --record 4k,1M --size 64M --op read,randread --json",
             "gannet bench fabric --json",
+            "gannet dump capture.pcap -v --json",
             "gannet mkdir -p nfs://h/a/b",
         ] {
             assert!(parsed(line).is_ok(), "{line}: {:?}", parsed(line).err());

@@ -14,6 +14,7 @@ pub mod config;
 pub mod copy;
 pub mod demo;
 pub mod doctor;
+pub mod dump;
 pub mod failure;
 pub mod files;
 pub mod generate;
@@ -51,6 +52,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Rm(options) => files::rm(&options),
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
+        Command::Dump(options) => dump::run(&options),
         Command::Generate(options) => generate::run(&options.what),
     }
 }

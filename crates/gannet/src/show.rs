@@ -164,7 +164,7 @@ fn json(name: String, node: &Node, target: Option<String>) -> ObjectJson {
 }
 
 /// A name for a terminal: what could control it is escaped.
-fn name_of(name: &[u8]) -> String {
+pub(crate) fn name_of(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
@@ -225,7 +225,7 @@ fn permissions(mode: u32) -> String {
 }
 
 /// `YYYY-MM-DD hh:mm:ss` in UTC (civil-from-days; the calendar repeats every 400 years, 146,097 days).
-fn time(time: Time) -> String {
+pub(crate) fn time(time: Time) -> String {
     let (days, second) = (time.seconds / 86_400, time.seconds % 86_400);
     // Days since 0000-03-01, so that the leap day is the last of its year.
     let day = days + 719_468;

@@ -1,0 +1,164 @@
+//! Calls that wait for their replies, and what is remembered of the memory they offered.
+//!
+//! A reply does not say which procedure it answers; and of a long message the transport header tells only where it
+//! lies. So the Read chunk at position zero and the Reply chunk of a call are filled here while the capture shows the
+//! RDMA operations that fill them.
+
+use super::limits::{CALLS_MAX, MESSAGE_KEPT_MAX};
+use gannet_wire::rpcrdma::{ChunkLists, Segment};
+use std::collections::BTreeMap;
+
+/// A procedure of any RPC program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcedureId {
+    pub(super) program: u32,
+    pub(super) version: u32,
+    pub(super) number: u32,
+}
+
+/// A call that was seen.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// When, in nanoseconds since the epoch.
+    pub(super) time: u64,
+    /// What it calls; `None` while that lies in a Read chunk yet to be read.
+    pub(super) procedure: Option<ProcedureId>,
+    /// The Read chunk at position zero.
+    call_chunk: Vec<Region>,
+    reply_chunk: Vec<Region>,
+    number: u64,
+}
+
+/// A segment of offered memory, filled from its start.
+#[derive(Debug)]
+struct Region {
+    segment: Segment,
+    bytes: Vec<u8>,
+}
+
+impl Region {
+    fn new(segment: &Segment) -> Region {
+        Region {
+            segment: *segment,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Takes `bytes` for `offset` of the segment's key, if they continue what is here.
+    fn place(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let at = offset.wrapping_sub(self.segment.offset);
+        let end = at.saturating_add(bytes.len() as u64);
+        let fits = end <= u64::from(self.segment.length).min(MESSAGE_KEPT_MAX as u64);
+        let continues = at == self.bytes.len() as u64 && fits;
+        if continues {
+            self.bytes.extend_from_slice(bytes);
+        }
+        continues
+    }
+}
+
+/// The calls of one direction.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    by_xid: BTreeMap<u32, Call>,
+    /// XIDs by the order of the calls, oldest first.
+    order: BTreeMap<u64, u32>,
+    /// Whose memory a key is.
+    owners: BTreeMap<u32, u32>,
+    count: u64,
+}
+
+impl Calls {
+    /// Remembers a call; true if one with this XID waits already.
+    pub(super) fn insert(
+        &mut self,
+        xid: u32,
+        time: u64,
+        procedure: Option<ProcedureId>,
+        lists: &ChunkLists,
+    ) -> bool {
+        let is_resent = self.remove(xid).is_some();
+        if self.order.len() >= CALLS_MAX
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.remove(oldest);
+        }
+        let reads = lists.reads().iter().filter(|read| read.position == 0);
+        let call = Call {
+            time,
+            procedure,
+            call_chunk: reads.map(|read| Region::new(&read.segment)).collect(),
+            reply_chunk: lists
+                .reply()
+                .unwrap_or_default()
+                .iter()
+                .map(Region::new)
+                .collect(),
+            number: self.count,
+        };
+        for region in call.call_chunk.iter().chain(&call.reply_chunk) {
+            self.owners.insert(region.segment.handle, xid);
+        }
+        self.order.insert(self.count, xid);
+        self.count += 1;
+        self.by_xid.insert(xid, call);
+        is_resent
+    }
+
+    /// The call with this XID.
+    pub(super) fn get_mut(&mut self, xid: u32) -> Option<&mut Call> {
+        self.by_xid.get_mut(&xid)
+    }
+
+    /// Forgets a call: it was answered.
+    pub(super) fn remove(&mut self, xid: u32) -> Option<Call> {
+        let call = self.by_xid.remove(&xid)?;
+        self.order.remove(&call.number);
+        for region in call.call_chunk.iter().chain(&call.reply_chunk) {
+            if self.owners.get(&region.segment.handle) == Some(&xid) {
+                self.owners.remove(&region.segment.handle);
+            }
+        }
+        Some(call)
+    }
+
+    /// An RDMA operation moved `bytes` to or from the memory named `handle`. The XID of the call whose chunk at
+    /// position zero is complete with them.
+    pub(super) fn place(&mut self, handle: u32, offset: u64, bytes: &[u8]) -> Option<u32> {
+        let xid = *self.owners.get(&handle)?;
+        let call = self.by_xid.get_mut(&xid)?;
+        let place =
+            |region: &mut Region| region.segment.handle == handle && region.place(offset, bytes);
+        if call.call_chunk.iter_mut().any(place) {
+            return call.call_chunk_bytes().map(|_| xid);
+        }
+        call.reply_chunk.iter_mut().any(place);
+        None
+    }
+}
+
+impl Call {
+    /// The call that travelled in the chunk at position zero, once all of it was read.
+    pub(super) fn call_chunk_bytes(&self) -> Option<Vec<u8>> {
+        let lengths = self.call_chunk.iter().map(|region| region.segment.length);
+        gather(&self.call_chunk, lengths)
+    }
+
+    /// The reply that was written into the Reply chunk, of which `returned` is what the reply's header says; `None`
+    /// when not all of it was captured.
+    pub(super) fn reply_chunk_bytes(&self, returned: &[Segment]) -> Option<Vec<u8>> {
+        if returned.len() > self.reply_chunk.len() {
+            return None;
+        }
+        gather(&self.reply_chunk, returned.iter().map(|it| it.length))
+    }
+}
+
+/// The first bytes of each region, as many as `lengths` says.
+fn gather(regions: &[Region], lengths: impl Iterator<Item = u32>) -> Option<Vec<u8>> {
+    let mut gathered = Vec::new();
+    for (region, length) in regions.iter().zip(lengths) {
+        gathered.extend_from_slice(region.bytes.get(..length as usize)?);
+    }
+    Some(gathered)
+}

@@ -1,0 +1,470 @@
+//! One iWARP connection: startup frames, FPDUs, the messages they make, and the RPC messages in those.
+
+mod assembly;
+mod framing;
+mod words;
+
+use super::cutter::{Cut, Cutter, Frame};
+use super::limits::READS_MAX;
+use super::line::{Direction, Line, Part};
+use super::nfs::hex;
+use super::rpcrdma::RpcRdma;
+use assembly::{Assembly, Segment};
+pub(super) use framing::Fpdus;
+use gannet_wire::ddp::{Header, STag, Tagged, Untagged};
+use gannet_wire::mpa::{FrameKind, LENGTH_LEN, StartupError, StartupFrame, strip_markers};
+use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest};
+use gannet_wire::rpcrdma::PrivateData;
+use std::collections::VecDeque;
+use words::{PAYLOAD_SHOWN, memory};
+
+/// An RDMA Read that was asked for.
+#[derive(Debug)]
+struct OutstandingRead {
+    msn: u32,
+    request: ReadRequest,
+}
+
+/// What is kept of one direction.
+#[derive(Debug, Default)]
+struct Stream {
+    /// The bytes of a startup frame that is not complete; `None` in full operation.
+    startup: Option<Vec<u8>>,
+    cutter: Cutter,
+    /// Bytes of full operation with markers, if there are any.
+    marked: Option<u64>,
+    tagged: Option<Assembly>,
+    untagged: Option<Assembly>,
+    reads: VecDeque<OutstandingRead>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Iwarp {
+    streams: [Stream; 2],
+    crc: Option<bool>,
+    rpc: RpcRdma,
+    verbose: bool,
+}
+
+impl Iwarp {
+    /// A connection whose beginning was seen, or not.
+    pub(super) fn new(from_start: bool, verbose: bool) -> Iwarp {
+        let stream = || Stream {
+            startup: from_start.then(Vec::new),
+            cutter: if from_start {
+                Cutter::default()
+            } else {
+                Cutter::lost()
+            },
+            ..Stream::default()
+        };
+        Iwarp {
+            streams: [stream(), stream()],
+            crc: None,
+            rpc: RpcRdma::new(verbose),
+            verbose,
+        }
+    }
+
+    /// The next bytes of a direction, of which the last were captured at `time`.
+    pub(super) fn push(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        bytes: &[u8],
+        lines: &mut Vec<Line>,
+    ) {
+        if self.streams[direction.index()].startup.is_none() {
+            return self.push_full(time, direction, bytes, lines);
+        }
+        let rest = self.push_startup(time, direction, bytes, lines);
+        if !rest.is_empty() {
+            self.push_full(time, direction, &rest, lines);
+        }
+    }
+
+    /// Bytes of a direction are missing.
+    pub(super) fn push_gap(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        bytes: u64,
+        lines: &mut Vec<Line>,
+    ) {
+        let stream = &mut self.streams[direction.index()];
+        if stream.startup.take().is_some() {
+            stream.cutter = Cutter::lost();
+        }
+        let missing = match &mut stream.marked {
+            None => bytes,
+            Some(position) => {
+                let end = position.saturating_add(bytes);
+                let missing = framing::unmarked(end) - framing::unmarked(*position);
+                *position = end;
+                missing
+            }
+        };
+        self.cut(time, direction, lines, |cutter, _, take| {
+            cutter.push_gap(missing, take);
+        });
+    }
+
+    /// A direction is over.
+    pub(super) fn end(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
+        self.cut(time, direction, lines, |cutter, _, take| cutter.end(take));
+        let stream = &mut self.streams[direction.index()];
+        let unfinished = [stream.tagged.take(), stream.untagged.take()];
+        for assembly in unfinished.iter().flatten() {
+            self.unfinished(time, direction, assembly, lines);
+        }
+    }
+
+    /// Adds to the startup frame of a direction; returns what is behind it.
+    fn push_startup(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        bytes: &[u8],
+        lines: &mut Vec<Line>,
+    ) -> Vec<u8> {
+        let (kind, operation) = match direction {
+            Direction::ToServer => (FrameKind::Request, "MPA request"),
+            Direction::ToClient => (FrameKind::Reply, "MPA reply"),
+        };
+        let stream = &mut self.streams[direction.index()];
+        let mut held = stream.startup.take().unwrap_or_default();
+        held.extend_from_slice(bytes);
+        let mut line = Line::new(time, operation);
+        line.direction = Some(direction);
+        match StartupFrame::parse(kind, &held) {
+            Ok(None) => {
+                stream.startup = Some(held);
+                Vec::new()
+            }
+            Ok(Some((frame, used))) => {
+                line.bytes = Some(used as u64);
+                line.parts = words::startup(&frame);
+                lines.push(line);
+                self.take_startup(&frame);
+                held.split_off(used)
+            }
+            Err(error) => {
+                stream.cutter = Cutter::lost();
+                let mut part = Part::new("mpa");
+                part.word("error", error.to_string());
+                if error == StartupError::Key {
+                    part.pair("begins", hex(held.get(..PAYLOAD_SHOWN).unwrap_or(&held)));
+                }
+                line.parts = vec![part];
+                lines.push(line);
+                Vec::new()
+            }
+        }
+    }
+
+    fn take_startup(&mut self, frame: &StartupFrame<'_>) {
+        if PrivateData::find(frame.private_data).is_some() {
+            self.rpc.announce();
+        }
+        // CRCs are used both ways when either side wants them; markers in what the side that wants them receives.
+        self.crc = Some(self.crc == Some(true) || frame.crc);
+        let received = match frame.kind {
+            FrameKind::Request => Direction::ToClient,
+            FrameKind::Reply => Direction::ToServer,
+        };
+        if frame.markers && !frame.rejected {
+            self.streams[received.index()].marked = Some(0);
+        }
+    }
+
+    /// Takes bytes of full operation.
+    fn push_full(&mut self, time: u64, direction: Direction, bytes: &[u8], lines: &mut Vec<Line>) {
+        let stream = &mut self.streams[direction.index()];
+        let mut stripped = Vec::new();
+        let bytes = match &mut stream.marked {
+            None => bytes,
+            Some(position) => {
+                strip_markers(*position, bytes, &mut stripped);
+                *position = position.wrapping_add(bytes.len() as u64);
+                &stripped
+            }
+        };
+        self.cut(time, direction, lines, |cutter, framing, take| {
+            cutter.push(framing, bytes, take);
+        });
+    }
+
+    /// Lets `push` work on the cutter of a direction, and takes what it cuts.
+    fn cut(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        lines: &mut Vec<Line>,
+        push: impl FnOnce(&mut Cutter, &Fpdus, &mut dyn FnMut(Cut<'_>)),
+    ) {
+        let mut cutter = std::mem::take(&mut self.streams[direction.index()].cutter);
+        let framing = Fpdus { crc: self.crc };
+        push(&mut cutter, &framing, &mut |cut| match cut {
+            Cut::Frame(frame) => self.frame(time, direction, &frame, lines),
+            other => lines.extend(other.remark(time, direction)),
+        });
+        self.streams[direction.index()].cutter = cutter;
+    }
+
+    /// An FPDU, or its front.
+    fn frame(&mut self, time: u64, direction: Direction, frame: &Frame<'_>, lines: &mut Vec<Line>) {
+        let is_marked = self.streams[direction.index()].marked.is_some();
+        let crc = Fpdus { crc: self.crc }.check(frame, is_marked);
+        let ulpdu_len = framing::ulpdu_len(frame.bytes);
+        let end = frame.bytes.len().min(LENGTH_LEN + ulpdu_len);
+        let ulpdu = frame.bytes.get(LENGTH_LEN..end).unwrap_or_default();
+        let (header, payload, opcode) = match headers(ulpdu) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                let mut part = Part::new("ddp");
+                if frame.is_whole {
+                    part.word("error", error);
+                } else {
+                    part.word("error", "headers not captured");
+                }
+                return lines.push(Line {
+                    direction: Some(direction),
+                    crc: Some(crc),
+                    bytes: Some(ulpdu_len as u64),
+                    parts: vec![part],
+                    ..Line::new(time, "FPDU")
+                });
+            }
+        };
+        let segment = Segment {
+            time,
+            direction,
+            header,
+            opcode,
+            payload,
+            payload_len: ulpdu_len - header.encoded_len().min(ulpdu_len),
+            crc,
+        };
+        self.segment(&segment, lines);
+    }
+
+    /// Adds a segment to its message.
+    fn segment(&mut self, segment: &Segment<'_>, lines: &mut Vec<Line>) {
+        let Segment {
+            time,
+            direction,
+            header,
+            opcode,
+            ..
+        } = *segment;
+        let completed = self.place(segment);
+        let stream = &mut self.streams[direction.index()];
+        let slot = if header.is_tagged() {
+            &mut stream.tagged
+        } else {
+            &mut stream.untagged
+        };
+        let mut assembly = match slot.take() {
+            Some(assembly) if assembly.is_continued_by(opcode, &header) => assembly,
+            interrupted => {
+                if let Some(assembly) = interrupted {
+                    self.unfinished(time, direction, &assembly, lines);
+                }
+                segment.begin()
+            }
+        };
+        assembly.add(segment);
+        if header.is_last() {
+            self.deliver(time, direction, assembly, lines);
+            lines.extend(completed);
+            return;
+        }
+        if self.verbose {
+            lines.push(segment.line());
+        }
+        let stream = &mut self.streams[direction.index()];
+        if header.is_tagged() {
+            stream.tagged = Some(assembly);
+        } else {
+            stream.untagged = Some(assembly);
+        }
+    }
+
+    /// Remembers where the payload of a tagged segment went, if that matters to RPC. A line for the call that is
+    /// complete with it.
+    fn place(&mut self, segment: &Segment<'_>) -> Option<Line> {
+        let Header::Tagged(header) = segment.header else {
+            return None;
+        };
+        let (opposite, direction) = (segment.direction.opposite(), segment.direction);
+        let (caller, key, offset) = match segment.opcode {
+            Opcode::Write => (opposite, header.stag, header.offset),
+            _ => {
+                let read =
+                    &self.streams[opposite.index()].reads[self.read_for(direction, header)?];
+                let done = header.offset.0.wrapping_sub(read.request.sink_offset.0);
+                let source = read.request.source_offset.advanced_by(done);
+                (direction, read.request.source_stag, source)
+            }
+        };
+        let memory = (key.0, offset.0);
+        self.rpc
+            .place(segment.time, caller, memory, segment.payload)
+    }
+
+    /// Which of the Reads that wait is answered by a Read Response with `header` that goes in `direction`: the one
+    /// whose sink it fills. Requests come in order, but not all of them may be in the capture.
+    fn read_for(&self, direction: Direction, header: Tagged) -> Option<usize> {
+        let reads = &self.streams[direction.opposite().index()].reads;
+        reads.iter().position(|read| {
+            let request = &read.request;
+            let at = header.offset.0.wrapping_sub(request.sink_offset.0);
+            request.sink_stag == header.stag && (at == 0 || at < u64::from(request.size))
+        })
+    }
+
+    /// A message whose last segment has come.
+    fn deliver(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        assembly: Assembly,
+        lines: &mut Vec<Line>,
+    ) {
+        let mut line = assembly.line(time, direction);
+        match assembly.first {
+            Header::Tagged(header) => {
+                let mut part = words::tagged(&header);
+                if assembly.segments > 1 {
+                    part.pair("segments", assembly.segments);
+                }
+                if assembly.opcode == Opcode::ReadResponse {
+                    self.answer_read(direction, &assembly, &mut part);
+                }
+                line.parts.push(part);
+            }
+            Header::Untagged(header) => {
+                line.parts = self.untagged(time, direction, &header, &assembly);
+            }
+        }
+        lines.push(line);
+    }
+
+    /// Takes the Read that a Read Response answers off its queue, and those before it, whose responses were not seen.
+    fn answer_read(&mut self, direction: Direction, assembly: &Assembly, part: &mut Part) {
+        let found = match assembly.first {
+            Header::Tagged(header) => self.read_for(direction, header),
+            Header::Untagged(_) => None,
+        };
+        let reads = &mut self.streams[direction.opposite().index()].reads;
+        let Some(read) = found.and_then(|index| reads.drain(..=index).next_back()) else {
+            part.word("error", "its Read Request was not seen");
+            return;
+        };
+        part.pair("for_read", u64::from(read.msn));
+        if u64::from(read.request.size) != assembly.bytes {
+            part.pair("asked", read.request.size);
+        }
+    }
+
+    fn untagged(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        header: &Untagged,
+        assembly: &Assembly,
+    ) -> Vec<Part> {
+        let mut part = Part::new("rdmap");
+        if assembly.opcode.invalidates() {
+            part.pair("invalidates", STag(header.ulp_word).to_string());
+        }
+        if assembly.segments > 1 {
+            part.pair("segments", assembly.segments);
+        }
+        if Some(header.queue) != assembly.opcode.queue() {
+            part.pair("queue", header.queue.0);
+        }
+        if header.offset.0 > 0 {
+            part.pair("offset", header.offset.0);
+            part.word("error", "its first segment was not seen");
+            return vec![part];
+        }
+        match assembly.opcode {
+            Opcode::ReadRequest => self.read_request(direction, header, assembly, &mut part),
+            Opcode::Terminate => words::terminate(&assembly.kept, &mut part),
+            _ => {
+                let (kept, is_whole) = (&assembly.kept, assembly.is_whole);
+                let told = self.rpc.message(time, direction, kept, is_whole);
+                let (mut parts, latency) = told.unwrap_or_else(|| {
+                    let shown = kept.get(..PAYLOAD_SHOWN).unwrap_or(kept);
+                    let mut payload = Part::new("payload");
+                    payload.pair("begins", hex(shown));
+                    (vec![payload], None)
+                });
+                if !part.is_empty() {
+                    parts.push(part);
+                }
+                parts.extend(latency);
+                return parts;
+            }
+        }
+        vec![part]
+    }
+
+    fn read_request(
+        &mut self,
+        direction: Direction,
+        header: &Untagged,
+        assembly: &Assembly,
+        part: &mut Part,
+    ) {
+        let Some(bytes) = assembly.kept.first_chunk::<READ_REQUEST_LEN>() else {
+            let error = if assembly.is_whole {
+                "too short for a Read Request"
+            } else {
+                "not captured"
+            };
+            part.word("error", error);
+            return;
+        };
+        let request = ReadRequest::from_bytes(bytes);
+        part.pair("size", request.size);
+        part.pair("source", memory(request.source_stag, request.source_offset));
+        part.pair("sink", memory(request.sink_stag, request.sink_offset));
+        let reads = &mut self.streams[direction.index()].reads;
+        if reads.len() == READS_MAX {
+            reads.pop_front();
+        }
+        reads.push_back(OutstandingRead {
+            msn: header.msn.0,
+            request,
+        });
+    }
+
+    /// A message whose end never came.
+    fn unfinished(
+        &self,
+        time: u64,
+        direction: Direction,
+        assembly: &Assembly,
+        lines: &mut Vec<Line>,
+    ) {
+        let mut line = assembly.line(time, direction);
+        let mut part = match &assembly.first {
+            Header::Tagged(header) => words::tagged(header),
+            Header::Untagged(_) => Part::new("rdmap"),
+        };
+        part.pair("segments", assembly.segments);
+        part.word("error", "its last segment was not seen");
+        line.parts.push(part);
+        lines.push(line);
+    }
+}
+
+/// Splits a ULPDU into its header and payload, and says what the header asks for.
+fn headers(ulpdu: &[u8]) -> Result<(Header, &[u8], Opcode), String> {
+    let (header, payload) = Header::parse(ulpdu).map_err(|error| error.to_string())?;
+    let opcode = Opcode::parse(header.ulp_control()).map_err(|error| error.to_string())?;
+    Ok((header, payload, opcode))
+}

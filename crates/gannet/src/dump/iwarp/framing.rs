@@ -1,0 +1,130 @@
+//! Where FPDUs start and end, also in a stream whose beginning was not seen; what their CRCs cover.
+
+use crate::dump::cutter::{Frame, Framing};
+use crate::dump::line::Crc;
+use gannet_wire::ddp::{self, Header};
+use gannet_wire::mpa::{
+    CRC_LEN, Fpdu, FpduError, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN, Markers,
+};
+use gannet_wire::rdmap::Opcode;
+
+/// Bits of DDP's and RDMAP's control bytes that are reserved, hence zero in what looks like a frame.
+const RESERVED: (u8, u8) = (0x3c, 0x30);
+/// Bytes from an FPDU's start to the end of the longest DDP header.
+const HEADERS_LEN: usize = LENGTH_LEN + ddp::UNTAGGED_HEADER_LEN;
+
+/// How FPDUs are told apart.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dump) struct Fpdus {
+    /// Whether CRCs are used, if that is known.
+    pub(in crate::dump) crc: Option<bool>,
+}
+
+impl Framing for Fpdus {
+    type Error = FpduError;
+
+    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FpduError> {
+        Fpdu::required_len(bytes)
+    }
+
+    /// A frame counts as found when another one follows it, or when it ends with what has come so far and has the
+    /// zeros that stand for an unused CRC there. A computed CRC is no evidence here: trying one at each position would
+    /// let a crafted capture keep a core busy.
+    fn starts_frame(&self, bytes: &[u8]) -> Option<bool> {
+        if !is_likely_header(bytes)? {
+            return Some(false);
+        }
+        let total = Fpdu::required_len(bytes).ok()??;
+        match bytes.get(total..)? {
+            [] if bytes.ends_with(&[0; CRC_LEN]) && self.crc != Some(true) => Some(true),
+            [] if self.crc == Some(false) => Some(false),
+            behind => is_likely_header(behind),
+        }
+    }
+}
+
+impl Fpdus {
+    /// What the CRC of a frame says; `is_marked` tells that its stream has markers.
+    pub(in crate::dump) fn check(&self, frame: &Frame<'_>, is_marked: bool) -> Crc {
+        let stored = match frame.bytes.split_last_chunk::<CRC_LEN>() {
+            Some((_, stored)) if frame.is_whole => *stored,
+            _ if self.crc == Some(false) => return Crc::Off,
+            _ => return Crc::Unknown,
+        };
+        match self.crc {
+            Some(false) => return Crc::Off,
+            None if stored == [0; CRC_LEN] => return Crc::Off,
+            _ => {}
+        }
+        let covered = &frame.bytes[..frame.bytes.len() - CRC_LEN];
+        let computed = if is_marked {
+            crc_with_markers(frame.offset, covered)
+        } else {
+            crc_fast::crc32_iscsi(covered)
+        };
+        if computed.to_le_bytes() == stored {
+            Crc::Ok
+        } else {
+            Crc::Bad
+        }
+    }
+}
+
+/// Whether an FPDU's length and headers may stand at the front of `bytes`; `None` when there are too few.
+fn is_likely_header(bytes: &[u8]) -> Option<bool> {
+    let front = bytes.get(..HEADERS_LEN.min(bytes.len()))?;
+    if front.len() < LENGTH_LEN + ddp::TAGGED_HEADER_LEN {
+        return None;
+    }
+    if Fpdu::required_len(front).is_err() {
+        return Some(false);
+    }
+    let ulpdu = front.get(LENGTH_LEN..)?;
+    let header = match Header::parse(ulpdu) {
+        Ok((header, _)) => header,
+        Err(ddp::HeaderError::Truncated { .. }) if front.len() < HEADERS_LEN => return None,
+        Err(_) => return Some(false),
+    };
+    let control = ulpdu.first().copied().unwrap_or_default();
+    let is_clean = control & RESERVED.0 == 0 && header.ulp_control() & RESERVED.1 == 0;
+    let fits = match (Opcode::parse(header.ulp_control()), &header) {
+        (Ok(opcode), Header::Tagged(_)) => opcode.queue().is_none(),
+        (Ok(opcode), Header::Untagged(header)) => opcode.queue() == Some(header.queue),
+        (Err(_), _) => false,
+    };
+    Some(is_clean && fits)
+}
+
+/// How many of the first `position` bytes of a stream with markers are no markers.
+pub(super) fn unmarked(position: u64) -> u64 {
+    let (interval, marker) = (MARKER_INTERVAL as u64, MARKER_LEN as u64);
+    position - position / interval * marker - (position % interval).min(marker)
+}
+
+/// The CRC of a frame that starts at `offset` of a stream with markers (both counted without them); it covers the
+/// markers too (RFC 5044 section 4.4).
+fn crc_with_markers(offset: u64, covered: &[u8]) -> u32 {
+    let between = (MARKER_INTERVAL - MARKER_LEN) as u64;
+    let (intervals, rest) = (offset / between, offset % between);
+    // A marker that stands exactly in front of the frame belongs to it.
+    let marker = if rest > 0 { MARKER_LEN as u64 } else { 0 };
+    let position = intervals * MARKER_INTERVAL as u64 + rest + marker;
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    let mut from = 0;
+    for marker in Markers::new(position, ulpdu_len(covered)) {
+        let upto = marker.after.min(covered.len());
+        digest.update(covered.get(from..upto).unwrap_or_default());
+        digest.update(&marker.bytes());
+        from = upto;
+    }
+    digest.update(covered.get(from..).unwrap_or_default());
+    #[allow(clippy::cast_possible_truncation)] // a 32-bit CRC in a 64-bit result
+    let crc = digest.finalize() as u32;
+    crc
+}
+
+/// The length field at the front of an FPDU.
+pub(super) fn ulpdu_len(fpdu: &[u8]) -> usize {
+    fpdu.first_chunk::<LENGTH_LEN>()
+        .map_or(0, |length| usize::from(u16::from_be_bytes(*length)))
+}

@@ -1,0 +1,222 @@
+//! The arguments of NFSv3 and NFSACL.
+
+use super::{Reading, acl_parts, acls, handle, hex, kind, rights, stable, time};
+use crate::dump::line::Part;
+use gannet_wire::nfs3::*;
+use gannet_wire::nfsacl3;
+use gannet_wire::xdr::{Decoder, XdrError};
+
+/// Appends what the arguments `bytes` of `procedure` say to `part`.
+///
+/// # Errors
+/// They are malformed; what could be read is there.
+pub(in crate::dump) fn arguments(
+    procedure: Procedure,
+    bytes: &[u8],
+    reading: Reading,
+    part: &mut Part,
+) -> Result<(), XdrError> {
+    match procedure {
+        Procedure::Null => from_bytes::<()>(bytes)?,
+        Procedure::Setattr => {
+            let it: SetattrArgs<'_> = from_bytes(bytes)?;
+            part.pair("fh", handle(it.object));
+            set_attributes(&it.change, part);
+            part.flag("guard", it.guard.is_some());
+        }
+        Procedure::Access => {
+            let it: AccessArgs<'_> = from_bytes(bytes)?;
+            part.pair("fh", handle(it.object));
+            part.pair("access", rights(it.access));
+        }
+        Procedure::Read | Procedure::Write | Procedure::Commit => {
+            moving(procedure, bytes, part)?;
+        }
+        Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
+            place(&from_bytes(bytes)?, part);
+        }
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            making(procedure, bytes, reading, part)?;
+        }
+        Procedure::Rename => {
+            let it: RenameArgs<'_> = from_bytes(bytes)?;
+            place(&it.from, part);
+            part.pair("to_dir", handle(it.to.directory));
+            part.name("to_name", it.to.name.0);
+        }
+        Procedure::Link => {
+            let it: LinkArgs<'_> = from_bytes(bytes)?;
+            part.pair("fh", handle(it.file));
+            place(&it.place, part);
+        }
+        Procedure::Readdir => {
+            let it: ReaddirArgs<'_> = from_bytes(bytes)?;
+            part.pair("dir", handle(it.directory));
+            part.pair("cookie", it.cookie).pair("count", it.count);
+        }
+        Procedure::Readdirplus => {
+            let it: ReaddirplusArgs<'_> = from_bytes(bytes)?;
+            part.pair("dir", handle(it.directory));
+            part.pair("cookie", it.cookie);
+            part.pair("dircount", it.directory_count);
+            part.pair("maxcount", it.max_count);
+        }
+        Procedure::Getattr
+        | Procedure::Readlink
+        | Procedure::Fsstat
+        | Procedure::Fsinfo
+        | Procedure::Pathconf => {
+            part.pair("fh", handle(from_bytes(bytes)?));
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of the procedures that move data, or make it durable.
+fn moving(procedure: Procedure, bytes: &[u8], part: &mut Part) -> Result<(), XdrError> {
+    let mut range = |file, offset: u64, count: u32| {
+        part.pair("fh", handle(file));
+        part.pair("offset", offset).pair("count", count);
+    };
+    match procedure {
+        Procedure::Read => {
+            let it: ReadArgs<'_> = from_bytes(bytes)?;
+            range(it.file, it.offset, it.count);
+        }
+        Procedure::Commit => {
+            let it: CommitArgs<'_> = from_bytes(bytes)?;
+            range(it.file, it.offset, it.count);
+        }
+        _ => {
+            // The data itself is not looked at, wherever it is.
+            let it = WriteHead::decode(&mut Decoder::new(bytes))?;
+            range(it.file, it.offset, it.count);
+            part.pair("stable", stable(it.stable));
+            if it.length != it.count {
+                part.pair("data", it.length);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of the procedures that make something.
+fn making(
+    procedure: Procedure,
+    bytes: &[u8],
+    reading: Reading,
+    part: &mut Part,
+) -> Result<(), XdrError> {
+    match procedure {
+        Procedure::Create => {
+            let it: CreateArgs<'_> = from_bytes(bytes)?;
+            place(&it.place, part);
+            match &it.how {
+                CreateHow::Unchecked(attributes) => {
+                    set_attributes(attributes, part.pair("how", "unchecked"));
+                }
+                CreateHow::Guarded(attributes) => {
+                    set_attributes(attributes, part.pair("how", "guarded"));
+                }
+                CreateHow::Exclusive(verifier) => {
+                    part.pair("how", "exclusive").pair("verf", hex(verifier));
+                }
+            }
+        }
+        Procedure::Symlink if reading.is_reduced => {
+            let it: SymlinkHead<'_> = from_bytes(bytes)?;
+            place(&it.place, part);
+            part.pair("target_bytes", it.length);
+        }
+        Procedure::Symlink => {
+            let it: SymlinkArgs<'_> = from_bytes(bytes)?;
+            place(&it.place, part);
+            part.name("target", it.target.0);
+        }
+        Procedure::Mknod => {
+            let it: MknodArgs<'_> = from_bytes(bytes)?;
+            place(&it.place, part);
+            mknod(&it.what, part);
+        }
+        _ => {
+            let it: MkdirArgs<'_> = from_bytes(bytes)?;
+            place(&it.place, part);
+            set_attributes(&it.attributes, part);
+        }
+    }
+    Ok(())
+}
+
+/// As [`arguments`], of NFSACL.
+///
+/// # Errors
+/// As [`arguments`].
+pub(in crate::dump) fn acl_arguments(
+    procedure: nfsacl3::Procedure,
+    bytes: &[u8],
+    part: &mut Part,
+) -> Result<(), XdrError> {
+    match procedure {
+        nfsacl3::Procedure::Null => from_bytes::<()>(bytes)?,
+        nfsacl3::Procedure::Getacl => {
+            let it: nfsacl3::GetaclArgs<'_> = from_bytes(bytes)?;
+            part.pair("fh", handle(it.object));
+            part.pair("parts", acl_parts(it.parts));
+        }
+        nfsacl3::Procedure::Setacl => {
+            let it: nfsacl3::SetaclArgs<'_> = from_bytes(bytes)?;
+            part.pair("fh", handle(it.object));
+            acls(&it.acls, part);
+        }
+    }
+    Ok(())
+}
+
+fn place(place: &DirectoryName<'_>, part: &mut Part) {
+    part.pair("dir", handle(place.directory));
+    part.name("name", place.name.0);
+}
+
+fn set_attributes(set: &SetAttributes, part: &mut Part) {
+    if let Some(mode) = set.mode {
+        part.pair("mode", format!("{mode:04o}"));
+    }
+    for (key, id) in [("uid", set.uid), ("gid", set.gid)] {
+        if let Some(id) = id {
+            part.pair(key, id);
+        }
+    }
+    if let Some(size) = set.size {
+        part.pair("size", size);
+    }
+    for (key, set) in [("atime", set.access_time), ("mtime", set.modify_time)] {
+        match set {
+            SetTime::Keep => {}
+            SetTime::Server => {
+                part.pair(key, "server");
+            }
+            SetTime::Client(value) => {
+                part.pair(key, time(value));
+            }
+        }
+    }
+}
+
+fn mknod(what: &MknodData, part: &mut Part) {
+    let (type_made, set, device) = match what {
+        MknodData::CharacterDevice(set, device) => {
+            (FileType::CharacterDevice, Some(set), Some(device))
+        }
+        MknodData::BlockDevice(set, device) => (FileType::BlockDevice, Some(set), Some(device)),
+        MknodData::Socket(set) => (FileType::Socket, Some(set), None),
+        MknodData::Fifo(set) => (FileType::Fifo, Some(set), None),
+        MknodData::Other(other) => (*other, None, None),
+    };
+    part.pair("type", kind(type_made));
+    if let Some(device) = device {
+        part.pair("device", format!("{}:{}", device.major, device.minor));
+    }
+    if let Some(set) = set {
+        set_attributes(set, part);
+    }
+}

@@ -1,0 +1,86 @@
+//! What stands around the lines: when the capture began, and what it holds besides them.
+
+use super::connection::Troubles;
+use super::line::Part;
+use crate::show;
+use gannet_vfs::Time;
+
+/// Counts of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    /// Nanoseconds since the epoch: the first packet.
+    pub(super) start: u64,
+    pub(super) packets: u64,
+    /// Connections that were shown.
+    pub(super) connections: u32,
+    other_connections: u64,
+    retransmitted_segments: u64,
+    out_of_order_segments: u64,
+    missing_bytes: u64,
+    /// Packets that the snap length cut.
+    pub(super) cut: u64,
+    /// Packets that it cut within their headers.
+    pub(super) headers_cut: u64,
+    pub(super) roce: u64,
+    pub(super) fragments: u64,
+    /// Packets of other protocols than TCP.
+    pub(super) other: u64,
+    unknown_link_packets: u64,
+    /// The link type of the first of those.
+    unknown_link_type: Option<i32>,
+}
+
+impl Summary {
+    /// Counts a connection that is over; `None` stands for one of no interest.
+    pub(super) fn count_connection(&mut self, troubles: Option<Troubles>) {
+        let Some(troubles) = troubles else {
+            self.other_connections += 1;
+            return;
+        };
+        self.retransmitted_segments += troubles.retransmitted;
+        self.out_of_order_segments += troubles.out_of_order;
+        self.missing_bytes += troubles.missing;
+    }
+
+    /// Counts a packet of a link type that is not known.
+    pub(super) fn unknown_link(&mut self, link_type: i32) {
+        self.unknown_link_packets += 1;
+        self.unknown_link_type.get_or_insert(link_type);
+    }
+
+    /// The line before the others.
+    pub(super) fn heading(&self) -> String {
+        let (seconds, rest) = (self.start / 1_000_000_000, self.start % 1_000_000_000);
+        let shown = show::time(Time {
+            seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
+            nanoseconds: 0,
+        });
+        format!("# first packet {shown}.{:06} UTC", rest / 1000)
+    }
+
+    /// What stands behind the lines: the counts that matter.
+    pub(super) fn part(&self) -> Part {
+        let mut part = Part::new("summary");
+        part.pair("packets", self.packets);
+        part.pair("connections", self.connections);
+        let counts = [
+            ("other_connections", self.other_connections),
+            ("retransmitted_segments", self.retransmitted_segments),
+            ("out_of_order_segments", self.out_of_order_segments),
+            ("missing_bytes", self.missing_bytes),
+            ("cut_packets", self.cut),
+            ("cut_headers", self.headers_cut),
+            ("roce_packets_not_decoded", self.roce),
+            ("ip_fragments_not_decoded", self.fragments),
+            ("other_packets", self.other),
+            ("unknown_link_packets", self.unknown_link_packets),
+        ];
+        for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            part.pair(key, count);
+        }
+        if let Some(link_type) = self.unknown_link_type {
+            part.pair("link_type", link_type.to_string());
+        }
+        part
+    }
+}
