@@ -8,6 +8,7 @@
 //! First thing to read: [`TARGETS`].
 
 pub mod driver;
+mod dump;
 mod files;
 mod iwarp;
 pub mod mutation;
@@ -51,6 +52,9 @@ pub const TARGETS: &[Target] = &[
     target("mount3_reply", nfs::mount3_reply),
     target("server_tcp", server::server_tcp),
     target("server_rdma", server::server_rdma),
+    target("tcp_reassembly", dump::tcp_reassembly),
+    target("dump_stream", dump::dump_stream),
+    target("dump_capture", dump::dump_capture),
     target("config", files::config),
     target("url", files::url),
 ];

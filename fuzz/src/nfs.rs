@@ -2,6 +2,7 @@
 
 use gannet_wire::mount3::{self, DirPath, DumpResult, ExportResult, MntResult};
 use gannet_wire::nfs3::*;
+use gannet_wire::nfsacl3;
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder};
 
@@ -26,6 +27,7 @@ pub(crate) fn nfs3_call(data: &[u8]) {
     if let Some(procedure) = Procedure::from_number(header.procedure) {
         arguments(procedure, decoder.remaining());
     }
+    check!(decoder.remaining(), nfsacl3::SetaclArgs<'_>);
 }
 
 fn arguments(procedure: Procedure, bytes: &[u8]) {
@@ -103,7 +105,10 @@ fn check_results(procedure: Procedure, bytes: &[u8]) {
         Procedure::Link => check!(bytes, LinkResult),
         Procedure::Readdir => check!(bytes, ReaddirResult<'_>),
         Procedure::Readdirplus => check!(bytes, ReaddirplusResult<'_>),
-        Procedure::Fsstat => check!(bytes, FsstatResult),
+        Procedure::Fsstat => {
+            check!(bytes, FsstatResult);
+            check!(bytes, nfsacl3::GetaclResult<'_>);
+        }
         Procedure::Fsinfo => check!(bytes, FsinfoResult),
         Procedure::Pathconf => check!(bytes, PathconfResult),
         Procedure::Commit => check!(bytes, CommitResult),

@@ -16,6 +16,9 @@ const SEED_MAX: usize = 4096;
 const SEEDS_PER_KIND: usize = 3;
 /// MPA length, DDP and RDMAP control, then the untagged header.
 const UNTAGGED_AT: usize = 20;
+/// Bytes of a pcap file's header, and of a record's.
+const PCAP_HEADER_LEN: usize = 24;
+const PCAP_RECORD_LEN: usize = 16;
 const MOUNT_PROGRAM: u32 = 100_005;
 const NFS_PROGRAM: u32 = 100_003;
 const CHUNK_LIMITS: ChunkLimits = ChunkLimits {
@@ -31,6 +34,8 @@ struct Seeds {
     root: Vec<u8>,
     /// What the initiator sent so far, by connection.
     initiators: BTreeMap<String, Vec<u8>>,
+    /// What both ends sent so far, as the target `dump_stream` reads it, by connection.
+    streams: BTreeMap<String, Vec<u8>>,
     /// Procedures of calls, by connection and xid, to know what replies answer.
     procedures: BTreeMap<(String, u32), (u32, u32)>,
 }
@@ -51,6 +56,10 @@ pub fn write_all() -> Result<()> {
             .add_recording(&path, &text)
             .with_context(|| path.display().to_string())?;
     }
+    for path in captures()? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        seeds.add_capture(&name, &std::fs::read(&path)?);
+    }
     for (target, kind, bytes) in by_hand() {
         seeds.add(target, kind, bytes);
     }
@@ -64,6 +73,14 @@ pub fn write_all() -> Result<()> {
 }
 
 fn recordings() -> Result<Vec<PathBuf>> {
+    vectors("frames")
+}
+
+fn captures() -> Result<Vec<PathBuf>> {
+    vectors("pcap")
+}
+
+fn vectors(wanted: &str) -> Result<Vec<PathBuf>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -71,7 +88,7 @@ fn recordings() -> Result<Vec<PathBuf>> {
     }
     paths.retain(|path| {
         path.extension()
-            .is_some_and(|extension| extension == "frames")
+            .is_some_and(|extension| extension == wanted)
     });
     paths.sort();
     Ok(paths)
@@ -98,6 +115,7 @@ impl Seeds {
             );
             let kind = words.next().unwrap_or_default().to_owned();
             self.add_to_connection(path, connection, direction, &bytes);
+            self.add_to_streams(path, connection, direction, &bytes);
             if kind.starts_with("mpa-") {
                 self.add(
                     "private_data",
@@ -121,6 +139,38 @@ impl Seeds {
         Ok(())
     }
 
+    /// Short captures: the beginning of one, and some packets from its middle, in both formats.
+    fn add_capture(&mut self, name: &str, capture: &[u8]) {
+        let Some((header, records)) = capture.split_at_checked(PCAP_HEADER_LEN) else {
+            return;
+        };
+        let mut pieces = vec![Vec::new()];
+        let mut rest = records;
+        while let Some(captured) = rest.get(8..).and_then(|it| it.first_chunk::<4>()) {
+            let length = PCAP_RECORD_LEN + u32::from_le_bytes(*captured) as usize;
+            let Some((record, behind)) = rest.split_at_checked(length) else {
+                break;
+            };
+            rest = behind;
+            let full = |piece: &Vec<&[u8]>| piece.concat().len() + length > SEED_MAX * 3 / 4;
+            if pieces.last().is_none_or(full) {
+                pieces.push(Vec::new());
+            }
+            if let Some(piece) = pieces.last_mut() {
+                piece.push(record);
+            }
+        }
+        let middle = pieces.len() / 2;
+        for (kind, piece) in [("begin", pieces.first()), ("middle", pieces.get(middle))] {
+            let records = piece.cloned().unwrap_or_default();
+            let pcap = [header, &records.concat()].concat();
+            self.add("dump_capture", format!("{kind}-{name}"), pcap);
+            if kind == "begin" {
+                self.add("dump_capture", "pcapng", as_pcap_ng(header, &records));
+            }
+        }
+    }
+
     /// The beginning of what an initiator sends, longer and longer: the handshake alone, with one frame, and so on.
     fn add_to_connection(&mut self, path: &Path, connection: &str, direction: &str, bytes: &[u8]) {
         if direction != "i>r" {
@@ -131,6 +181,19 @@ impl Seeds {
         sent.extend_from_slice(bytes);
         let (kind, sent) = (format!("sent{}", sent.len() / 256), sent.clone());
         self.add("server_rdma", kind, sent);
+    }
+
+    /// Both streams of a connection, frame by frame.
+    fn add_to_streams(&mut self, path: &Path, connection: &str, direction: &str, bytes: &[u8]) {
+        let key = format!("{} {connection}", path.display());
+        let streams = self.streams.entry(key).or_default();
+        for piece in bytes.chunks(usize::from(u8::MAX)) {
+            let length = u8::try_from(piece.len()).unwrap_or(u8::MAX);
+            streams.extend([u8::from(direction == "r>i"), length]);
+            streams.extend(piece);
+        }
+        let (kind, streams) = (format!("streams{}", streams.len() / 1024), streams.clone());
+        self.add("dump_stream", kind, streams);
     }
 
     /// A call in a record of its own, about the root of the simulated server instead of the recorded one's handle.
@@ -233,6 +296,38 @@ impl Seeds {
     }
 }
 
+/// The packets of a little-endian pcap file as a pcapng file.
+fn as_pcap_ng(header: &[u8], records: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut block = |kind: u32, body: &[&[u8]]| {
+        let body = body.concat();
+        let pad = body.len().next_multiple_of(4) - body.len();
+        let length = u32::try_from(body.len() + pad + 12)
+            .unwrap_or(0)
+            .to_le_bytes();
+        out.extend(
+            [
+                &kind.to_le_bytes()[..],
+                &length,
+                &body,
+                &[0; 3][..pad],
+                &length,
+            ]
+            .concat(),
+        );
+    };
+    block(
+        0x0a0d_0d0a,
+        &[&0x1a2b_3c4d_u32.to_le_bytes(), &[1, 0, 0, 0], &[0xff; 8]],
+    );
+    block(1, &[&header[20..22], &[0; 6]]);
+    for record in records {
+        // Interface 0, then a time that fits 32 bits, then both lengths, then the packet.
+        block(6, &[&[0; 8], &record[..4], &record[8..]]);
+    }
+    out
+}
+
 /// The payload of an untagged segment: `payload=N` bytes behind its headers.
 fn payload_of<'a>(fpdu: &'a [u8], about: &str) -> &'a [u8] {
     let count = about
@@ -304,6 +399,21 @@ fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("mount3_reply", "mnt", words(&mnt)),
         ("mount3_reply", "dump", words(&dump)),
         ("mount3_reply", "exports", words(&exports)),
+        (
+            "tcp_reassembly",
+            "in_order",
+            vec![0, 6, 0, 1, 2, 6, 0, 4, 4, 7, 0, 8],
+        ),
+        (
+            "tcp_reassembly",
+            "holes",
+            vec![9, 30, 0, 1, 0, 9, 3, 1, 40, 20, 0, 48, 20, 7, 0, 252],
+        ),
+        (
+            "dump_stream",
+            "rpc",
+            [&[0, 52, 0x80, 0, 0, 48][..], &words(&call)].concat(),
+        ),
         ("xdr", "opaque", steps([4, 0, 1, 2])),
         ("xdr", "array", steps([0, 6, 5, 7])),
         ("record", "fragments", fragments),
