@@ -5,7 +5,8 @@
 mod support;
 
 use gannet_fabric::Buffer;
-use gannet_nfs::client::{Client, Error, Files, Position, Transfer};
+use gannet_nfs::client::{Client, Error, Files, Position, Transfer, Written, Zeros};
+use gannet_nfs::limits::RESENDS_MAX;
 use gannet_rpc::{Call, CallerCredential, Program, Reply, Service};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileHandle, SetAttributes, Stability, Status};
@@ -14,6 +15,7 @@ use gannet_wire::nfs3::{self, DirectoryListing, Encode, EntryPlus, Failed, List,
 use gannet_wire::xdr::Encoder;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use support::{Addresses, Running, run, status};
 
 const PROGRAMS: [Program; 2] = [
@@ -32,8 +34,17 @@ const PROGRAMS: [Program; 2] = [
 ];
 
 /// Gives the same answers whatever is asked, one after the other.
+#[derive(Clone)]
 struct Script {
-    answers: RefCell<VecDeque<Vec<u8>>>,
+    answers: Rc<RefCell<VecDeque<Vec<u8>>>>,
+}
+
+impl Script {
+    fn new(answers: Vec<Vec<u8>>) -> Script {
+        Script {
+            answers: Rc::new(RefCell::new(answers.into())),
+        }
+    }
 }
 
 impl Service for Script {
@@ -60,8 +71,7 @@ impl Service for Script {
 }
 
 fn script(runtime: &Handle, answers: Vec<Vec<u8>>) -> (Running<Script>, Client) {
-    let answers = RefCell::new(answers.into());
-    let running = Running::serve(runtime, Script { answers }, Addresses::any());
+    let running = Running::serve(runtime, Script::new(answers), Addresses::any());
     let client = running.client(runtime, CallerCredential::None);
     (running, client)
 }
@@ -261,6 +271,168 @@ fn a_created_object_without_handle_is_looked_up() {
     });
 }
 
+fn unstable_write(count: u32, verifier: u8) -> Vec<u8> {
+    let result: nfs3::WriteResult = Ok(nfs3::WriteOk {
+        wcc: nfs3::WccData::default(),
+        count,
+        committed: nfs3::Stable::Unstable,
+        verifier: [verifier; 8],
+    });
+    bytes(&result)
+}
+
+fn commit(verifier: u8) -> Vec<u8> {
+    let result: nfs3::CommitResult = Ok(nfs3::CommitOk {
+        wcc: nfs3::WccData::default(),
+        verifier: [verifier; 8],
+    });
+    bytes(&result)
+}
+
+const ONE_BY_ONE: Transfer = Transfer {
+    block: Some(8192),
+    depth: 1,
+};
+
+/// Writes one block of 8 bytes to a server that answers this, after the mount.
+async fn write_to(runtime: &Handle, answers: Vec<Vec<u8>>) -> Result<Written, Error> {
+    let script = Script::new([mount_answers(8192), answers].concat());
+    let running = Running::serve(runtime, script.clone(), Addresses::any());
+    let client = running.client(runtime, CallerCredential::None);
+    let files = Files::mount(client, b"/").await.unwrap();
+    let mut writer = files.write_file(&handle(), Zeros::Write, ONE_BY_ONE);
+    let buffer = writer.buffer();
+    writer.write(0, buffer, 8).await?;
+    let written = writer.finish().await;
+    let left = script.answers.borrow().len();
+    assert_eq!(left, 0, "all answers were asked for");
+    written
+}
+
+#[test]
+fn what_a_server_lost_is_written_again() {
+    run(|runtime| async move {
+        let twice = vec![
+            unstable_write(8, 1),
+            commit(2),
+            unstable_write(8, 2),
+            commit(3),
+            unstable_write(8, 3),
+            commit(3),
+        ];
+        write_to(&runtime, twice).await.unwrap();
+        // Half of the block was written in an earlier life.
+        let half = vec![
+            unstable_write(4, 1),
+            unstable_write(4, 2),
+            commit(2),
+            unstable_write(8, 2),
+            commit(2),
+        ];
+        write_to(&runtime, half).await.unwrap();
+        let mut always = vec![unstable_write(8, 0)];
+        for life in 1..=RESENDS_MAX as u8 {
+            always.extend([commit(life), unstable_write(8, life)]);
+        }
+        always.push(commit(RESENDS_MAX as u8 + 1));
+        let lost = write_to(&runtime, always).await;
+        assert!(matches!(lost, Err(Error::DataLost)), "{lost:?}");
+    });
+}
+
+#[test]
+fn a_failed_commit_fails_the_file() {
+    run(|runtime| async move {
+        let io: nfs3::CommitResult = Err(Failed {
+            status: Nfsstat::IO,
+            body: nfs3::WccData::default(),
+        });
+        let lost = write_to(&runtime, vec![unstable_write(8, 1), bytes(&io)]).await;
+        assert_eq!(status(lost), Status::Io);
+    });
+}
+
+#[test]
+fn a_busy_server_is_asked_again() {
+    run(|runtime| async move {
+        let answers = vec![busy(), unstable_write(8, 1), busy(), commit(1)];
+        write_to(&runtime, answers).await.unwrap();
+    });
+}
+
+#[test]
+fn short_reads_are_continued() {
+    run(|runtime| async move {
+        let mut answers = mount_answers(8192);
+        answers.extend([
+            read_answer(5, false, b"abcde"),
+            read_answer(1, false, b"f"),
+            read_answer(2, true, b"gh"),
+        ]);
+        let (_running, client) = script(&runtime, answers);
+        let files = Files::mount(client, b"/").await.unwrap();
+        let mut reader = files.read_file(&handle(), 0..8, ONE_BY_ONE);
+        let mut seen = Vec::new();
+        while let Some(block) = reader.next().await.unwrap() {
+            assert_eq!(block.offset, seen.len() as u64);
+            seen.extend_from_slice(block.data());
+        }
+        assert_eq!(seen, b"abcdefgh");
+    });
+}
+
+#[test]
+fn a_listing_starts_over_when_its_cookies_go_stale() {
+    run(|runtime| async move {
+        let stale: nfs3::ReaddirplusResult<'_> = Err(Failed {
+            status: Nfsstat::BAD_COOKIE,
+            body: None,
+        });
+        let answers = vec![
+            listing(&[b"a", b"b"], false),
+            bytes(&stale),
+            listing(&[b"b"], false),
+            listing(&[b"c"], true),
+        ];
+        let (_running, client) = script(&runtime, answers);
+        let items = client.list(&handle()).await.unwrap();
+        let names: Vec<_> = items.iter().map(|item| &item.name[..]).collect();
+        assert_eq!(names, [b"b", b"c"]);
+        let (_running, client) = script(&runtime, vec![bytes(&stale); 5]);
+        assert_eq!(status(client.list(&handle()).await), Status::BadCookie);
+    });
+}
+
+#[test]
+fn names_without_handles_are_looked_up() {
+    run(|runtime| async move {
+        let directory = nfs3::Attributes {
+            kind: nfs3::FileType::Directory,
+            ..attributes()
+        };
+        let found = |mark| {
+            bytes(&nfs3::LookupResult::Ok(nfs3::LookupOk {
+                object: nfs3::FileHandle(&[mark; 8]),
+                attributes: Some(attributes()),
+                directory: None,
+            }))
+        };
+        let mut answers = mount_answers(4096);
+        answers.extend([
+            bytes(&nfs3::GetattrResult::Ok(directory)),
+            listing(&[b"a", b"b"], true),
+            found(1),
+            found(2),
+        ]);
+        let (_running, client) = script(&runtime, answers);
+        let files = Files::mount(client, b"/").await.unwrap();
+        let listed = files.list(b"").await.unwrap();
+        let handles: Vec<_> = listed.iter().map(|(_, node)| node.handle).collect();
+        let expected = [[1; 8], [2; 8]].map(|bytes| FileHandle::new(&bytes).unwrap());
+        assert_eq!(handles, expected);
+    });
+}
+
 /// The answers to a mount, with these transfer sizes.
 fn mount_answers(size: u32) -> Vec<Vec<u8>> {
     let mounted = bytes(&mount3::MntResult::Ok(mount3::MntOk {
@@ -291,11 +463,7 @@ fn transfer_sizes_out_of_bounds_are_brought_back() {
             answers.push(read_answer(0, true, b""));
             let (_running, client) = script(&runtime, answers);
             let files = Files::mount(client, b"/").await.unwrap();
-            let mut writer = files.write_file(
-                &handle(),
-                gannet_nfs::client::Zeros::Skip,
-                Transfer::default(),
-            );
+            let mut writer = files.write_file(&handle(), Zeros::Skip, Transfer::default());
             assert_eq!(writer.buffer().len(), used);
             let one = Transfer {
                 block: None,

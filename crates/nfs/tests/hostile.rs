@@ -9,6 +9,7 @@ use gannet_nfs::client::Existing;
 use gannet_nfs::server::Server;
 use gannet_rpc::{CallError, Client, ClientConfig, Request};
 use gannet_runtime::Handle;
+use gannet_sim::store::SimStore;
 use gannet_vfs::FileHandle;
 use gannet_wire::nfs3::{self, Decode, Encode, Procedure};
 use gannet_wire::rpc::AcceptStatus;
@@ -103,11 +104,7 @@ async fn ask(
 
 async fn served_tree(
     runtime: &Handle,
-) -> (
-    support::Running<Server<support::memory::MemoryStore>>,
-    Vec<FileHandle>,
-    Client,
-) {
+) -> (support::Running<Server<SimStore>>, Vec<FileHandle>, Client) {
     let (running, _, files) = served(runtime).await;
     let directory = files.make_directories(b"d", 0o777).await.unwrap().handle;
     let file = files

@@ -4,11 +4,14 @@
 
 mod support;
 
+use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
 use gannet_nfs::server::{Server, Squash};
 use gannet_runtime::Handle;
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
-use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status, Time};
+use gannet_vfs::{
+    AccessMask, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Time,
+};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -31,19 +34,23 @@ impl Scratch {
         self.root.path()
     }
 
-    fn serve(
-        &self,
-        runtime: &Handle,
-        handles: HandleScheme,
-        squash: Squash,
-    ) -> Running<Server<LocalStore>> {
+    fn store(&self, runtime: &Handle, handles: HandleScheme) -> LocalStore {
         let options = LocalOptions {
             state_dir: Some(self.state.path().to_path_buf()),
             handles,
             ..LocalOptions::default()
         };
         let tree = LocalTree::open(self.path(), &options).unwrap();
-        let store = LocalStore::new(tree, runtime.clone());
+        LocalStore::new(tree, runtime.clone())
+    }
+
+    fn serve(
+        &self,
+        runtime: &Handle,
+        handles: HandleScheme,
+        squash: Squash,
+    ) -> Running<Server<LocalStore>> {
+        let store = self.store(runtime, handles);
         let mut export = export("/");
         export.squash = squash;
         Running::start(runtime, vec![(export, store)])
@@ -185,6 +192,65 @@ fn holes_beyond_two_gibibytes_take_no_space() {
         let mut reader = files.read_file(&made.handle, range, Transfer::default());
         let block = reader.next().await.unwrap().unwrap();
         assert_eq!(block.data(), [0, 0, 0, 0, 2, 2, 2, 2]);
+    });
+}
+
+#[test]
+fn offsets_beyond_what_32_bits_hold() {
+    run(|runtime| async move {
+        let scratch = Scratch::new();
+        let running = scratch.serve(&runtime, HandleScheme::Automatic, Squash::None);
+        let files = mounted(&runtime, &running).await;
+        let client = files.client();
+        let handle = put(&files, "f", b"", Zeros::Write).await;
+        for offset in [(1 << 31) - 2, (1 << 32) - 2, 1 << 40] {
+            let data = Buffer::from_vec(b"over".to_vec());
+            let done = client
+                .write(&handle, offset, data, 4, Stability::Unstable)
+                .await;
+            assert_eq!(done.unwrap().count, 4);
+            let read = client
+                .read(&handle, offset, 4, Buffer::zeroed(4))
+                .await
+                .unwrap();
+            assert_eq!((&read.buffer[..], read.eof), (&b"over"[..], true));
+            assert_eq!(client.getattr(&handle).await.unwrap().size, offset + 4);
+        }
+    });
+}
+
+#[test]
+fn rights_are_those_of_the_file_system() {
+    run(|runtime| async move {
+        let scratch = Scratch::new();
+        let running = scratch.serve(&runtime, HandleScheme::Automatic, Squash::None);
+        let files = mounted(&runtime, &running).await;
+        let file = put(&files, "f", b"", Zeros::Write).await;
+        let granted = files.client().access(&file, AccessMask(63)).await.unwrap();
+        let expected = AccessMask::READ | AccessMask::MODIFY | AccessMask::EXTEND;
+        assert_eq!(granted.0, expected);
+        let granted = files.client().access(&files.root(), AccessMask(63)).await;
+        let expected = expected | AccessMask::LOOKUP | AccessMask::DELETE;
+        assert_eq!(granted.unwrap().0, expected);
+    });
+}
+
+#[test]
+fn a_handle_under_the_mark_of_another_export_opens_nothing() {
+    run(|runtime| async move {
+        let (one, other) = (Scratch::new(), Scratch::new());
+        let exports = vec![
+            (export("/a"), one.store(&runtime, HandleScheme::Automatic)),
+            (export("/b"), other.store(&runtime, HandleScheme::Automatic)),
+        ];
+        let running = Running::start(&runtime, exports);
+        let client = running.client(&runtime, me());
+        let root = client.mount(b"/a").await.unwrap();
+        let mut forged = root.as_bytes().to_vec();
+        forged[0] = client.mount(b"/b").await.unwrap().as_bytes()[0];
+        let forged = FileHandle::new(&forged).unwrap();
+        assert_eq!(status(client.getattr(&forged).await), Status::Stale);
+        client.getattr(&root).await.unwrap();
     });
 }
 

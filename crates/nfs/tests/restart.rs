@@ -5,14 +5,14 @@
 mod support;
 
 use gannet_nfs::client::{Existing, Transfer, Zeros};
-use support::memory::MemoryStore;
-use support::{Running, export, run};
+use gannet_sim::store::SimStore;
+use support::{Running, disk, export, run};
 
 #[test]
 fn a_copy_survives_restarts_with_loss_of_unstable_data() {
     run(|runtime| async move {
-        let store = MemoryStore::new(1);
-        let exports = || vec![(export("/"), store.clone())];
+        let disk = disk();
+        let exports = || vec![(export("/"), SimStore::open(&disk, runtime.clone()))];
         let mut running = Running::start(&runtime, exports());
         let addresses = running.addresses;
         let files = running.mount(&runtime).await;
@@ -33,13 +33,13 @@ fn a_copy_survives_restarts_with_loss_of_unstable_data() {
             writer.write(index * 8192, buffer, 8192).await.unwrap();
             if index % 20 == 10 {
                 running.stop().await;
-                store.crash();
+                disk.crash();
                 running = Running::start_at(&runtime, exports(), addresses);
             }
         }
         let written = writer.finish().await.unwrap();
         assert_eq!(written.end, blocks * 8192);
-        store.crash();
+        disk.crash();
 
         let mut reader = files.read_file(&file, 0..u64::MAX, how);
         let mut seen = 0u64;

@@ -1,9 +1,8 @@
-//! What the tests share: a server on loopback, a client, a store in memory.
+//! What the tests share: a server on loopback, a client, a simulated disk below the server.
 #![allow(dead_code, clippy::unwrap_used)] // every test program uses its own part
 
-pub(crate) mod memory;
-
 use gannet_fabric::Provider;
+use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Files};
 use gannet_nfs::server::{Export, Server};
@@ -12,9 +11,10 @@ use gannet_rpc::{
     Target, Transport,
 };
 use gannet_runtime::Handle;
+use gannet_sim::World;
+use gannet_sim::store::{Disk, SimStore};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::rpc::Groups;
-use memory::MemoryStore;
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -90,7 +90,12 @@ impl<S: Service> Running<S> {
         let listener = provider.listen(addresses.rdma).unwrap();
         let rdma = listener.local_address();
         let (serving, served_by) = (rpc.clone(), Rc::clone(&provider));
-        let task = async move { serving.serve_rdma(served_by, listener).await.unwrap() };
+        let task = async move {
+            serving
+                .serve_rdma(served_by, Registration::default(), listener)
+                .await
+                .unwrap()
+        };
         runtime.spawn("rdma server", Box::pin(task));
         Running {
             addresses: Addresses { tcp, rdma },
@@ -154,12 +159,23 @@ impl Addresses {
     }
 }
 
-/// One writable export "/" of an empty store, mounted by user 1000.
-pub(crate) async fn served(runtime: &Handle) -> (Running<Server<MemoryStore>>, MemoryStore, Files) {
-    let store = MemoryStore::new(7);
-    let running = Running::start(runtime, vec![(export("/"), store.clone())]);
+/// An empty disk, which answers at once and fails in nothing until it is told to.
+pub(crate) fn disk() -> Rc<Disk> {
+    Disk::new(&World::new(7))
+}
+
+/// A store of its own: one life of a server over an empty disk.
+pub(crate) fn store(runtime: &Handle) -> SimStore {
+    SimStore::open(&disk(), runtime.clone())
+}
+
+/// One writable export "/" of an empty disk, mounted by user 1000.
+pub(crate) async fn served(runtime: &Handle) -> (Running<Server<SimStore>>, Rc<Disk>, Files) {
+    let disk = disk();
+    let store = SimStore::open(&disk, runtime.clone());
+    let running = Running::start(runtime, vec![(export("/"), store)]);
     let files = running.mount(runtime).await;
-    (running, store, files)
+    (running, disk, files)
 }
 
 /// The status an operation was refused with.
