@@ -1,7 +1,7 @@
 //! The host's side of a running scenario: what its guests can ask for.
 //!
-//! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `gannet ARGUMENTS`,
-//! `proxy`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
+//! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
+//! `gannet ARGUMENTS`, `proxy`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
 
 use super::machine::Machine;
 use super::process::tied_to_us;
@@ -64,6 +64,8 @@ impl<'a> Host<'a> {
                 format!("SERVER={}", server.as_ref().map_or("knfsd", |_| "gannet")),
                 format!("SCRIPT={}", file_name(&scenario.file)),
                 format!("TCP_PORT={tcp} RDMA_PORT={rdma} MOUNT_PORT={mount}"),
+                // The guest's root is this machine's.
+                format!("GANNET='{}'", gannet.display()),
             ];
             let file = folder.join(format!("variables-{}", machine.number));
             fs::write(file, variables.join("\n") + "\n").context("cannot write the variables")?;
@@ -107,6 +109,7 @@ impl<'a> Host<'a> {
                 Ok(String::new())
             }
             "server" => self.control_server(rest).map(|()| String::new()),
+            "memory" => self.server().and_then(|server| server.memory_peak()),
             "proxy" => self.start_proxies(),
             "cut" => {
                 let cut: usize = self.proxies.iter().map(Proxy::cut).sum();
@@ -120,11 +123,14 @@ impl<'a> Host<'a> {
         }
     }
 
-    fn control_server(&mut self, what: &str) -> Result<()> {
-        let server = self
-            .server
+    fn server(&mut self) -> Result<&mut GannetServer> {
+        self.server
             .as_mut()
-            .context("the scenario has no Gannet server")?;
+            .context("the scenario has no Gannet server")
+    }
+
+    fn control_server(&mut self, what: &str) -> Result<()> {
+        let server = self.server()?;
         match what {
             "start" => server.start(),
             "stop" => server.stop(),
@@ -135,13 +141,9 @@ impl<'a> Host<'a> {
 
     /// Ports of proxies in front of the server, started when they are asked for.
     fn start_proxies(&mut self) -> Result<String> {
-        let server = self
-            .server
-            .as_ref()
-            .context("the scenario has no Gannet server")?;
+        let ports = self.server()?.ports;
         if self.proxies.is_empty() {
-            self.proxies = server
-                .ports
+            self.proxies = ports
                 .iter()
                 .map(|port| Proxy::start(*port))
                 .collect::<Result<_>>()?;

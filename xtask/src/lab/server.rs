@@ -91,6 +91,19 @@ impl GannetServer {
         Ok(())
     }
 
+    /// The most memory that it has had resident since it was started, in KiB.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub(super) fn memory_peak(&self) -> Result<String> {
+        let child = self.child.as_ref().context("the server does not run")?;
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()))
+            .context("the server has ended")?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|value| value.trim().strip_suffix(" kB"));
+        Ok(kib.context("the server has ended")?.to_owned())
+    }
+
     /// Ends it at once, as a crash would.
     ///
     /// # Errors
