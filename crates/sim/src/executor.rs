@@ -1,6 +1,9 @@
 //! Virtual time on one thread: a FIFO of ready tasks, and events in the order (nanosecond, sequence number).
 //!
 //! Events lie in an ordered map and not in a heap, because most timers (deadlines) are cancelled before they fire.
+//!
+//! What runs may be charged for time ([`Executor::spend_until`]): its own clock moves on, and whatever it causes from
+//! there on - tasks it spawns or wakes, events - happens no earlier. A task is not polled again before its own clock.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -11,7 +14,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -59,25 +62,39 @@ struct Task {
     waker: Arc<TaskWaker>,
     waits: Vec<Wait>,
     polled_at: u64,
+    /// Its own clock after its last poll.
+    busy_until: u64,
 }
 
 struct TaskWaker {
     id: TaskId,
-    queued: AtomicBool,
+    /// When it will be polled next; [`NOT_QUEUED`] if nobody woke it.
+    queued_for: AtomicU64,
     ready: Arc<ReadyQueue>,
 }
 
+const NOT_QUEUED: u64 = u64::MAX;
+
+/// Tasks to be polled, each with the time from which on.
 #[derive(Default)]
-struct ReadyQueue(Mutex<VecDeque<TaskId>>);
+struct ReadyQueue {
+    /// The clock of what runs now.
+    now: AtomicU64,
+    queue: Mutex<VecDeque<(TaskId, u64)>>,
+}
 
 impl ReadyQueue {
-    fn push(&self, id: TaskId) {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push_back(id);
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
     }
 
-    fn pop(&self) -> Option<TaskId> {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn push(&self, id: TaskId, at: u64) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push_back((id, at));
+    }
+
+    fn pop(&self) -> Option<(TaskId, u64)> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.pop_front()
     }
 }
@@ -88,14 +105,17 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::Relaxed) {
-            self.ready.push(self.id);
+        let now = self.ready.now();
+        if self.queued_for.fetch_min(now, Ordering::Relaxed) > now {
+            self.ready.push(self.id, now);
         }
     }
 }
 
 enum Event {
     Wake(Waker),
+    /// A task may be polled that was woken, or ran, ahead of the clock.
+    Ready(TaskId),
     Run {
         /// Dies with this node.
         owner: Option<NodeId>,
@@ -105,7 +125,8 @@ enum Event {
 
 #[derive(Default)]
 pub(crate) struct Executor {
-    now: Cell<u64>,
+    /// The time of the event loop; the clock of what runs now may be ahead of it.
+    clock: Cell<u64>,
     sequence: Cell<u64>,
     steps: Cell<u64>,
     events: RefCell<BTreeMap<EventKey, Event>>,
@@ -115,8 +136,24 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
+    /// The clock of what runs now.
     pub(crate) fn now(&self) -> u64 {
-        self.now.get()
+        self.ready.now()
+    }
+
+    /// The time of the event loop: nothing will be asked for or happen before it.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock.get()
+    }
+
+    /// What runs now is busy until `at`: see the module.
+    pub(crate) fn spend_until(&self, at: u64) {
+        self.ready.now.fetch_max(at, Ordering::Relaxed);
+    }
+
+    fn set_clock(&self, at: u64) {
+        self.clock.set(at);
+        self.ready.now.store(at, Ordering::Relaxed);
     }
 
     fn next_sequence(&self) -> u64 {
@@ -129,7 +166,7 @@ impl Executor {
         let id = self.next_sequence();
         let waker = Arc::new(TaskWaker {
             id,
-            queued: AtomicBool::new(true),
+            queued_for: AtomicU64::new(self.now()),
             ready: Arc::clone(&self.ready),
         });
         let task = Task {
@@ -139,9 +176,10 @@ impl Executor {
             waker,
             waits: Vec::new(),
             polled_at: self.now(),
+            busy_until: 0,
         };
         self.tasks.borrow_mut().insert(id, task);
-        self.ready.push(id);
+        self.ready.push(id, self.now());
     }
 
     /// Runs `action` at `at`, or never if `owner` crashes before.
@@ -205,9 +243,13 @@ impl Executor {
         mut observe: impl FnMut(u64, &'static str),
     ) -> Result<(), Halt> {
         loop {
-            while let Some(id) = self.ready.pop() {
+            while let Some((id, at)) = self.ready.pop() {
+                if at > self.clock() {
+                    self.postpone(id, at);
+                    continue;
+                }
                 self.count_step()?;
-                self.poll_task(id, &mut observe)?;
+                self.poll_task(id, at, &mut observe)?;
                 if done() {
                     return Ok(());
                 }
@@ -215,16 +257,24 @@ impl Executor {
             let Some((key, event)) = self.events.borrow_mut().pop_first() else {
                 return Err(Halt::Deadlock);
             };
-            self.now.set(key.0);
+            self.set_clock(key.0);
             if key.0 > TIME_MAX_NS {
                 return Err(Halt::Endless("virtual time"));
             }
             self.count_step()?;
             match event {
                 Event::Wake(waker) => waker.wake(),
+                Event::Ready(id) => self.ready.push(id, key.0),
                 Event::Run { action, .. } => guarded("an event", action)?,
             }
+            self.set_clock(key.0);
         }
+    }
+
+    /// Has a task polled at `at` and not now.
+    fn postpone(&self, id: TaskId, at: u64) {
+        let key = (at, self.next_sequence());
+        self.events.borrow_mut().insert(key, Event::Ready(id));
     }
 
     fn count_step(&self) -> Result<(), Halt> {
@@ -238,10 +288,21 @@ impl Executor {
     fn poll_task(
         &self,
         id: TaskId,
+        at: u64,
         observe: &mut impl FnMut(u64, &'static str),
     ) -> Result<(), Halt> {
         let taken = self.tasks.borrow_mut().get_mut(&id).and_then(|task| {
-            task.waker.queued.store(false, Ordering::Relaxed);
+            let queued_for = &task.waker.queued_for;
+            // It was polled meanwhile for an earlier reason.
+            if queued_for.load(Ordering::Relaxed) != at {
+                return None;
+            }
+            if task.busy_until > self.clock() {
+                queued_for.store(task.busy_until, Ordering::Relaxed);
+                self.postpone(id, task.busy_until);
+                return None;
+            }
+            queued_for.store(NOT_QUEUED, Ordering::Relaxed);
             let future = task.future.take()?;
             Some((future, Waker::from(Arc::clone(&task.waker)), task.name))
         });
@@ -253,20 +314,22 @@ impl Executor {
         self.waits.borrow_mut().clear();
         let mut context = Context::from_waker(&waker);
         let polled = guarded(name, || future.as_mut().poll(&mut context))?;
+        let busy_until = self.now();
         let finished = if polled.is_ready() {
             self.tasks.borrow_mut().remove(&id)
         } else {
             let mut tasks = self.tasks.borrow_mut();
             if let Some(task) = tasks.get_mut(&id) {
                 task.future = Some(future);
-                task.polled_at = self.now();
+                task.polled_at = busy_until;
+                task.busy_until = busy_until;
                 task.waits.clone_from(&self.waits.borrow());
-                return Ok(());
             }
-            // It killed its own node.
+            // Otherwise it killed its own node.
             None
         };
         drop(finished);
+        self.set_clock(self.clock());
         Ok(())
     }
 

@@ -5,8 +5,9 @@
 //! over files of [`store::SimStore`], next to a [`model`] that says what a file system must do.
 //!
 //! Layers, bottom up: the executor (time and tasks), the network (channels that delay and hold), byte streams, nodes;
-//! then fabric and store. What this crate refuses: real time, real input and output, and knowledge of a protocol
-//! below [`scenario`].
+//! then fabric and store. A node may be a machine of a published testbed, whose time everything costs ([`nic`]).
+//! What this crate refuses: real time, real input and output, and knowledge of a protocol below [`scenario`] and
+//! [`nic::experiment`].
 //!
 //! First type to read: [`World`].
 
@@ -15,6 +16,7 @@ pub mod fabric;
 pub mod limits;
 pub mod model;
 mod network;
+pub mod nic;
 mod node;
 mod random;
 pub mod scenario;

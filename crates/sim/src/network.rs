@@ -2,6 +2,7 @@
 
 use crate::executor::Wait;
 use crate::limits::BACKLOG_MAX;
+use crate::nic::{Host, Transfer};
 use crate::random::Random;
 use crate::stream::{self, SimStream};
 use crate::world::{Core, NodeId};
@@ -158,6 +159,8 @@ pub(crate) struct Channel {
     to: NodeId,
     free_at: Cell<u64>,
     last_arrival: Cell<u64>,
+    /// The machines at both ends, whose ports take the place of the link's profile.
+    hosts: Option<(Rc<Host>, Rc<Host>)>,
     held: RefCell<VecDeque<Box<dyn FnOnce()>>>,
     closed: Cell<bool>,
 }
@@ -170,6 +173,7 @@ impl Channel {
             to,
             free_at: Cell::new(0),
             last_arrival: Cell::new(0),
+            hosts: core.host(from).zip(core.host(to)),
             held: RefCell::default(),
             closed: Cell::new(false),
         });
@@ -185,18 +189,33 @@ impl Channel {
         let Some(core) = self.core.upgrade() else {
             return 0;
         };
-        let profile = core.network.profile.get();
-        let transmission = len as u64 * profile.kibibyte_ns / 1024;
-        let left_at = self.free_at.get().max(core.executor.now()) + transmission;
-        self.free_at.set(left_at);
-        let delay = profile.latency_ns + core.network.random.below(profile.jitter_ns + 1);
-        let arrives_at = (left_at + delay).max(self.last_arrival.get() + 1);
+        let Transfer {
+            left_at,
+            arrives_at,
+        } = match &self.hosts {
+            Some((from, to)) => from.transfer(to, len),
+            None => self.pass(&core, len),
+        };
+        let arrives_at = arrives_at.max(self.last_arrival.get() + 1);
         self.last_arrival.set(arrives_at);
         let channel = Rc::clone(self);
         let deliver = Box::new(deliver);
         core.executor
             .schedule(arrives_at, None, move || channel.arrive(deliver));
         left_at
+    }
+
+    /// The way of `len` bytes over a link.
+    fn pass(&self, core: &Core, len: usize) -> Transfer {
+        let profile = core.network.profile.get();
+        let transmission = len as u64 * profile.kibibyte_ns / 1024;
+        let left_at = self.free_at.get().max(core.executor.now()) + transmission;
+        self.free_at.set(left_at);
+        let delay = profile.latency_ns + core.network.random.below(profile.jitter_ns + 1);
+        Transfer {
+            left_at,
+            arrives_at: left_at + delay,
+        }
     }
 
     /// Nothing that is on the way will arrive any more.

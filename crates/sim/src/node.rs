@@ -1,6 +1,8 @@
 //! A simulated machine, and the runtime seam on it.
 
+use crate::executor::Executor;
 use crate::network::{self, SimListener};
+use crate::nic::Host;
 use crate::random::Random;
 use crate::world::{Core, NodeId};
 use gannet_runtime::{BlockingJob, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
@@ -40,6 +42,8 @@ pub(crate) struct NodeState {
     next_port: u16,
     random: Rc<Random>,
     pool: Rc<Cell<PoolProfile>>,
+    /// What it is charged to, if it is charged.
+    pub(crate) host: Option<Rc<Host>>,
 }
 
 impl NodeState {
@@ -52,6 +56,7 @@ impl NodeState {
             next_port: EPHEMERAL_PORT_FIRST,
             random: Rc::new(random.fork(&format!("{name} {ip}"))),
             pool: Rc::default(),
+            host: None,
         }
     }
 
@@ -86,25 +91,31 @@ impl Node {
 
     /// The runtime of the node as it runs now. After a crash take a new one: the old one does nothing any more.
     pub fn runtime(&self) -> Handle {
-        let (incarnation, random, pool) = self.core.with_node(self.id, |node| {
-            (
-                node.incarnation,
-                Rc::clone(&node.random),
-                Rc::clone(&node.pool),
-            )
-        });
-        Rc::new(SimRuntime {
-            core: Rc::clone(&self.core),
-            node: self.id,
-            incarnation,
-            random,
-            pool,
+        let core = Rc::clone(&self.core);
+        self.core.with_node(self.id, |node| {
+            let runtime: Handle = Rc::new(SimRuntime {
+                core,
+                node: self.id,
+                incarnation: node.incarnation,
+                random: Rc::clone(&node.random),
+                pool: Rc::clone(&node.pool),
+                host: node.host.clone(),
+            });
+            runtime
         })
     }
 
     /// How long jobs of the blocking pool take from now on.
     pub fn set_pool(&self, profile: PoolProfile) {
         self.core.with_node(self.id, |node| node.pool.set(profile));
+    }
+
+    pub(crate) fn executor(&self) -> Rc<Executor> {
+        Rc::clone(&self.core.executor)
+    }
+
+    pub(crate) fn set_host(&self, host: Rc<Host>) {
+        self.core.with_node(self.id, |node| node.host = Some(host));
     }
 }
 
@@ -115,6 +126,7 @@ struct SimRuntime {
     incarnation: u32,
     random: Rc<Random>,
     pool: Rc<Cell<PoolProfile>>,
+    host: Option<Rc<Host>>,
 }
 
 impl SimRuntime {
@@ -128,6 +140,9 @@ impl SimRuntime {
 
 impl Runtime for SimRuntime {
     fn now(&self) -> Instant {
+        if let Some(host) = &self.host {
+            host.settle();
+        }
         Instant::from_nanos(self.core.executor.now())
     }
 

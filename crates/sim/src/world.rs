@@ -2,6 +2,7 @@
 
 use crate::executor::{Executor, Halt};
 use crate::network::{LinkProfile, Network};
+use crate::nic::Host;
 use crate::node::{Node, NodeState};
 use crate::random::Random;
 use crate::trace::{Trace, TraceDigest};
@@ -210,6 +211,11 @@ impl Core {
             .get_mut(id.0 as usize)
             .expect("node ids come from add_node, and nodes are never removed");
         body(node)
+    }
+
+    /// What a node is charged to, if it is charged.
+    pub(crate) fn host(&self, id: NodeId) -> Option<Rc<Host>> {
+        self.with_node(id, |node| node.host.clone())
     }
 
     pub(crate) fn is_up(&self, id: NodeId) -> bool {

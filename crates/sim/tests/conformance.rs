@@ -1,5 +1,6 @@
 //! The conformance suite in virtual time, over many seeds: on the fabric in memory with both ways to refuse an
-//! access, and on the software RNIC over simulated byte streams that are cut anywhere.
+//! access, on the same fabric between machines where everything costs time, and on the software RNIC over simulated
+//! byte streams that are cut anywhere.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,6 +9,7 @@ use gannet_fabric::{Provider, conformance};
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::Handle;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::nic::{Host, profiles::OPENSOLARIS};
 use gannet_sim::{LinkProfile, Random, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,6 +43,7 @@ impl Harness for SimHarness {
 enum Kind {
     Memory,
     MemorySurvivable,
+    Testbed,
     Iwarp,
 }
 
@@ -63,7 +66,11 @@ fn build(seed: u64, kind: Kind) -> (World, SimHarness) {
             let near_provider = IwarpProvider::new(near.runtime(), config.clone());
             (near_provider, IwarpProvider::new(far.runtime(), config))
         }
-        Kind::Memory | Kind::MemorySurvivable => {
+        Kind::Memory | Kind::MemorySurvivable | Kind::Testbed => {
+            if matches!(kind, Kind::Testbed) {
+                Host::install(&near, &OPENSOLARIS);
+                Host::install(&far, &OPENSOLARIS);
+            }
             let segments = [100, 1448, 16 << 10, 64 << 10];
             let profile = FabricProfile {
                 survivable_exceptions: matches!(kind, Kind::MemorySurvivable),
@@ -125,13 +132,18 @@ fn the_fabric_in_memory_passes_with_survivable_exceptions() {
 }
 
 #[test]
+fn the_adapters_of_a_testbed_pass() {
+    every_case_holds(Kind::Testbed, 300..306);
+}
+
+#[test]
 fn the_software_rnic_passes_over_simulated_streams() {
     every_case_holds(Kind::Iwarp, 200..206);
 }
 
 #[test]
 fn the_whole_suite_replays() {
-    for kind in [Kind::Memory, Kind::Iwarp] {
+    for kind in [Kind::Memory, Kind::Testbed, Kind::Iwarp] {
         let digest = || {
             let (world, harness) = build(99, kind);
             let failures = world.run(async move { conformance::run_all(&harness).await.len() });

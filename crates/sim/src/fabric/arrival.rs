@@ -2,15 +2,15 @@
 
 use super::endpoint::{Answer, End};
 use super::segment::{MessageEnd, Segment};
-use crate::stream::wake;
 use gannet_fabric::{
     AccessError, AccessKind, Completion, Disconnected, Done, RemoteAddress, WorkError,
 };
 use std::io;
+use std::rc::Rc;
 
 impl End {
     /// A segment of the peer is here.
-    pub(super) fn arrived(self: &std::rc::Rc<Self>, segment: Segment) {
+    pub(super) fn arrived(self: &Rc<Self>, segment: Segment) {
         if self.state.borrow().ended.is_some() {
             return;
         }
@@ -65,7 +65,11 @@ impl End {
         if let Some(key) = end.invalidate {
             let table = &self.domain.table;
             match table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
-                Ok((region, _)) => region.invalidate(),
+                Ok((region, _)) => {
+                    region.invalidate();
+                    // By the adapter alone.
+                    self.domain.forgive(1);
+                }
                 Err(error) => {
                     drop(state);
                     return self.terminate(format!("invalidate refused: {error}"), None);
@@ -86,7 +90,7 @@ impl End {
             buffer: Some(buffer),
         });
         drop(state);
-        wake(&self.waker);
+        self.notify();
     }
 
     fn write_arrived(&self, target: RemoteAddress, bytes: &[u8]) {
@@ -104,7 +108,17 @@ impl End {
         }
     }
 
-    fn request_arrived(&self, read: u64, source: RemoteAddress, len: u32) {
+    fn request_arrived(self: &Rc<Self>, read: u64, source: RemoteAddress, len: u32) {
+        let executor = &self.fabric.core.executor;
+        let turnaround = self
+            .host
+            .as_ref()
+            .map_or(0, |host| host.read_turnaround_ns());
+        let ready_at = executor.now() + turnaround;
+        if turnaround > 0 {
+            let end = Rc::clone(self);
+            executor.schedule(ready_at, Some(self.node), move || end.pump());
+        }
         let mut state = self.state.borrow_mut();
         if state.answers.len() >= usize::from(self.attributes.ird) {
             drop(state);
@@ -118,6 +132,7 @@ impl End {
             source,
             len,
             sent: 0,
+            ready_at,
             refused: granted.as_ref().err().copied(),
         });
         drop(state);
@@ -174,6 +189,6 @@ impl End {
             buffer: None,
         });
         drop(state);
-        wake(&self.waker);
+        self.notify();
     }
 }

@@ -3,7 +3,7 @@
 use super::segment::{Fetched, MessageEnd, Segment, fetch, fetch_region};
 use super::{Side, SimDomain, SimFabric};
 use crate::network::{Breakable, Channel};
-use crate::stream::wake;
+use crate::nic::{Activity, Adapter, Host, Machine};
 use crate::world::NodeId;
 use gannet_fabric::{
     AccessError, AccessKind, Buffer, Completion, ConnectOptions, Disconnected, Done,
@@ -27,6 +27,7 @@ pub(super) struct End {
     pub(super) node: NodeId,
     pub(super) runtime: Handle,
     pub(super) domain: Rc<SimDomain>,
+    pub(super) host: Option<Rc<Host>>,
     pub(super) id: EndpointId,
     pub(super) peer_address: SocketAddr,
     pub(super) private_data: Vec<u8>,
@@ -35,6 +36,8 @@ pub(super) struct End {
     pub(super) peer: RefCell<Weak<End>>,
     pub(super) state: RefCell<EndState>,
     pub(super) waker: RefCell<Option<Waker>>,
+    /// Its owner was woken by an interrupt and has not looked yet.
+    pub(super) interrupted: Cell<bool>,
     pub(super) next_read: Cell<u64>,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct EndState {
     /// Reads that reached the head of the queue, in order; the first `reads_asked` are with the peer.
     pub(super) reads: VecDeque<PendingRead>,
     pub(super) reads_asked: u16,
+    /// Has left; the adapter waits for the peer's acknowledgement.
+    pub(super) unacknowledged: VecDeque<Work>,
     /// Answers owed to the peer, in order.
     pub(super) answers: VecDeque<Answer>,
     pub(super) receives: VecDeque<(WorkId, Buffer)>,
@@ -62,6 +67,7 @@ pub(super) struct EndState {
 }
 
 pub(super) struct Work {
+    pub(super) posted_at: u64,
     pub(super) id: WorkId,
     pub(super) signal: Signal,
     /// Bytes that have left.
@@ -96,6 +102,8 @@ pub(super) struct Answer {
     pub(super) source: RemoteAddress,
     pub(super) len: u32,
     pub(super) sent: u32,
+    /// When the adapter has its first byte.
+    pub(super) ready_at: u64,
     pub(super) refused: Option<AccessError>,
 }
 
@@ -149,12 +157,14 @@ impl End {
             node: side.node,
             runtime: side.runtime,
             domain: side.domain,
+            host: side.host,
             peer_address,
             private_data,
             attributes,
             peer: RefCell::default(),
             state: RefCell::new(state),
             waker: RefCell::default(),
+            interrupted: Cell::new(false),
             next_read: Cell::new(0),
         })
     }
@@ -217,23 +227,34 @@ impl End {
         }
         let may_ask = state.reads_asked < self.attributes.ord
             && usize::from(state.reads_asked) < state.reads.len();
+        let is_over = state.posted.is_empty() && state.unacknowledged.is_empty();
+        let now = self.fabric.core.executor.now();
+        let may_answer = state
+            .answers
+            .front()
+            .is_some_and(|answer| answer.ready_at <= now);
+        let may_work = !state.queue.is_empty() && !self.is_head_held_up(&state);
         if let Some((sender, _)) = &state.fetched {
             return Next::Send(*sender);
         }
         if may_ask && !state.closing {
             return Next::ReadRequest;
         }
-        match (
-            state.queue.is_empty(),
-            state.answers.is_empty(),
-            state.closing,
-        ) {
-            (false, false, _) if self.fabric.random.chance(500) => Next::Send(Sender::Answer),
-            (false, ..) => Next::Send(Sender::Work),
-            (true, false, _) => Next::Send(Sender::Answer),
-            (true, true, true) => Next::End,
-            (true, true, false) => Next::Nothing,
+        match (may_work, may_answer) {
+            (true, true) if self.fabric.random.chance(500) => Next::Send(Sender::Answer),
+            (true, _) => Next::Send(Sender::Work),
+            (false, true) => Next::Send(Sender::Answer),
+            (false, false) if is_over && state.closing && state.has_nothing_to_send() => Next::End,
+            (false, false) => Next::Nothing,
         }
+    }
+
+    /// Hardware takes work strictly in order: a Read beyond the depth holds up what is behind it.
+    fn is_head_held_up(&self, state: &EndState) -> bool {
+        let is_read = |work: &Work| matches!(work.kind, WorkKind::Read { .. });
+        self.host.is_some()
+            && state.queue.front().is_some_and(is_read)
+            && state.reads.len() >= usize::from(self.attributes.ord)
     }
 
     fn read_request(&self) -> Option<Segment> {
@@ -373,13 +394,35 @@ impl End {
     }
 
     /// The head of the queue has left.
-    fn complete_head(&self) {
+    fn complete_head(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         // Nothing is left of it when the connection ended meanwhile.
         let Some(work) = state.queue.pop_front() else {
             return;
         };
+        state.unacknowledged.push_back(work);
+        drop(state);
+        let Some(host) = &self.host else {
+            return self.acknowledged();
+        };
+        let (end, core) = (Rc::clone(self), &self.fabric.core);
+        let at = core.executor.now() + host.acknowledgement_ns();
+        core.executor.schedule(at, Some(self.node), move || {
+            end.acknowledged();
+            end.pump();
+        });
+    }
+
+    /// The oldest work that has left is done.
+    fn acknowledged(&self) {
+        let mut state = self.state.borrow_mut();
+        let Some(work) = state.unacknowledged.pop_front() else {
+            return;
+        };
         state.outstanding -= 1;
+        if work.brings_memory() {
+            self.domain.deregister_in_passing();
+        }
         if work.signal == Signal::Always {
             let done = match work.kind {
                 WorkKind::Send { .. } => Done::Sent,
@@ -392,7 +435,7 @@ impl End {
                 buffer,
             });
             drop(state);
-            wake(&self.waker);
+            self.notify();
         }
     }
 
@@ -446,7 +489,9 @@ impl End {
         for read in state.reads.drain(..) {
             state.completions.push_back(flushed(read.id, None));
         }
-        for work in state.queue.drain(..).chain(state.posted.drain(..)) {
+        let left = state.unacknowledged.drain(..);
+        let unsent = state.queue.drain(..).chain(state.posted.drain(..));
+        for work in left.chain(unsent) {
             state
                 .completions
                 .push_back(flushed(work.id, work.into_buffer()));
@@ -458,11 +503,23 @@ impl End {
         state.fetched = None;
         state.answers.clear();
         drop(guard);
-        wake(&self.waker);
+        self.notify();
     }
 
     /// Takes a piece of work, if there is room for it.
-    pub(super) fn accept(&self, work: Work) -> Result<(), PostError> {
+    pub(super) fn post(&self, id: WorkId, signal: Signal, kind: WorkKind) -> Result<(), PostError> {
+        let mut work = Work {
+            posted_at: 0,
+            id,
+            signal,
+            sent: 0,
+            kind,
+        };
+        if work.brings_memory() {
+            self.domain.register_in_passing(work.len());
+        }
+        self.charge(|_, adapter| adapter.post_ns.value);
+        work.posted_at = self.fabric.core.executor.now();
         let mut state = self.state.borrow_mut();
         if state.closing || state.ended.is_some() {
             return Err(PostError::Closed);
@@ -475,12 +532,66 @@ impl End {
         Ok(())
     }
 
+    /// Starts what is posted: now, or when its poster's clock says so.
     pub(super) fn flush(self: &Rc<Self>) {
-        let mut state = self.state.borrow_mut();
-        let posted = std::mem::take(&mut state.posted);
-        state.queue.extend(posted);
-        drop(state);
+        let executor = &self.fabric.core.executor;
+        let at = executor.now();
+        if at == executor.clock() {
+            return self.start();
+        }
+        if !self.state.borrow().posted.is_empty() {
+            let end = Rc::clone(self);
+            executor.schedule(at, Some(self.node), move || end.start());
+        }
+    }
+
+    fn start(self: &Rc<Self>) {
+        let now = self.fabric.core.executor.now();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let due = state.posted.iter().take_while(|work| work.posted_at <= now);
+        let due = due.count();
+        state.queue.extend(state.posted.drain(..due));
+        drop(guard);
         self.pump();
+    }
+
+    /// Charges the host, if there is one, for `time` of processor time.
+    pub(super) fn charge(&self, time: impl FnOnce(&Machine, &Adapter) -> u64) {
+        if let Some(host) = &self.host {
+            let profile = host.profile();
+            let time = time(&profile.machine, &profile.adapter);
+            // What ended before this comes before it.
+            host.settle();
+            host.charge(Activity::Protocol, time);
+        }
+    }
+
+    /// Charges the host for completions that its owner takes.
+    pub(super) fn charge_completions(&self, completions: &[Completion]) {
+        let is_message =
+            |completion: &&Completion| matches!(completion.outcome, Ok(Done::Received { .. }));
+        let messages = completions.iter().filter(is_message).count() as u64;
+        let was_asleep = self.interrupted.replace(false);
+        self.charge(|machine, adapter| {
+            let switch = machine.context_switch_ns.value * u64::from(was_asleep);
+            let taking = adapter.completion_ns.value * completions.len() as u64;
+            switch + taking + machine.receive_message_ns.value * messages
+        });
+    }
+
+    /// Tells the owner of completions, if it waits for them: on a machine by an interrupt.
+    pub(super) fn notify(&self) {
+        let Some(waker) = self.waker.borrow_mut().take() else {
+            return;
+        };
+        let Some(host) = &self.host else {
+            return waker.wake();
+        };
+        self.interrupted.set(true);
+        let at = host.interrupt();
+        let executor = &self.fabric.core.executor;
+        executor.schedule(at, Some(self.node), move || waker.wake());
     }
 }
 
@@ -511,9 +622,32 @@ impl EndState {
             Err(kind) => Fetched::Failed(WorkError::File(kind)),
         })
     }
+
+    fn has_nothing_to_send(&self) -> bool {
+        self.queue.is_empty() && self.answers.is_empty()
+    }
 }
 
 impl Work {
+    /// Bytes to send.
+    fn len(&self) -> u32 {
+        match &self.kind {
+            WorkKind::Send { source, .. } | WorkKind::Write { source, .. } => source.len(),
+            WorkKind::Read { .. } => 0,
+        }
+    }
+
+    /// An RDMA Write of memory that nobody registered. Messages have a pool of registered memory.
+    pub(super) fn brings_memory(&self) -> bool {
+        matches!(
+            self.kind,
+            WorkKind::Write {
+                source: Source::Buffer { .. } | Source::File { .. },
+                ..
+            }
+        )
+    }
+
     fn into_buffer(self) -> Option<Buffer> {
         match self.kind {
             WorkKind::Send {

@@ -2,24 +2,30 @@
 //!
 //! Work travels in segments over the world's channels, so that keys can be revoked in the middle of a transfer. Every
 //! segment that touches a peer's memory goes through the [`ProtectionTable`].
+//!
+//! On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter: everything costs, memory of
+//! our own operations must be registered, and a connection has as many RDMA Reads outstanding as the hardware had. A
+//! source that is not registered all the same is charged as one that is registered for this use.
 
 mod arrival;
+mod domain;
 mod endpoint;
 mod segment;
 mod verbs;
 
 use crate::limits::{RECEIVE_QUEUE_MAX, SEND_QUEUE_MAX};
 use crate::network;
+use crate::nic::Host;
 use crate::node::Node;
 use crate::random::Random;
 use crate::stream::wake;
 use crate::world::{Core, NodeId, World};
+use domain::SimDomain;
 use endpoint::End;
 use gannet_fabric::limits::PRIVATE_DATA_MAX;
 use gannet_fabric::{
-    Access, Backing, Capabilities, ConnectError, ConnectOptions, Connected, Domain,
-    EndpointAttributes, Incoming, Listener, Outgoing, ProtectionTable, Provider, Region,
-    RegionStats, RegisterError, Scope,
+    Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
+    Listener, Outgoing, ProtectionTable, Provider,
 };
 use gannet_runtime::{Handle, LocalFuture};
 use std::cell::RefCell;
@@ -94,15 +100,18 @@ impl SimFabric {
     /// A provider on `node`, with a domain of its own. After a crash take a new one.
     pub fn provider(self: &Rc<Self>, node: &Node) -> Rc<dyn Provider> {
         let runtime = node.runtime();
+        let host = self.core.host(node.id());
         Rc::new(SimProvider {
-            domain: Rc::new(SimDomain {
-                table: ProtectionTable::new(Rc::clone(&runtime)),
-                fabric: Rc::clone(self),
-            }),
+            domain: SimDomain::new(
+                ProtectionTable::new(Rc::clone(&runtime)),
+                Rc::clone(self),
+                host.clone(),
+            ),
             fabric: Rc::clone(self),
             node: node.id(),
             ip: node.ip(),
             runtime,
+            host,
         })
     }
 }
@@ -113,43 +122,43 @@ struct SimProvider {
     ip: std::net::IpAddr,
     runtime: Handle,
     domain: Rc<SimDomain>,
+    host: Option<Rc<Host>>,
 }
 
-/// The protection table, refusing registrations now and then.
-struct SimDomain {
-    table: ProtectionTable,
-    fabric: Rc<SimFabric>,
-}
-
-impl Domain for SimDomain {
-    fn register(
-        &self,
-        backing: Backing,
-        access: Access,
-        scope: Scope,
-    ) -> Result<Region, RegisterError> {
-        let refused = self.fabric.profile.registration_failures_per_mille;
-        if self.fabric.random.chance(refused) {
-            return Err(RegisterError::TableFull);
-        }
-        self.table.register(backing, access, scope)
+impl SimProvider {
+    fn read_depth_max(&self) -> u16 {
+        let of_fabric = self.fabric.profile.read_depth_max;
+        self.host.as_ref().map_or(of_fabric, |host| {
+            let depth = host.profile().adapter.read_depth.value;
+            of_fabric.min(u16::try_from(depth).unwrap_or(u16::MAX))
+        })
     }
 
-    fn stats(&self) -> RegionStats {
-        self.table.stats()
+    fn side(&self, address: SocketAddr) -> Side {
+        Side {
+            fabric: Rc::clone(&self.fabric),
+            node: self.node,
+            runtime: Rc::clone(&self.runtime),
+            domain: Rc::clone(&self.domain),
+            host: self.host.clone(),
+            read_depth_max: self.read_depth_max(),
+            address,
+        }
     }
 }
 
 impl Provider for SimProvider {
     fn capabilities(&self) -> Capabilities {
+        let adapter = self.host.as_ref().map(|host| host.profile().adapter);
         Capabilities {
             name: "sim",
-            read_depth_max: self.fabric.profile.read_depth_max,
+            read_depth_max: self.read_depth_max(),
             message_max: u32::MAX,
             survivable_exceptions: self.fabric.profile.survivable_exceptions,
-            file_regions: true,
-            remote_invalidation: true,
-            needs_local_registration: false,
+            file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
+            remote_invalidation: adapter
+                .is_none_or(|adapter| adapter.remote_invalidation.value != 0),
+            needs_local_registration: adapter.is_some(),
         }
     }
 
@@ -162,13 +171,7 @@ impl Provider for SimProvider {
             .fabric
             .core
             .with_node(self.node, |node| node.take_port());
-        let side = Side {
-            fabric: Rc::clone(&self.fabric),
-            node: self.node,
-            runtime: Rc::clone(&self.runtime),
-            domain: Rc::clone(&self.domain),
-            address: SocketAddr::new(self.ip, port),
-        };
+        let side = self.side(SocketAddr::new(self.ip, port));
         let runtime = Rc::clone(&self.runtime);
         Box::pin(async move {
             let connecting = side.connect(address, options);
@@ -196,13 +199,7 @@ impl Provider for SimProvider {
         let waiting: Rc<Waiting> = Rc::default();
         listeners.insert(address, Rc::clone(&waiting));
         core.trace(format_args!("fabric listen {address}"));
-        let side = Side {
-            fabric: Rc::clone(&self.fabric),
-            node: self.node,
-            runtime: Rc::clone(&self.runtime),
-            domain: Rc::clone(&self.domain),
-            address,
-        };
+        let side = self.side(address);
         Ok(Box::new(SimListener { side, waiting }))
     }
 }
@@ -214,6 +211,8 @@ struct Side {
     node: NodeId,
     runtime: Handle,
     domain: Rc<SimDomain>,
+    host: Option<Rc<Host>>,
+    read_depth_max: u16,
     address: SocketAddr,
 }
 
@@ -342,7 +341,7 @@ impl Incoming for SimIncoming {
             let (near_attributes, far_attributes) = agree(
                 &request.options,
                 &options,
-                side.fabric.profile.read_depth_max,
+                request.side.read_depth_max.min(side.read_depth_max),
             );
             let (near, far) = End::pair(
                 (request.side, request.options, near_attributes),

@@ -1,6 +1,6 @@
 //! The endpoint as its owner sees it.
 
-use super::endpoint::{End, SILENCE_NS, Work, WorkKind};
+use super::endpoint::{End, SILENCE_NS, WorkKind};
 use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
 use gannet_fabric::{
@@ -52,6 +52,8 @@ impl Endpoint for SimEndpoint {
             return Err(PostError::QueueFull);
         }
         state.receives.push_back((id, buffer));
+        drop(state);
+        self.end.charge(|_, adapter| adapter.post_ns.value);
         Ok(())
     }
 
@@ -64,12 +66,9 @@ impl Endpoint for SimEndpoint {
             },
             solicited: options.solicited,
         };
-        self.end.accept(Work {
-            id,
-            signal: options.signal,
-            sent: 0,
-            kind: WorkKind::Send { source, end },
-        })
+        self.end.charge(|machine, _| machine.send_message_ns.value);
+        self.end
+            .post(id, options.signal, WorkKind::Send { source, end })
     }
 
     fn post_write(
@@ -80,12 +79,8 @@ impl Endpoint for SimEndpoint {
         signal: Signal,
     ) -> Result<(), PostError> {
         check_source(&source)?;
-        self.end.accept(Work {
-            id,
-            signal,
-            sent: 0,
-            kind: WorkKind::Write { source, target },
-        })
+        self.end
+            .post(id, signal, WorkKind::Write { source, target })
     }
 
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
@@ -96,12 +91,8 @@ impl Endpoint for SimEndpoint {
         if self.end.attributes.ord == 0 {
             return Err(PostError::Invalid("no read depth was agreed"));
         }
-        self.end.accept(Work {
-            id,
-            signal: Signal::Always,
-            sent: 0,
-            kind: WorkKind::Read { sink, source },
-        })
+        self.end
+            .post(id, Signal::Always, WorkKind::Read { sink, source })
     }
 
     fn flush(&self) {
@@ -115,7 +106,10 @@ impl Endpoint for SimEndpoint {
     ) -> Poll<Result<(), Disconnected>> {
         let mut state = self.end.state.borrow_mut();
         if !state.completions.is_empty() {
+            let first = completions.len();
             completions.extend(state.completions.drain(..));
+            drop(state);
+            self.end.charge_completions(&completions[first..]);
             return Poll::Ready(Ok(()));
         }
         if let Some(reason) = &state.ended {

@@ -5,8 +5,8 @@ use crate::fabric::SimFabric;
 use crate::node::Node;
 use crate::store::{Disk, SimStore};
 use crate::world::{NodeId, World};
-use gannet_fabric::registration::Registration;
 use gannet_fabric::Provider;
+use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server, Squash};
 use gannet_rpc::{CacheLimits, Counters, ReplyCache};
@@ -90,7 +90,9 @@ impl Machine {
             .listen(self.rdma_address())
             .expect("the last life's listener is gone");
         let task = async move {
-            let served = rpc.serve_rdma(provider, Registration::default(), listener).await;
+            let served = rpc
+                .serve_rdma(provider, Registration::default(), listener)
+                .await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));

@@ -2,15 +2,21 @@
 //!
 //! A [`Disk`] outlives the servers that run on it; each server opens it anew with [`SimStore::open`], under a new
 //! write verifier. Every caller may do everything: permissions are the local store's business.
+//!
+//! A store that is [`SimStore::charged_to`] a machine costs what that machine's file system costs, behind a page cache
+//! of its size. That a page is not there is a matter of time alone: the bytes are in memory all the same.
 
+mod cache;
 mod disk;
 mod file;
 
+use crate::nic::{Activity, Host};
 use crate::random::Random;
 use crate::world::World;
+use cache::PageCache;
 use disk::{Content, FileSystem, Make, ROOT, handle_of};
 use gannet_fabric::Buffer;
-use gannet_runtime::Handle;
+use gannet_runtime::{Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
     DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
@@ -71,6 +77,14 @@ pub struct SimStore {
     disk: Rc<Disk>,
     runtime: Handle,
     verifier: Verifier,
+    costs: Option<Costs>,
+}
+
+/// Who pays for a store.
+struct Costs {
+    host: Rc<Host>,
+    /// `None` when all files fit into memory.
+    cache: Option<PageCache>,
 }
 
 impl SimStore {
@@ -80,6 +94,73 @@ impl SimStore {
             verifier: runtime.random().to_be_bytes(),
             disk: Rc::clone(disk),
             runtime,
+            costs: None,
+        }
+    }
+
+    /// Has `host` pay, at the prices of its testbed's file system.
+    pub fn charged_to(mut self, host: &Rc<Host>) -> SimStore {
+        self.costs = Some(Costs {
+            host: Rc::clone(host),
+            cache: PageCache::new(host),
+        });
+        self
+    }
+
+    /// Reads that found all they wanted in the page cache, and those that did not.
+    pub fn cache_hits_and_misses(&self) -> (u64, u64) {
+        let cache = self.costs.as_ref().and_then(|costs| costs.cache.as_ref());
+        cache.map_or((0, 0), PageCache::hits_and_misses)
+    }
+
+    /// Spends what one operation costs.
+    async fn pay_operation(&self) {
+        if let Some(Costs { host, .. }) = &self.costs {
+            let time = host.profile().file_system.operation_ns.value;
+            host.work(Activity::FileSystem, time).await;
+        }
+    }
+
+    /// Spends what reading costs: the disk's time, then a copy.
+    async fn pay_read(&self, inode: u64, range: Range<u64>, file_len: u64) {
+        let Some(Costs { host, cache }) = &self.costs else {
+            return;
+        };
+        if let Some(cache) = cache {
+            let ready_at = cache.read(inode, range.clone(), file_len);
+            self.runtime
+                .sleep_until(Instant::from_nanos(ready_at))
+                .await;
+        }
+        let rate = host.profile().file_system.read_bytes_per_s;
+        let time = rate.time_for(range.end - range.start);
+        host.work(Activity::FileSystem, time).await;
+    }
+
+    /// Spends what writing costs: a copy, and what the page cache has to write back to make room.
+    async fn pay_write(&self, inode: Result<u64, Status>, range: Range<u64>) {
+        let Some(Costs { host, cache }) = &self.costs else {
+            return;
+        };
+        let rate = host.profile().file_system.write_bytes_per_s;
+        let time = rate.time_for(range.end - range.start);
+        host.work(Activity::FileSystem, time).await;
+        if let (Some(cache), Ok(inode)) = (cache, inode) {
+            let ready_at = cache.write(inode, range);
+            self.runtime
+                .sleep_until(Instant::from_nanos(ready_at))
+                .await;
+        }
+    }
+
+    /// Spends what it costs to bring all of a file to the disk.
+    async fn pay_sync(&self, inode: Result<u64, Status>) {
+        let cache = self.costs.as_ref().and_then(|costs| costs.cache.as_ref());
+        if let (Some(cache), Ok(inode)) = (cache, inode) {
+            let ready_at = cache.sync(inode);
+            self.runtime
+                .sleep_until(Instant::from_nanos(ready_at))
+                .await;
         }
     }
 
@@ -95,6 +176,7 @@ impl SimStore {
     /// Does an operation in one step, between two waits: what is answered late was done early, or the other way round.
     async fn step<T>(&self, operation: impl FnOnce(&mut FileSystem) -> T) -> T {
         self.wait().await;
+        self.pay_operation().await;
         let done = {
             let mut system = self.disk.system.borrow_mut();
             let now = self.runtime.wall_clock();
@@ -246,20 +328,25 @@ impl Vfs for SimStore {
         count: u32,
     ) -> Result<ReadReply, Status> {
         self.fault(Needs::Nothing)?;
-        self.step(|system| {
+        let read = self.step(|system| {
             let inode = system.find(file)?;
             let file = system.regular(inode)?;
             let attributes = system.attributes(inode)?;
             let left = attributes.size.saturating_sub(offset);
             let taken = u32::try_from(left).unwrap_or(u32::MAX).min(count);
-            Ok(ReadReply {
+            let reply = ReadReply {
                 file,
                 count: taken,
                 eof: u64::from(taken) == left,
                 attributes,
-            })
-        })
-        .await
+            };
+            Ok((inode, reply))
+        });
+        let (inode, reply) = read.await?;
+        let end = offset.saturating_add(u64::from(reply.count));
+        let range = offset.min(end)..end;
+        self.pay_read(inode, range, reply.attributes.size).await;
+        Ok(reply)
     }
 
     async fn write(
@@ -277,6 +364,12 @@ impl Vfs for SimStore {
             bytes = &bytes[..bytes.len() / 2];
         }
         let verifier = self.verifier;
+        let inode = self.disk.system.borrow().find(file);
+        let end = offset.saturating_add(bytes.len() as u64);
+        self.pay_write(inode, offset..end).await;
+        if stability != Stability::Unstable {
+            self.pay_sync(inode).await;
+        }
         self.change(file, Needs::Space, |system, inode| {
             system.write(inode, offset, bytes)?;
             if stability != Stability::Unstable {
@@ -299,6 +392,8 @@ impl Vfs for SimStore {
         _count: u32,
     ) -> Changed<Commit> {
         let verifier = self.verifier;
+        let inode = self.disk.system.borrow().find(file);
+        self.pay_sync(inode).await;
         self.change(file, Needs::Nothing, |system, inode| {
             system.regular(inode)?.sync();
             Ok(Commit { verifier })

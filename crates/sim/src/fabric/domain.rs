@@ -1,0 +1,146 @@
+//! The memory of a simulated provider: the protection table, its refusals, and what registering costs.
+
+use super::SimFabric;
+use crate::nic::{Debtor, Host, PAGE_LEN};
+use gannet_fabric::{
+    Access, Backing, Domain, ProtectionTable, Region, RegionStats, RegisterError, Scope,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The protection table, refusing registrations now and then.
+pub(super) struct SimDomain {
+    pub(super) table: ProtectionTable,
+    fabric: Rc<SimFabric>,
+    host: Option<Rc<Host>>,
+    /// Registrations that have ended and were charged for it, or cost nothing to end.
+    settled: Cell<u64>,
+}
+
+impl SimDomain {
+    pub(super) fn new(
+        table: ProtectionTable,
+        fabric: Rc<SimFabric>,
+        host: Option<Rc<Host>>,
+    ) -> Rc<SimDomain> {
+        let domain = Rc::new(SimDomain {
+            table,
+            fabric,
+            host,
+            settled: Cell::new(0),
+        });
+        if let Some(host) = &domain.host {
+            let weak = Rc::downgrade(&domain);
+            host.add_debtor(weak);
+        }
+        domain
+    }
+
+    /// Registers, unless the seed wants it refused or the adapter has no room, and has `pay` charge for the bytes
+    /// that the adapter translates.
+    fn enter(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+        pay: impl FnOnce(&Host, u64),
+    ) -> Result<Region, RegisterError> {
+        let refused = self.fabric.profile.registration_failures_per_mille;
+        if self.fabric.random.chance(refused) {
+            return Err(RegisterError::TableFull);
+        }
+        let (made, translated) = (made_for_this(&backing), translated(&backing));
+        let region = self.table.register(backing, access, scope)?;
+        let Some(host) = &self.host else {
+            return Ok(region);
+        };
+        let pages = self.stats().bytes_registered.div_ceil(PAGE_LEN);
+        if pages > host.profile().adapter.table_pages.value {
+            self.forgive(1);
+            return Err(RegisterError::TableFull);
+        }
+        host.allocate(made);
+        pay(host, translated);
+        Ok(region)
+    }
+
+    /// A registration was, or will be, ended without anybody's doing here.
+    pub(super) fn forgive(&self, registrations: u64) {
+        self.settled.set(self.settled.get() + registrations);
+    }
+
+    /// Charges for memory that an operation brings along: it is registered for this one use.
+    pub(super) fn register_in_passing(&self, len: u32) {
+        if let Some(host) = &self.host {
+            host.allocate(u64::from(len));
+            host.register(u64::from(len));
+        }
+    }
+
+    /// Charges for the end of that.
+    pub(super) fn deregister_in_passing(&self) {
+        if let Some(host) = &self.host {
+            host.deregister(1);
+        }
+    }
+}
+
+/// Bytes for which the adapter stores translations. One key for all memory needs none.
+fn translated(backing: &Backing) -> u64 {
+    match backing {
+        Backing::Buffer(_) | Backing::File { .. } => backing.len(),
+        Backing::Map(_) => 0,
+    }
+}
+
+/// Bytes that were allocated for this use: a slot of an arena, as opposed to an application's own memory.
+fn made_for_this(backing: &Backing) -> u64 {
+    match backing {
+        Backing::Buffer(buffer) if buffer.slot().is_some() => buffer.len() as u64,
+        _ => 0,
+    }
+}
+
+impl Domain for SimDomain {
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        self.enter(backing, access, scope, Host::register)
+    }
+
+    fn register_fast(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        self.enter(backing, access, scope, Host::map_fast)
+    }
+
+    fn revoke_all(&self, regions: &mut Vec<Region>) {
+        self.settle();
+        if let Some(host) = self.host.as_ref().filter(|_| !regions.is_empty()) {
+            host.unmap_fast();
+        }
+        let before = self.stats().deregistrations;
+        regions.drain(..).for_each(|region| region.invalidate());
+        self.forgive(self.stats().deregistrations - before);
+    }
+
+    fn stats(&self) -> RegionStats {
+        self.table.stats()
+    }
+}
+
+impl Debtor for SimDomain {
+    fn settle(&self) {
+        let ended = self.stats().deregistrations;
+        let owed = ended - self.settled.replace(ended);
+        if let Some(host) = self.host.as_ref().filter(|_| owed > 0) {
+            host.deregister(owed);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A machine that is charged: see the module above.
+
+use super::calendar::{Calendar, Gap};
+use super::{Activity, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
+use crate::executor::Executor;
+use crate::node::Node;
+use crate::world::NodeId;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+/// Work does not start on a processor that is free for less, in nanoseconds: nobody switches tasks for so little.
+const SLICE_MIN_NS: u64 = 2_000;
+
+/// The processors, the adapter and the port of one node.
+pub struct Host {
+    executor: Rc<Executor>,
+    node: NodeId,
+    profile: Profile,
+    processors: RefCell<Vec<Calendar>>,
+    /// Commands of the adapter.
+    commands: RefCell<Calendar>,
+    outgoing: RefCell<Calendar>,
+    incoming: RefCell<Calendar>,
+    /// Taken by both directions, where they share the way to memory.
+    bus: RefCell<Calendar>,
+    usage: Cell<Usage>,
+    /// Those who owe for what ended silently.
+    debtors: RefCell<Vec<Weak<dyn Debtor>>>,
+}
+
+/// Somebody who is charged late; see [`Host::settle`].
+pub(crate) trait Debtor {
+    /// Charges what has not been charged yet.
+    fn settle(&self);
+}
+
+/// When a transfer happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// Its last byte leaves the sender's memory.
+    pub(crate) left_at: u64,
+    /// Its last byte is in the receiver's.
+    pub(crate) arrives_at: u64,
+}
+
+impl Host {
+    /// Makes `node` a machine of `profile`'s testbed: what is taken from it afterwards (runtimes, providers) is charged
+    /// to the host.
+    pub fn install(node: &Node, profile: &Profile) -> Rc<Host> {
+        let cpus = profile.machine.cpus.as_usize().max(1);
+        let host = Rc::new(Host {
+            executor: node.executor(),
+            node: node.id(),
+            profile: *profile,
+            processors: RefCell::new((0..cpus).map(|_| Calendar::default()).collect()),
+            commands: RefCell::default(),
+            outgoing: RefCell::default(),
+            incoming: RefCell::default(),
+            bus: RefCell::default(),
+            usage: Cell::default(),
+            debtors: RefCell::default(),
+        });
+        node.set_host(Rc::clone(&host));
+        host
+    }
+
+    /// The testbed it is from.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// What it did so far. What was charged ahead of the clock is in it.
+    pub fn usage(&self) -> Usage {
+        self.usage.get()
+    }
+
+    /// The time before which nobody asks for anything any more.
+    pub(crate) fn clock(&self) -> u64 {
+        self.executor.clock()
+    }
+
+    /// The time of what runs now.
+    pub(crate) fn now(&self) -> u64 {
+        self.executor.now()
+    }
+
+    /// Enters time that was spent elsewhere on the machine.
+    pub(crate) fn enter(&self, activity: Activity, busy_ns: u64, waited_ns: u64) {
+        let mut usage = self.usage.get();
+        usage.enter(activity, busy_ns, waited_ns);
+        self.usage.set(usage);
+    }
+
+    /// Takes the processor that is free first from `from` on, for `least` to `most` nanoseconds.
+    fn take_processor(&self, from: u64, least: u64, most: u64) -> Gap {
+        let mut processors = self.processors.borrow_mut();
+        let gaps = processors.iter_mut().map(|processor| {
+            let gap = processor.find(from, least, most);
+            (processor, gap)
+        });
+        let Some((processor, gap)) = gaps.min_by_key(|(_, gap)| gap.start) else {
+            unreachable!("every host has a processor");
+        };
+        processor.take(self.executor.clock(), gap);
+        let mut usage = self.usage.get();
+        usage.cpu_ns += gap.len;
+        self.usage.set(usage);
+        gap
+    }
+
+    /// Charges what runs now for `ns` of processor time.
+    pub(crate) fn charge(&self, activity: Activity, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        let from = self.executor.now();
+        let gap = self.take_processor(from, ns, ns);
+        self.enter(activity, ns, gap.start - from);
+        self.executor.spend_until(gap.end());
+    }
+
+    /// Has the adapter execute a command while what runs now sleeps.
+    fn command(&self, activity: Activity, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        let (clock, from) = (self.executor.clock(), self.executor.now());
+        let gap = self.commands.borrow_mut().take_first(clock, from, ns);
+        self.enter(activity, ns, gap.start - from);
+        self.executor.spend_until(gap.end());
+    }
+
+    /// An interrupt tells of completions: gives the time at which the task that waits for them can be woken.
+    pub(crate) fn interrupt(&self) -> u64 {
+        let ns = self.profile.machine.interrupt_ns.value;
+        let now = self.executor.now();
+        if ns > 0 {
+            self.take_processor(now, ns, ns);
+            self.enter(Activity::Protocol, ns, 0);
+        }
+        now + ns
+    }
+
+    /// Does `ns` of work on the processors, in slices, while the caller sleeps.
+    pub(crate) fn work(self: &Rc<Self>, activity: Activity, ns: u64) -> Work {
+        let job = Rc::new(Job {
+            activity,
+            left: Cell::new(ns),
+            waker: RefCell::default(),
+        });
+        Host::run_slice(self, Rc::clone(&job));
+        Work { job }
+    }
+
+    fn run_slice(host: &Rc<Host>, job: Rc<Job>) {
+        let most = job.left.get().min(TIME_SLICE_NS);
+        if most == 0 {
+            return job.wake();
+        }
+        let from = host.executor.now();
+        let gap = host.take_processor(from, most.min(SLICE_MIN_NS), most);
+        host.enter(job.activity, gap.len, gap.start - from);
+        let again = Rc::clone(host);
+        let owner = Some(host.node);
+        host.executor.schedule(gap.end(), owner, move || {
+            job.left.set(job.left.get() - gap.len);
+            Host::run_slice(&again, job);
+        });
+    }
+
+    /// Moves `len` bytes to `to`, from now on.
+    pub(crate) fn transfer(&self, to: &Host, len: usize) -> Transfer {
+        let (now, len) = (self.executor.now(), len as u64);
+        let latency = self.profile.link.latency_ns.value;
+        let (start, left_at) = self.pass(&self.outgoing, now, len);
+        // What arrives is not held up until all of it has left.
+        let (lands, in_memory) = to.pass(&to.incoming, start + latency, len);
+        let arrives_at = in_memory.max(left_at + latency);
+        let waited = (start - now) + (lands - start - latency);
+        self.enter(Activity::Wire, left_at - start, waited);
+        Transfer {
+            left_at,
+            arrives_at,
+        }
+    }
+
+    /// One direction of the port and the way to memory behind it: begin and end of `len` bytes' passage.
+    fn pass(&self, direction: &RefCell<Calendar>, from: u64, len: u64) -> (u64, u64) {
+        let clock = self.executor.clock();
+        let adapter = &self.profile.adapter;
+        let on_link = self.profile.link.bytes_per_s.time_for(len);
+        let on_bus = adapter.dma_bytes_per_s.time_for(len);
+        if adapter.dma_shared.value == 0 {
+            let time = on_link.max(on_bus);
+            let gap = direction.borrow_mut().take_first(clock, from, time);
+            return (gap.start, gap.end());
+        }
+        let port = direction.borrow_mut().take_first(clock, from, on_link);
+        let bus = self.bus.borrow_mut().take_first(clock, port.start, on_bus);
+        (port.start, port.end().max(bus.end()))
+    }
+
+    /// Time until a sender knows that its last byte arrived.
+    pub(crate) fn acknowledgement_ns(&self) -> u64 {
+        2 * self.profile.link.latency_ns.value
+    }
+
+    /// From an RDMA Read's request to the first byte of its answer.
+    pub(crate) fn read_turnaround_ns(&self) -> u64 {
+        self.profile.adapter.read_turnaround_ns.value
+    }
+
+    /// Registers `len` bytes.
+    pub(crate) fn register(&self, len: u64) {
+        let adapter = &self.profile.adapter;
+        let pages = len.div_ceil(PAGE_LEN);
+        let cpu = adapter.register_ns.value + pages * adapter.register_page_ns.value;
+        self.charge(Activity::Registration, cpu);
+        let command = adapter.register_command_ns.value + pages * adapter.register_entry_ns.value;
+        self.command(Activity::Registration, command);
+    }
+
+    /// Allocates `len` bytes that will be registered for one use.
+    pub(crate) fn allocate(&self, len: u64) {
+        let pages = len.div_ceil(PAGE_LEN);
+        let cpu = pages * self.profile.adapter.allocate_page_ns.value;
+        self.charge(Activity::FileSystem, cpu);
+    }
+
+    /// Ends `count` registrations.
+    pub(crate) fn deregister(&self, count: u64) {
+        let adapter = &self.profile.adapter;
+        self.charge(
+            Activity::Deregistration,
+            count * adapter.deregister_ns.value,
+        );
+        self.command(
+            Activity::Deregistration,
+            count * adapter.deregister_command_ns.value,
+        );
+    }
+
+    /// Uses a pre-allocated mapping for `len` bytes.
+    pub(crate) fn map_fast(&self, len: u64) {
+        let adapter = &self.profile.adapter;
+        let pages = len.div_ceil(PAGE_LEN);
+        let cpu = adapter.fast_map_ns.value + pages * adapter.fast_map_page_ns.value;
+        self.charge(Activity::Registration, cpu);
+    }
+
+    /// Revokes any number of such mappings.
+    pub(crate) fn unmap_fast(&self) {
+        let adapter = &self.profile.adapter;
+        self.charge(Activity::Deregistration, adapter.fast_unmap_ns.value);
+        self.command(
+            Activity::Deregistration,
+            adapter.fast_unmap_command_ns.value,
+        );
+    }
+
+    /// Has `debtor` asked whenever the clock is looked at.
+    pub(crate) fn add_debtor(&self, debtor: Weak<dyn Debtor>) {
+        let mut debtors = self.debtors.borrow_mut();
+        debtors.retain(|debtor| debtor.strong_count() > 0);
+        debtors.push(debtor);
+    }
+
+    /// Charges what has ended and could not say so.
+    pub(crate) fn settle(&self) {
+        for debtor in self.debtors.borrow().iter().filter_map(Weak::upgrade) {
+            debtor.settle();
+        }
+    }
+}
+
+/// Work under way; see [`Host::work`]. It goes on when nobody waits for it any more.
+pub(crate) struct Work {
+    job: Rc<Job>,
+}
+
+struct Job {
+    activity: Activity,
+    left: Cell<u64>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Job {
+    fn wake(&self) {
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Work {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.job.left.get() == 0 {
+            return Poll::Ready(());
+        }
+        *self.job.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

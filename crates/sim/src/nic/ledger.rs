@@ -1,0 +1,133 @@
+//! Where a host's time went.
+
+use std::iter::Sum;
+use std::ops::{Add, Sub};
+
+/// What time is spent on, in the words of the NFS/RDMA paper's breakdown (section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// Making memory reachable by the adapter.
+    Registration,
+    /// Taking it back.
+    Deregistration,
+    /// The file system: finding, copying to and from its memory, allocating memory for a call.
+    FileSystem,
+    /// Waiting for a disk behind the file system.
+    Disk,
+    /// Copies outside of the file system.
+    Copy,
+    /// All other work of a processor: applications, NFS, RPC, posting, interrupts, stream protocols.
+    Protocol,
+    /// Bytes on their way, counted where they leave.
+    Wire,
+}
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 7] = [
+        Activity::Registration,
+        Activity::Deregistration,
+        Activity::FileSystem,
+        Activity::Disk,
+        Activity::Copy,
+        Activity::Protocol,
+        Activity::Wire,
+    ];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::Registration => "registration",
+            Activity::Deregistration => "deregistration",
+            Activity::FileSystem => "file system",
+            Activity::Disk => "disk",
+            Activity::Copy => "copy",
+            Activity::Protocol => "protocol",
+            Activity::Wire => "wire",
+        }
+    }
+}
+
+/// What one activity took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Nanoseconds of work.
+    pub busy_ns: u64,
+    /// Nanoseconds of waiting for a processor, the adapter, a link or a disk in between: queueing.
+    pub waited_ns: u64,
+}
+
+impl Spent {
+    /// From its beginning to its end, as a tracer of a running system sees it.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.busy_ns + self.waited_ns
+    }
+}
+
+impl Sub for Spent {
+    type Output = Spent;
+    fn sub(self, earlier: Spent) -> Spent {
+        Spent {
+            busy_ns: self.busy_ns - earlier.busy_ns,
+            waited_ns: self.waited_ns - earlier.waited_ns,
+        }
+    }
+}
+
+/// What a host did since its start; subtract an earlier one for a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    spent: [Spent; Activity::ALL.len()],
+    /// Nanoseconds of processor time, of all processors together.
+    pub cpu_ns: u64,
+}
+
+impl Usage {
+    /// What one activity took.
+    pub fn of(&self, activity: Activity) -> Spent {
+        self.spent[activity as usize]
+    }
+
+    /// Nanoseconds of all waiting.
+    pub fn queueing_ns(&self) -> u64 {
+        self.spent.iter().map(|spent| spent.waited_ns).sum()
+    }
+
+    pub(super) fn enter(&mut self, activity: Activity, busy_ns: u64, waited_ns: u64) {
+        let spent = &mut self.spent[activity as usize];
+        spent.busy_ns += busy_ns;
+        spent.waited_ns += waited_ns;
+    }
+}
+
+impl Add for Usage {
+    type Output = Usage;
+    fn add(mut self, other: Usage) -> Usage {
+        for activity in Activity::ALL {
+            let spent = other.of(activity);
+            self.enter(activity, spent.busy_ns, spent.waited_ns);
+        }
+        self.cpu_ns += other.cpu_ns;
+        self
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Usage>>(usages: I) -> Usage {
+        usages.fold(Usage::default(), Usage::add)
+    }
+}
+
+impl Sub for Usage {
+    type Output = Usage;
+    fn sub(self, earlier: Usage) -> Usage {
+        let mut spent = self.spent;
+        for (spent, earlier) in spent.iter_mut().zip(earlier.spent) {
+            *spent = *spent - earlier;
+        }
+        Usage {
+            spent,
+            cpu_ns: self.cpu_ns - earlier.cpu_ns,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Machines that cost: processors, adapters, links and file systems whose prices are those of a published testbed.
+//!
+//! A [`Host`] is put on a [`crate::Node`]; from then on the simulated fabric and the simulated store charge it for what
+//! the protocol code on that node asks of them. A node without a host costs nothing.
+//!
+//! # How time is charged
+//!
+//! A host has processors, an adapter that executes one command at a time, and a port with two directions. Each is a
+//! calendar: whoever needs it takes the first free time from its own time on.
+//!
+//! - What a task does *within a poll* (post, register, take completions) moves the task's own clock on: it takes the
+//!   processor that is free first, or waits for the adapter without holding one, and goes on from there. `now()` is
+//!   that clock, so that protocol code measures what it is charged; whatever the task posts, wakes, spawns or answers
+//!   happens no earlier; and it is not polled again before. So a task is a thread: its charges never overlap.
+//! - What takes long and waits anyway (the file system) is work of a thread of its own: it takes the processors in
+//!   slices of [`TIME_SLICE_NS`], in turn with everybody else, and its caller sleeps.
+//! - An interrupt comes at once, whoever runs; its time is taken from the processor that is free next.
+//! - A transfer takes the sender's direction of its port and then the receiver's, and no processor.
+//!
+//! Time between asking and getting is *waiting*, the rest is *busy*; both are entered under what they were for
+//! ([`Usage`]). The order of everything follows from the world's event order: equal seeds give equal times.
+//!
+//! One thing is charged late: a region has no voice when it ends, so its deregistration is charged when the host's
+//! clock is next looked at, or the next work posted. The strategies look at the clock right behind it.
+
+pub(crate) mod calendar;
+pub mod experiment;
+mod host;
+mod ledger;
+mod profile;
+pub mod profiles;
+mod testbed;
+#[cfg(test)]
+mod tests;
+
+pub use host::Host;
+pub(crate) use host::{Debtor, Transfer};
+pub use ledger::{Activity, Spent, Usage};
+pub use profile::{Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source};
+
+/// Work that waits its turn holds a processor for so long at most, in nanoseconds.
+pub const TIME_SLICE_NS: u64 = 50_000;
+/// Bytes of a page of memory, as adapters translate them.
+pub const PAGE_LEN: u64 = 4096;

@@ -1,0 +1,244 @@
+//! A testbed as data: what its machines, adapters and network cost, each constant with its unit and its source.
+
+use std::fmt;
+
+/// A number of a testbed and where it is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Constant {
+    /// In the unit that the field's name ends with.
+    pub value: u64,
+    /// Why it is this.
+    pub source: Source,
+}
+
+/// Where a constant is from. Papers are named by their seed: `000 section 3.2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A paper says so.
+    Given(&'static str),
+    /// It follows from what papers say about primitive operations, as is written here.
+    Derived(&'static str),
+    /// No paper says it: what such hardware and systems are known for. Nothing measured depends on it by much, or the
+    /// text says what does.
+    Assumed(&'static str),
+    /// Chosen so that this system row of a paper comes out; the row proves nothing any more. At most
+    /// [`FITTED_MAX`] of a testbed.
+    Fitted(&'static str),
+}
+
+/// Constants of one testbed that may be fitted to system rows.
+pub const FITTED_MAX: usize = 2;
+
+/// A constant that a paper gives.
+pub(super) const fn given(value: u64, text: &'static str) -> Constant {
+    let source = Source::Given(text);
+    Constant { value, source }
+}
+
+/// A constant that follows from primitive rows.
+pub(super) const fn derived(value: u64, text: &'static str) -> Constant {
+    let source = Source::Derived(text);
+    Constant { value, source }
+}
+
+/// A constant that nobody gives.
+pub(super) const fn assumed(value: u64, text: &'static str) -> Constant {
+    let source = Source::Assumed(text);
+    Constant { value, source }
+}
+
+/// A constant fitted to a system row.
+pub(super) const fn fitted(value: u64, row: &'static str) -> Constant {
+    let source = Source::Fitted(row);
+    Constant { value, source }
+}
+
+impl Constant {
+    /// As a size or a count in memory.
+    pub(crate) fn as_usize(self) -> usize {
+        usize::try_from(self.value).unwrap_or(usize::MAX)
+    }
+
+    /// As a rate in bytes per second: nanoseconds that `len` bytes take. A rate of 0 costs nothing.
+    pub(crate) fn time_for(self, len: u64) -> u64 {
+        let time = u128::from(len) * 1_000_000_000;
+        let time = time.checked_div(u128::from(self.value)).unwrap_or(0);
+        u64::try_from(time).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Given(text) => write!(f, "given: {text}"),
+            Source::Derived(text) => write!(f, "derived: {text}"),
+            Source::Assumed(text) => write!(f, "assumed: {text}"),
+            Source::Fitted(row) => write!(f, "fitted on {row}"),
+        }
+    }
+}
+
+/// Declares a group of constants and a way to list them.
+macro_rules! constants {
+    ($(#[$about:meta])* $name:ident { $($(#[$meaning:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$meaning])* pub $field: Constant,)*
+        }
+
+        impl $name {
+            fn list(&self) -> Vec<(&'static str, Constant)> {
+                vec![$((stringify!($field), self.$field),)*]
+            }
+        }
+    };
+}
+
+constants! {
+    /// A computer without its adapter.
+    Machine {
+        /// Processors.
+        cpus,
+        /// Processor time of an interrupt that tells of completions.
+        interrupt_ns,
+        /// Processor time from the interrupt to the task that waited.
+        context_switch_ns,
+        /// Copying from memory to memory, by one processor.
+        copy_bytes_per_s,
+        /// Processor time of one operation of an application, above RPC: system call, NFS client, cache checks.
+        client_operation_ns,
+        /// Processor time of sending one RPC message, above the verbs: XDR, RPC, transport header.
+        send_message_ns,
+        /// Processor time of taking one RPC message apart.
+        receive_message_ns,
+        /// Most bytes that its NFS client puts into one READ or WRITE; a longer record takes several at once.
+        transfer_bytes,
+    }
+}
+
+constants! {
+    /// An adapter and its driver, and the way from memory to it.
+    Adapter {
+        /// Processor time of posting one piece of work.
+        post_ns,
+        /// Processor time of taking one completion.
+        completion_ns,
+        /// RDMA Reads that one connection may have outstanding (IRD and ORD).
+        read_depth,
+        /// From the arrival of an RDMA Read's request to the first byte of its answer.
+        read_turnaround_ns,
+        /// Bytes between memory and adapter per second.
+        dma_bytes_per_s,
+        /// 1 where both directions share that rate (PCI-X), 0 where each has it (PCI Express).
+        dma_shared,
+        /// 1 where an operation may take its bytes from pages of the file system's cache, 0 where they are copied.
+        file_pages,
+        /// 1 where a Send can revoke a key of the peer.
+        remote_invalidation,
+        /// Processor time of registering, whatever the size.
+        register_ns,
+        /// Processor time of registering one page of 4096 bytes: pinning and translating.
+        register_page_ns,
+        /// Time that the adapter takes for the command; one at a time, the caller sleeps.
+        register_command_ns,
+        /// Time that the adapter takes to store one page's translation.
+        register_entry_ns,
+        /// Processor time of allocating and mapping one page for a call, where memory is not kept between calls.
+        allocate_page_ns,
+        /// Processor time of deregistering.
+        deregister_ns,
+        /// Time that the adapter takes for that command.
+        deregister_command_ns,
+        /// Processor time of using a pre-allocated mapping (FMR).
+        fast_map_ns,
+        /// The same for one page of 4096 bytes.
+        fast_map_page_ns,
+        /// Processor time of revoking many such mappings at once.
+        fast_unmap_ns,
+        /// Time that the adapter takes for that command.
+        fast_unmap_command_ns,
+        /// Pages that the adapter can translate at a time.
+        table_pages,
+    }
+}
+
+constants! {
+    /// The network between two machines.
+    Link {
+        /// Payload that one direction of a port carries per second.
+        bytes_per_s,
+        /// From a posted piece of work to its first byte in the peer's memory: adapters, wire, switch.
+        latency_ns,
+    }
+}
+
+constants! {
+    /// The server's file system.
+    FileSystem {
+        /// Processor time of one operation, whatever it moves: NFS server, vnode layer, the file system itself.
+        operation_ns,
+        /// Copying out of the file system's memory, by one processor; 0: nothing is copied.
+        read_bytes_per_s,
+        /// Copying into it.
+        write_bytes_per_s,
+        /// Memory that holds files; 0: all there is (a file system in memory).
+        cache_bytes,
+        /// Bytes that enter and leave that memory together.
+        block_bytes,
+        /// Bytes that are read together from the disk when the first of them is asked for.
+        read_ahead_bytes,
+        /// From one place of the disk to another.
+        seek_ns,
+        /// Bytes that the disk reads or writes per second.
+        disk_bytes_per_s,
+    }
+}
+
+/// A testbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it was, and in which paper.
+    pub about: &'static str,
+    /// Its machines.
+    pub machine: Machine,
+    /// Their adapters.
+    pub adapter: Adapter,
+    /// What connects them.
+    pub link: Link,
+    /// The server's file system.
+    pub file_system: FileSystem,
+}
+
+impl Profile {
+    /// All constants, by their names.
+    pub fn constants(&self) -> Vec<(&'static str, Constant)> {
+        let Profile {
+            machine,
+            adapter,
+            link,
+            file_system,
+            ..
+        } = self;
+        let groups = [
+            machine.list(),
+            adapter.list(),
+            link.list(),
+            file_system.list(),
+        ];
+        groups.into_iter().flatten().collect()
+    }
+
+    /// The testbed as a benchmark of its verbs sees it: completions are polled for, and no RPC lies above.
+    #[must_use]
+    pub fn bare_verbs(mut self) -> Profile {
+        let nothing = assumed(0, "left out by benchmarks of the verbs");
+        self.machine.interrupt_ns = nothing;
+        self.machine.context_switch_ns = nothing;
+        self.machine.send_message_ns = nothing;
+        self.machine.receive_message_ns = nothing;
+        self
+    }
+}

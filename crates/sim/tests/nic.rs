@@ -1,0 +1,472 @@
+//! The machines of the testbeds: primitive operations cost what their papers say, and all of it replays.
+#![allow(clippy::unwrap_used)]
+
+use gannet_fabric::{
+    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Done, Provider, Region,
+    RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
+};
+use gannet_runtime::Handle;
+use gannet_sim::World;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::nic::experiment::{Operation, Workload, run};
+use gannet_sim::nic::profiles::{ALL, OPENSOLARIS};
+use gannet_sim::nic::{Activity, Constant, FITTED_MAX, Host, Profile, Source as ConstantSource};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+const WORK: WorkId = WorkId(1000);
+
+fn constant(value: u64) -> Constant {
+    let source = ConstantSource::Assumed("a test");
+    Constant { value, source }
+}
+
+/// One end of a connection and what it runs on.
+struct End {
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    endpoint: Connected,
+    host: Rc<Host>,
+}
+
+impl End {
+    fn now(&self) -> u64 {
+        self.runtime.now().as_nanos()
+    }
+
+    fn register(&self, pages: u64, access: Access) -> Region {
+        let buffer = Buffer::zeroed(usize::try_from(pages * PAGE).unwrap());
+        let domain = self.provider.domain();
+        domain
+            .register(Backing::Buffer(buffer), access, Scope::Domain)
+            .unwrap()
+    }
+
+    async fn completions(&self) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        next_completions(&*self.endpoint, &mut completions)
+            .await
+            .unwrap();
+        for completion in &completions {
+            completion.outcome.as_ref().unwrap();
+        }
+        completions
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        let buffer = Buffer::from_vec(bytes.to_vec());
+        let len = u32::try_from(bytes.len()).unwrap();
+        let source = Source::Buffer { buffer, len };
+        self.endpoint
+            .post_send(WORK, source, SendOptions::default())
+            .unwrap();
+        self.endpoint.flush();
+    }
+}
+
+fn address_of(region: &Region, offset: u64) -> RemoteAddress {
+    RemoteAddress {
+        key: region.key(),
+        offset: region.base() + offset,
+    }
+}
+
+fn options() -> ConnectOptions {
+    ConnectOptions {
+        ord: 64,
+        ird: 64,
+        receives: (0..8).map(|_| Buffer::zeroed(64)).collect(),
+        ..ConnectOptions::default()
+    }
+}
+
+/// Runs `test` on two machines of `profile`, connected.
+fn with_pair<T: 'static, F: Future<Output = T> + 'static>(
+    profile: &Profile,
+    test: impl FnOnce(End, End) -> F + 'static,
+) -> T {
+    let world = World::new(7);
+    let fabric = SimFabric::new(&world, FabricProfile::default());
+    let mut machines = ["near", "far"].map(|name| {
+        let node = world.add_node(name);
+        let host = Host::install(&node, profile);
+        Some((node.runtime(), fabric.provider(&node), host, node))
+    });
+    let (near_runtime, near_provider, near_host, _) = machines[0].take().unwrap();
+    let (far_runtime, far_provider, far_host, far) = machines[1].take().unwrap();
+    let address = SocketAddr::new(far.ip(), 1);
+    world
+        .run(async move {
+            let mut listener = far_provider.listen(address).unwrap();
+            let accepting = async { listener.accept().await.unwrap().accept(options()).await };
+            let connecting = near_provider.connect(address, options());
+            let mut accepting = std::pin::pin!(accepting);
+            let mut connecting = std::pin::pin!(connecting);
+            let (mut near, mut far) = (None, None);
+            std::future::poll_fn(|context| {
+                if far.is_none()
+                    && let std::task::Poll::Ready(made) = accepting.as_mut().poll(context)
+                {
+                    far = Some(made.unwrap());
+                }
+                if near.is_none()
+                    && let std::task::Poll::Ready(made) = connecting.as_mut().poll(context)
+                {
+                    near = Some(made.unwrap());
+                }
+                if near.is_some() && far.is_some() {
+                    std::task::Poll::Ready(())
+                } else {
+                    std::task::Poll::Pending
+                }
+            })
+            .await;
+            let end = |runtime, provider, endpoint: Option<Connected>, host| End {
+                runtime,
+                provider,
+                endpoint: endpoint.unwrap(),
+                host,
+            };
+            let near = end(near_runtime, near_provider, near, near_host);
+            let far = end(far_runtime, far_provider, far, far_host);
+            test(near, far).await
+        })
+        .unwrap()
+}
+
+/// Nanoseconds of half a ping-pong of 4 bytes.
+fn half_ping_pong(profile: &Profile) -> u64 {
+    const ROUNDS: u64 = 100;
+    with_pair(profile, |near, far| async move {
+        let (runtime, starts) = (far.runtime.clone(), near.now());
+        let answering = async move {
+            for _ in 0..ROUNDS {
+                let received = far.completions().await;
+                assert_eq!(received.len(), 1);
+                let buffer = received.into_iter().next().unwrap().buffer.unwrap();
+                far.endpoint.post_receive(WORK, buffer).unwrap();
+                far.send(b"pong");
+            }
+            // Letting go of the endpoint would break the connection before the last one left.
+            std::future::pending::<()>().await;
+        };
+        runtime.spawn("answering", Box::pin(answering));
+        for _ in 0..ROUNDS {
+            near.send(b"ping");
+            let received = near.completions().await;
+            let buffer = received.into_iter().next().unwrap().buffer.unwrap();
+            near.endpoint.post_receive(WORK, buffer).unwrap();
+        }
+        (near.now() - starts) / (2 * ROUNDS)
+    })
+}
+
+#[test]
+fn half_a_ping_pong_takes_less_than_4_us() {
+    let polled = half_ping_pong(&OPENSOLARIS.bare_verbs());
+    assert!((3_500..4_800).contains(&polled), "{polled} ns");
+    let machine = OPENSOLARIS.machine;
+    let slept = half_ping_pong(&OPENSOLARIS);
+    let more = machine.interrupt_ns.value + machine.context_switch_ns.value;
+    assert!(
+        slept >= polled + more,
+        "{slept} ns with interrupts, {polled} without"
+    );
+}
+
+/// Megabytes per second of `count` RDMA Writes of `len` bytes each, `depth` of them outstanding.
+fn write_rate(profile: &Profile, len: u32, count: u32, depth: u32) -> f64 {
+    with_pair(profile, move |near, far| async move {
+        let source = near.register(u64::from(len) / PAGE, Access::Local);
+        let target = far.register(u64::from(len) / PAGE, Access::RemoteWrite);
+        let starts = near.now();
+        let (mut posted, mut done) = (0, 0);
+        while done < count {
+            while posted < count && posted - done < depth {
+                let source = Source::Span(Span::whole(&source).unwrap());
+                let to = address_of(&target, 0);
+                near.endpoint
+                    .post_write(WORK, source, to, Signal::Always)
+                    .unwrap();
+                posted += 1;
+            }
+            near.endpoint.flush();
+            done += u32::try_from(near.completions().await.len()).unwrap();
+        }
+        f64::from(len) * f64::from(count) * 1e3 / (near.now() - starts) as f64
+    })
+}
+
+#[test]
+fn a_link_carries_900_mb_per_s_in_one_direction() {
+    let rate = write_rate(&OPENSOLARIS, 1 << 20, 100, 4);
+    assert!((890.0..=900.0).contains(&rate), "{rate} MB/s");
+    let small = write_rate(&OPENSOLARIS, 4096, 100, 1);
+    assert!(
+        small < 300.0,
+        "{small} MB/s of small writes one after the other"
+    );
+}
+
+#[test]
+fn the_way_to_memory_may_be_narrower_than_the_link() {
+    let mut profile = OPENSOLARIS;
+    profile.adapter.dma_bytes_per_s = constant(500_000_000);
+    let rate = write_rate(&profile, 1 << 20, 100, 4);
+    assert!((490.0..=500.0).contains(&rate), "{rate} MB/s");
+}
+
+#[test]
+fn registering_costs_what_the_profile_says() {
+    let costs = OPENSOLARIS.adapter;
+    with_pair(&OPENSOLARIS, move |near, _far| async move {
+        for pages in [1, 32, 256] {
+            let starts = near.now();
+            let region = near.register(pages, Access::RemoteWrite);
+            let took = near.now() - starts;
+            let fixed = costs.register_ns.value + costs.register_command_ns.value;
+            let page = costs.register_page_ns.value + costs.register_entry_ns.value;
+            assert_eq!(took, fixed + pages * page);
+            let starts = near.now();
+            drop(region.deregister());
+            let took = near.now() - starts;
+            assert_eq!(
+                took,
+                costs.deregister_ns.value + costs.deregister_command_ns.value
+            );
+        }
+        let usage = near.host.usage();
+        let spent = usage.of(Activity::Deregistration);
+        assert_eq!(
+            spent.busy_ns,
+            3 * (costs.deregister_ns.value + costs.deregister_command_ns.value)
+        );
+    });
+}
+
+#[test]
+fn fast_mappings_are_cheap_and_revoked_at_the_price_of_one() {
+    let costs = OPENSOLARIS.adapter;
+    with_pair(&OPENSOLARIS, move |near, _far| async move {
+        let domain = near.provider.domain();
+        let mut regions = Vec::new();
+        let starts = near.now();
+        for _ in 0..8 {
+            let backing = Backing::Buffer(Buffer::zeroed(32 * 4096));
+            let region = domain.register_fast(backing, Access::RemoteWrite, Scope::Domain);
+            regions.push(region.unwrap());
+        }
+        let each = costs.fast_map_ns.value + 32 * costs.fast_map_page_ns.value;
+        assert_eq!(near.now() - starts, 8 * each);
+        let starts = near.now();
+        domain.revoke_all(&mut regions);
+        let took = near.now() - starts;
+        assert_eq!(
+            took,
+            costs.fast_unmap_ns.value + costs.fast_unmap_command_ns.value
+        );
+        assert_eq!(domain.stats().deregistrations, 8);
+    });
+}
+
+#[test]
+fn an_adapter_translates_so_many_pages_and_no_more() {
+    let mut profile = OPENSOLARIS;
+    profile.adapter.table_pages = constant(40);
+    with_pair(&profile, |near, _far| async move {
+        let domain = near.provider.domain();
+        let register = || {
+            let backing = Backing::Buffer(Buffer::zeroed(32 * 4096));
+            domain.register(backing, Access::Local, Scope::Domain)
+        };
+        let first = register().unwrap();
+        assert!(register().is_err());
+        first.invalidate();
+        register().unwrap();
+        assert_eq!(domain.stats().registrations, 3);
+        near.now();
+        // The one that was refused had no price.
+        let spent = near.host.usage().of(Activity::Registration);
+        let adapter = near.host.profile().adapter;
+        let fixed = adapter.register_ns.value + adapter.register_command_ns.value;
+        assert!(spent.busy_ns < 3 * fixed);
+    });
+}
+
+#[test]
+fn memory_that_nobody_registered_is_registered_in_passing() {
+    let costs = OPENSOLARIS.adapter;
+    with_pair(&OPENSOLARIS, move |near, far| async move {
+        let target = far.register(32, Access::RemoteWrite);
+        let buffer = Buffer::zeroed(32 * 4096);
+        let len = 32 * 4096;
+        let source = Source::Buffer { buffer, len };
+        near.endpoint
+            .post_write(WORK, source, address_of(&target, 0), Signal::Always)
+            .unwrap();
+        near.endpoint.flush();
+        near.completions().await;
+        let usage = near.host.usage();
+        let page = costs.register_page_ns.value + costs.register_entry_ns.value;
+        let fixed = costs.register_ns.value + costs.register_command_ns.value;
+        assert_eq!(usage.of(Activity::Registration).busy_ns, fixed + 32 * page);
+        assert!(usage.of(Activity::Deregistration).busy_ns > 0);
+    });
+}
+
+/// Megabytes per second of RDMA Reads of `len` bytes, as many outstanding as the adapter allows.
+fn read_rate(profile: &Profile, len: u32) -> f64 {
+    const COUNT: usize = 400;
+    with_pair(profile, move |near, far| async move {
+        let sink = near.register(16, Access::Local);
+        let source = far.register(16, Access::RemoteRead);
+        let starts = near.now();
+        let (mut posted, mut done) = (0, 0);
+        while done < COUNT {
+            while posted < COUNT && posted - done < 64 {
+                let sink = Span {
+                    region: sink.clone(),
+                    offset: 0,
+                    len,
+                };
+                near.endpoint
+                    .post_read(WORK, sink, address_of(&source, 0))
+                    .unwrap();
+                posted += 1;
+            }
+            near.endpoint.flush();
+            done += near.completions().await.len();
+        }
+        COUNT as f64 * f64::from(len) * 1e3 / (near.now() - starts) as f64
+    })
+}
+
+fn with_read_depth(depth: u64) -> Profile {
+    let mut profile = OPENSOLARIS.bare_verbs();
+    profile.adapter.read_depth = constant(depth);
+    // Its processor would be the next bound.
+    profile.adapter.post_ns = constant(0);
+    profile.adapter.completion_ns = constant(0);
+    profile
+}
+
+#[test]
+fn reads_outstanding_bound_the_rate_of_small_reads() {
+    let rates = [1, 8, 16].map(|depth| read_rate(&with_read_depth(depth), 256));
+    // One Read of 256 bytes: there, turnaround, back.
+    let (link, adapter) = (OPENSOLARIS.link, OPENSOLARIS.adapter);
+    let round_trip = 2 * link.latency_ns.value + adapter.read_turnaround_ns.value + 284;
+    let alone = 256.0 * 1e3 / round_trip as f64;
+    for (rate, depth) in rates.into_iter().zip([1.0, 8.0, 16.0]) {
+        let bound = depth * alone;
+        assert!(
+            (0.85 * bound..=bound).contains(&rate),
+            "{rate} MB/s at depth {depth}, not {bound}"
+        );
+    }
+    let large = read_rate(&with_read_depth(8), 64 << 10);
+    assert!(
+        (850.0..=900.0).contains(&large),
+        "{large} MB/s of large reads"
+    );
+}
+
+#[test]
+fn a_read_beyond_the_depth_holds_up_what_is_posted_behind_it() {
+    with_pair(&with_read_depth(1), |near, far| async move {
+        let sink = near.register(16, Access::Local);
+        let source = far.register(16, Access::RemoteRead);
+        for id in [1, 2] {
+            let sink = Span::whole(&sink).unwrap();
+            near.endpoint
+                .post_read(WorkId(id), sink, address_of(&source, 0))
+                .unwrap();
+        }
+        near.send(b"behind");
+        let message = far.completions().await;
+        assert!(matches!(message[0].outcome, Ok(Done::Received { .. })));
+        // The first Read had to come back before the second could leave, and the message behind it.
+        let one_read = (16 * PAGE) * 1_000_000_000 / OPENSOLARIS.link.bytes_per_s.value;
+        let sent = far.host.usage().of(Activity::Wire).busy_ns;
+        assert!(sent >= one_read - 10, "{sent} of {one_read} ns");
+    });
+}
+
+#[test]
+fn an_experiment_replays() {
+    let workload = Workload {
+        operation: Operation::RandomRead,
+        threads: 4,
+        record_len: 64 << 10,
+        time: Duration::from_millis(20),
+        ..Workload::default()
+    };
+    let outcome = run(&OPENSOLARIS, &workload).unwrap();
+    assert!(outcome.operations > 10, "{outcome:?}");
+    assert_eq!(run(&OPENSOLARIS, &workload).unwrap(), outcome);
+}
+
+#[test]
+fn an_outcome_adds_up() {
+    for operation in [Operation::Read, Operation::Write] {
+        let one = Workload {
+            operation,
+            ..Workload::default()
+        };
+        let alone = run(&OPENSOLARIS, &one).unwrap();
+        let busy = run(&OPENSOLARIS, &Workload { threads: 8, ..one }).unwrap();
+        for outcome in [&alone, &busy] {
+            let bytes = outcome.operations_per_s * f64::from(one.record_len);
+            assert!((bytes / 1e6 - outcome.mb_per_s).abs() < 0.1);
+            assert!(outcome.client_cpu > 0.0 && outcome.client_cpu < 1.0);
+            assert!(outcome.server_cpu > 0.0 && outcome.server_cpu < 1.05);
+            let (file_system, _) =
+                outcome.per_operation(&outcome.server_usage, Activity::FileSystem);
+            assert!(file_system > 0.0);
+        }
+        // One thread waits for nobody; eight wait for the server's processor.
+        let mean = alone.mean_latency_ns * alone.operations_per_s / 1e9;
+        assert!((0.95..=1.05).contains(&mean), "{operation:?}: {mean}");
+        assert!(busy.mb_per_s > alone.mb_per_s, "{operation:?}");
+        assert!(busy.server_usage.queueing_ns() > alone.server_usage.queueing_ns());
+    }
+}
+
+#[test]
+fn copies_of_a_client_cost_its_processor() {
+    let none = Workload::default();
+    let two = Workload { copies: 2, ..none };
+    let [none, two] = [none, two].map(|workload| run(&OPENSOLARIS, &workload).unwrap());
+    let (copying, _) = two.per_operation(&two.client_usage, Activity::Copy);
+    let copy = OPENSOLARIS.machine.copy_bytes_per_s.value as f64;
+    let expected = 2.0 * f64::from(128 << 10) * 1e9 / copy;
+    assert!((0.9..1.1).contains(&(copying / expected)), "{copying} ns");
+    assert!(two.client_cpu > none.client_cpu + 0.1);
+    assert_eq!(none.client_usage.of(Activity::Copy).busy_ns, 0);
+}
+
+#[test]
+fn every_constant_has_a_source_and_few_are_fitted() {
+    let mut names = BTreeSet::new();
+    for profile in ALL {
+        assert!(
+            names.insert(profile.name),
+            "two are called {}",
+            profile.name
+        );
+        let is_fitted = |constant: &Constant| matches!(constant.source, ConstantSource::Fitted(_));
+        let constants = profile.constants();
+        let fitted = constants.iter().filter(|(_, it)| is_fitted(it)).count();
+        assert!(fitted <= FITTED_MAX, "{}: {fitted} fitted", profile.name);
+        let fields: BTreeSet<_> = constants.iter().map(|(name, _)| name).collect();
+        assert_eq!(fields.len(), constants.len(), "a name is used twice");
+        for (name, constant) in constants {
+            let source = constant.source.to_string();
+            assert!(source.len() > 15, "{}: {name}: {source}", profile.name);
+        }
+    }
+}
