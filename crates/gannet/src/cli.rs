@@ -257,9 +257,12 @@ pub struct StatOptions {
 /// `gannet cp`.
 #[derive(Debug, Args)]
 pub struct CpOptions {
-    /// What to copy, URLs or local paths; then where to
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE... TARGET", value_parser = location_parser())]
-    pub locations: Vec<Location>,
+    /// What to copy: URLs or local paths
+    #[arg(required = true, value_name = "SOURCE", value_parser = location_parser())]
+    pub sources: Vec<Location>,
+    /// Where to: a URL or a local path; into it, if it is a directory
+    #[arg(value_name = "TARGET", value_parser = location_parser())]
+    pub target: Location,
     /// Directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
@@ -312,9 +315,12 @@ pub struct RmOptions {
 /// `gannet mv`.
 #[derive(Debug, Args)]
 pub struct MvOptions {
-    /// What to move; then where to, on the same server
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE... TARGET", value_parser = url_parser())]
-    pub urls: Vec<Url>,
+    /// What to move
+    #[arg(required = true, value_name = "SOURCE", value_parser = url_parser())]
+    pub sources: Vec<Url>,
+    /// Where to, on the same server; into it, if it is a directory
+    #[arg(value_name = "TARGET", value_parser = url_parser())]
+    pub target: Url,
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,
@@ -602,6 +608,7 @@ mod tests {
             "gannet bench fabric --json",
             "gannet dump capture.pcap -v --json",
             "gannet mkdir -p nfs://h/a/b",
+            "gannet mv nfs://h/a nfs://h/b nfs://h/c",
         ] {
             assert!(parsed(line).is_ok(), "{line}: {:?}", parsed(line).err());
         }
@@ -618,7 +625,8 @@ mod tests {
                 "gannet ls gannet://h/x",
                 "native protocol comes with a later version",
             ),
-            ("gannet cp nfs://h/x", "SOURCE"),
+            ("gannet cp nfs://h/x", "<SOURCE>..."),
+            ("gannet mv", "<SOURCE>... <TARGET>"),
             ("gannet bench", "<URL>"),
             ("gannet bench nfs://h/x --record 2M", "at most 1048576"),
             ("gannet serve /d --nfs-tcp localhost", "ADDRESS:PORT"),

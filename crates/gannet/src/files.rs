@@ -230,9 +230,7 @@ async fn empty_directory(
 /// # Errors
 /// Something cannot be moved.
 pub fn mv(options: &MvOptions) -> Result<(), Failure> {
-    let Some((target, sources)) = options.urls.split_last() else {
-        return Ok(());
-    };
+    let (sources, target) = (&options.sources, &options.target);
     if let Some(source) = sources.iter().find(|source| !source.is_same_server(target)) {
         return Err(Failure::usage(
             format!("cannot move {source} to {target}"),

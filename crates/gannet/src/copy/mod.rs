@@ -30,13 +30,11 @@ use std::rc::Rc;
 /// # Errors
 /// Something was not copied; what, was said on standard error.
 pub fn run(options: &CpOptions) -> Result<(), Failure> {
-    let Some((target, sources)) = options.locations.split_last() else {
-        return Ok(());
-    };
+    let (sources, target) = (&options.sources, &options.target);
     check_usage(sources, target)?;
     session::run(async |runtime| {
         let mut sessions = Sessions::new(&runtime, &options.client);
-        for location in &options.locations {
+        for location in sources.iter().chain([target]) {
             sessions.connect(location).await?;
         }
         let work = copy_all(&runtime, &sessions, sources, target, options);
