@@ -137,7 +137,7 @@ fn a_failing_disk_changes_nothing() {
             .await;
         disk.set_profile(DiskProfile::default());
         let left = content(&store, &file).await;
-        let other = store.lookup(&caller(), &store.root(), b"other").await;
+        let (other, _) = store.lookup(&caller(), &store.root(), b"other").await;
         (io, full, made.result, other.map(|_| ()), left)
     });
     let (io, full, made, other, left) = outcome.unwrap();

@@ -51,13 +51,14 @@ pub trait Vfs: 'static {
     ) -> Changed<()>;
 
     /// Finds `name` in a directory; `.` and `..` work, `..` of the root is the root (LOOKUP). Gives the object's handle
-    /// and attributes.
+    /// and attributes; and the directory's attributes, if obtainable, as they were before the name was looked for:
+    /// clients remember that a name is missing for as long as those stay the same.
     async fn lookup(
         &self,
         cred: &Credentials,
         directory: &FileHandle,
         name: &[u8],
-    ) -> Result<(FileHandle, Attributes), Status>;
+    ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>);
 
     /// The subset of `wanted` that the caller has (ACCESS), with attributes.
     async fn access(

@@ -192,7 +192,8 @@ fn a_reused_inode_is_another_object() {
         }
         world.serve(|store| async move {
             let new = lookup(&store, &store.root(), b"file").await.unwrap();
-            let (_, attributes) = store.lookup(&me(), &store.root(), b"file").await.unwrap();
+            let (found, _) = store.lookup(&me(), &store.root(), b"file").await;
+            let (_, attributes) = found.unwrap();
             assert_eq!(attributes.fileid == fileid, reused);
             assert_ne!(new, old);
             assert_eq!(store.attributes(&old).await, Err(Status::Stale));
@@ -524,7 +525,7 @@ fn an_unknown_user_gets_no_more_than_its_rights() {
         let nobody = Credentials::new(u32::MAX, 1, &[]);
         let root = store.root();
         if is_root() {
-            let refused = store.lookup(&nobody, &root, b"x").await;
+            let (refused, _) = store.lookup(&nobody, &root, b"x").await;
             assert_eq!(refused.map(|_| ()), Err(Status::Acces));
         }
         assert_eq!(lookup(&store, &root, b"x").await, Err(Status::Noent));

@@ -54,7 +54,7 @@ fn objects_are_those_that_a_lookup_finds() {
                     }
                     let (handle, attributes) = entry.object.unwrap();
                     assert_eq!(attributes.fileid, entry.fileid);
-                    let found = store.lookup(&me(), &directory, &entry.name).await;
+                    let (found, _) = store.lookup(&me(), &directory, &entry.name).await;
                     assert_eq!(found.unwrap(), (handle, attributes));
                     if entry.name == b"." {
                         assert_eq!(attributes.wcc(), own.wcc());

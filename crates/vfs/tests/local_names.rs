@@ -154,6 +154,29 @@ fn a_lookup_sees_each_change_at_once() {
 }
 
 #[test]
+fn a_lookup_tells_of_the_directory_too() {
+    with_each_scheme(|world| {
+        world.serve(|store| async move {
+            let root = store.root();
+            let d = mkdir(&store, &root, b"d").await;
+            let f = create(&store, &d, b"f").await;
+            let now = store.attributes(&d).await.unwrap();
+            for name in [&b"f"[..], b"missing", b".", b"..", b"a/b"] {
+                let (_, told) = store.lookup(&me(), &d, name).await;
+                assert_eq!(told, Some(now), "{name:?}");
+            }
+            let of_file = store.attributes(&f).await.unwrap();
+            let (refused, told) = store.lookup(&me(), &f, b"x").await;
+            assert_eq!((refused, told), (Err(Status::Notdir), Some(of_file)));
+            let removed = store.remove(&me(), &d, b"f").await;
+            removed.result.unwrap();
+            let stale = store.lookup(&me(), &f, b"x").await;
+            assert_eq!(stale, (Err(Status::Stale), None));
+        });
+    });
+}
+
+#[test]
 fn a_settled_name_notices_a_local_replacement() {
     with_each_scheme(|world| {
         let path = world.path();

@@ -8,8 +8,7 @@ use gannet_wire::nfs3::{
     Encode, LookupArgs, LookupOk, LookupResult, PostOpAttributes, ReadlinkArgs, ReadlinkResult,
 };
 
-/// RFC 1813 section 3.3.3. The directory's attributes go along: clients drop what they remember about missing
-/// names when they see it changed.
+/// RFC 1813 section 3.3.3.
 pub(super) async fn lookup<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: LookupArgs<'_> = arguments(call)?;
     let target = match server.target(call, args.directory) {
@@ -20,11 +19,11 @@ pub(super) async fn lookup<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
         }
     };
     let name = args.name.0;
-    let found = target
+    let (found, directory) = target
         .store()
         .lookup(&target.credentials, &target.handle, name)
         .await;
-    let directory = target.post_op().await;
+    let directory: PostOpAttributes = directory.as_ref().map(attributes_to_wire);
     let found = found.and_then(|(handle, attributes)| {
         let outer = target.served.outer(&handle).ok_or(Status::Serverfault)?;
         Ok((outer, attributes))

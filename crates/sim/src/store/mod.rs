@@ -287,10 +287,14 @@ impl Vfs for SimStore {
         _cred: &Credentials,
         directory: &FileHandle,
         name: &[u8],
-    ) -> Result<(FileHandle, Attributes), Status> {
+    ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
         self.step(|system| {
-            let found = system.lookup(system.find(directory)?, name)?;
-            Ok((handle_of(found), system.attributes(found)?))
+            let at = system.find(directory);
+            let found = at.and_then(|at| {
+                let found = system.lookup(at, name)?;
+                Ok((handle_of(found), system.attributes(found)?))
+            });
+            (found, at.and_then(|at| system.attributes(at)).ok())
         })
         .await
     }

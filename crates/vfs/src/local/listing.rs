@@ -289,7 +289,7 @@ pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<
         .cloned()
 }
 
-/// The change time that validates a listing read after this was taken.
+/// The change time that validates what is read of a directory after these attributes were taken.
 pub(crate) fn validity(attributes: &Attributes) -> Option<Time> {
     is_settled(attributes.change_time).then_some(attributes.change_time)
 }

@@ -5,7 +5,7 @@
 //! and the remembered rights of the caller answer a LOOKUP. Otherwise the kernel is asked: first for what it has in
 //! its own cache, which never waits, then on the blocking pool.
 
-use super::access::{Rights, is_settled};
+use super::access::Rights;
 use super::attributes::status;
 use super::object::{Base, Object};
 use super::tree::{BENEATH, LocalTree};
@@ -69,13 +69,14 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Status> {
 }
 
 impl LocalTree {
-    /// Answers from memory, if the name is known and still means the same.
+    /// Answers from memory, if the name is known and still means the same in a directory whose attributes are `now`.
     ///
     /// # Errors
-    /// `Acces` when the caller may not search the directory; `Stale` when that is gone.
+    /// `Acces` when the caller may not search the directory.
     pub(crate) fn lookup_known(
         &self,
         directory: &Object,
+        now: &Attributes,
         caller: &Credentials,
         name: &[u8],
     ) -> Result<Option<(FileHandle, Attributes)>, Status> {
@@ -89,23 +90,20 @@ impl LocalTree {
         else {
             return Ok(None);
         };
-        let attributes = directory.attributes(self)?;
-        if attributes.change_time != valid_at {
+        if now.change_time != valid_at {
             return Ok(None);
         }
         let Some(child) = child.upgrade() else {
             return Ok(None);
         };
-        if !directory
-            .rights(self, caller, &attributes)?
-            .has(Rights::EXECUTE)
-        {
+        if !directory.rights(self, caller, now)?.has(Rights::EXECUTE) {
             return Err(Status::Acces);
         }
         Ok((child.attributes(self).ok()).map(|attributes| (child.handle, attributes)))
     }
 
-    /// Asks the kernel; `None` when it would have to wait and may not.
+    /// Asks the kernel; `None` when it would have to wait and may not. `valid_at` is the change time that the directory
+    /// had just before, if the answer may be remembered with it.
     ///
     /// # Errors
     /// As LOOKUP.
@@ -114,10 +112,9 @@ impl LocalTree {
         directory: &Object,
         caller: &Credentials,
         name: &[u8],
+        valid_at: Option<Time>,
         wait: Wait,
     ) -> Result<Option<(Arc<Object>, Attributes)>, Status> {
-        let change_time = directory.attributes(self)?.change_time;
-        let valid_at = is_settled(change_time).then_some(change_time);
         self.identities.assume(caller)?;
         let resolve = match wait {
             Wait::No => BENEATH | ResolveFlags::CACHED,

@@ -3,6 +3,7 @@
 use super::attributes::status;
 use super::change::{attributes_of, failed};
 use super::identity::has_empty_umask;
+use super::listing::validity;
 use super::lookup::{Wait, check_name};
 use super::object::{Base, Object, ProcPath};
 use super::places::open_path;
@@ -184,7 +185,8 @@ impl LocalTree {
         caller: &Credentials,
         name: &[u8],
     ) -> Result<(Arc<Object>, Attributes), Status> {
-        let found = self.lookup(directory, caller, name, Wait::Yes)?;
+        let valid_at = validity(&directory.attributes(self)?);
+        let found = self.lookup(directory, caller, name, valid_at, Wait::Yes)?;
         let (object, attributes) = found.ok_or(Status::Jukebox)?;
         if object.kind != FileKind::Regular {
             return Err(Status::Exist);

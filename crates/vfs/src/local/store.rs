@@ -4,7 +4,7 @@ use super::access::Rights;
 use super::attributes::status;
 use super::change::{FILE_SIZE_MAX, failed};
 use super::lanes::Lanes;
-use super::listing::{Served, current};
+use super::listing::{Served, current, validity};
 use super::lookup::Wait;
 use super::namespace::Make;
 use super::object::Object;
@@ -100,15 +100,17 @@ impl LocalStore {
         .await
     }
 
+    /// LOOKUP in a directory whose attributes are `now`.
     async fn lookup_object(
         &self,
         caller: &Credentials,
         directory: &Arc<Object>,
+        now: &Attributes,
         name: &[u8],
     ) -> Result<(FileHandle, Attributes), Status> {
         directory.require_directory()?;
         match name {
-            b"." => return Ok((directory.handle, directory.attributes(&self.tree)?)),
+            b"." => return Ok((directory.handle, *now)),
             b".." => {
                 let (caller, directory) = (caller.clone(), Arc::clone(directory));
                 let (parent, attributes) = self
@@ -119,16 +121,19 @@ impl LocalStore {
             }
             name => super::lookup::check_name(name)?,
         }
-        if let Some(found) = self.tree.lookup_known(directory, caller, name)? {
+        if let Some(found) = self.tree.lookup_known(directory, now, caller, name)? {
             return Ok(found);
         }
-        let found = match self.tree.lookup(directory, caller, name, Wait::No)? {
+        let valid_at = validity(now);
+        let found = match (self.tree).lookup(directory, caller, name, valid_at, Wait::No)? {
             Some(found) => Some(found),
             None => {
                 let (caller, directory, name) =
                     (caller.clone(), Arc::clone(directory), name.to_vec());
                 self.lanes
-                    .look_up(move |tree| tree.lookup(&directory, &caller, &name, Wait::Yes))
+                    .look_up(move |tree| {
+                        tree.lookup(&directory, &caller, &name, valid_at, Wait::Yes)
+                    })
                     .await??
             }
         };
@@ -163,7 +168,9 @@ impl Vfs for LocalStore {
         let mut kind = FileKind::Directory;
         for name in path {
             let directory = self.object(&handle).await?;
-            let (found, attributes) = self.lookup_object(cred, &directory, name).await?;
+            let now = directory.attributes(&self.tree)?;
+            let found = self.lookup_object(cred, &directory, &now, name).await;
+            let (found, attributes) = found?;
             (handle, kind) = (found, attributes.kind);
         }
         match kind {
@@ -195,9 +202,18 @@ impl Vfs for LocalStore {
         cred: &Credentials,
         directory: &FileHandle,
         name: &[u8],
-    ) -> Result<(FileHandle, Attributes), Status> {
-        let directory = self.object(directory).await?;
-        self.lookup_object(cred, &directory, name).await
+    ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
+        let directory = match self.object(directory).await {
+            Ok(directory) => directory,
+            Err(reason) => return (Err(reason), None),
+        };
+        match directory.attributes(&self.tree) {
+            Ok(now) => {
+                let found = self.lookup_object(cred, &directory, &now, name).await;
+                (found, Some(now))
+            }
+            Err(reason) => (Err(reason), None),
+        }
     }
 
     async fn access(

@@ -112,7 +112,7 @@ pub(crate) async fn lookup(
     directory: &FileHandle,
     name: &[u8],
 ) -> Result<FileHandle, Status> {
-    let found = store.lookup(&me(), directory, name).await;
+    let (found, _) = store.lookup(&me(), directory, name).await;
     found.map(|(handle, _)| handle)
 }
 
