@@ -18,7 +18,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
     }
     var completions = [
         &'gannet'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -42,35 +42,35 @@ set edit:completion:arg-completer[gannet] = {|@words|
         &'gannet;demo'= {
             cand --seed 'Seed of the tree''s names, sizes and contents'
             cand --scratch 'Where to put the scratch directories [default: the system''s temporary directory]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per row instead of a table'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;serve'= {
-            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]'
-            cand --nfs-rdma 'Listen here for NFS over RDMA, as above [default: 0.0.0.0:20049]'
-            cand --allow 'Serve only clients at these addresses or networks (repeat, or separate by commas) [default: everybody]'
-            cand --config 'Read exports, addresses and limits from this file (see gannet-serve(1))'
+            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4 and IPv6 [default: 0.0.0.0:2049]'
+            cand --nfs-rdma 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]'
+            cand --allow 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]'
+            cand --config 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say'
             cand --ready-file 'Write the ready line to this file too, once clients can connect'
-            cand --cores 'Threads that serve, one per core [default: all cores]'
-            cand --crc 'Insist on MPA CRCs on RDMA connections; off uses them when the client asks [default: off]'
-            cand --state-dir 'Where to keep what must outlive a restart, such as the key of file handles [default: see gannet-serve(1)]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --cores 'How many threads serve [default: one per core of this machine]'
+            cand --crc 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]'
+            cand --state-dir 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --read-only 'Refuse everything that changes files'
-            cand --no-root-squash 'Let clients'' root be root here; without it they are the anonymous user'
+            cand --no-root-squash 'Let root of a client be root here; without it, root becomes the anonymous user'
             cand --sync-metadata 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;ls'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -l 'Kind, mode, links, owner, size and time of each'
             cand --long 'Kind, mode, links, owner, size and time of each'
@@ -83,21 +83,21 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;cat'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;stat'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per file'
             cand -h 'Print help (see more with ''--help'')'
@@ -106,11 +106,11 @@ set edit:completion:arg-completer[gannet] = {|@words|
         &'gannet;cp'= {
             cand -j 'Files under way at a time, and parts of one file'
             cand --jobs 'Files under way at a time, and parts of one file'
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -r 'Directories with everything in them'
             cand -R 'Directories with everything in them'
@@ -122,11 +122,11 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;mkdir'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -p 'Make what is missing above too, and do not mind what exists'
             cand --parents 'Make what is missing above too, and do not mind what exists'
@@ -134,11 +134,11 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;rm'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -r 'Directories with everything in them'
             cand -R 'Directories with everything in them'
@@ -149,21 +149,21 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;mv'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;df'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per file system'
             cand -h 'Print help (see more with ''--help'')'
@@ -175,11 +175,11 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --size 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file'
             cand --op 'What to measure; several make several rows'
             cand --seconds 'Time per row'
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per row'
             cand -h 'Print help (see more with ''--help'')'
@@ -188,25 +188,25 @@ set edit:completion:arg-completer[gannet] = {|@words|
         }
         &'gannet;bench;fabric'= {
             cand --seconds 'Time per row'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per row'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;doctor'= {
-            cand --timeout 'Give up when the server has not answered for so many seconds'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --json 'One JSON object per check'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;dump'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -v 'Every segment on a line of its own, lists in full, packets that are not decoded too'
             cand --verbose 'Every segment on a line of its own, lists in full, packets that are not decoded too'
@@ -215,7 +215,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;generate'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -224,19 +224,19 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand all 'Man pages and completions for all shells, in `man` and `completions` below a directory'
         }
         &'gannet;generate;man'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;generate;completions'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;generate;all'= {
-            cand --log 'How much to log on standard error [default: info for serve, warn otherwise]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
             cand --check 'Only compare with what is there'
             cand -h 'Print help (see more with ''--help'')'

@@ -24,7 +24,7 @@ function __fish_gannet_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c gannet -n "__fish_gannet_needs_command" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_needs_command" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -49,7 +49,7 @@ complete -c gannet -n "__fish_gannet_needs_command" -f -a "dump" -d 'Show what a
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "generate" -d 'Write man pages and shell completions'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l seed -d 'Seed of the tree\'s names, sizes and contents' -r
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l scratch -d 'Where to put the scratch directories [default: the system\'s temporary directory]' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -58,16 +58,16 @@ complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log-format -d 'Lo
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l json -d 'One JSON object per row instead of a table'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above [default: 0.0.0.0:20049]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve only clients at these addresses or networks (repeat, or separate by commas) [default: everybody]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read exports, addresses and limits from this file (see gannet-serve(1))' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4 and IPv6 [default: 0.0.0.0:2049]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l ready-file -d 'Write the ready line to this file too, once clients can connect' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'Threads that serve, one per core [default: all cores]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on MPA CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep what must outlive a restart, such as the key of file handles [default: see gannet-serve(1)]' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -75,15 +75,15 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l read-only -d 'Refuse everything that changes files'
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let clients\' root be root here; without it they are the anonymous user'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let root of a client be root here; without it, root becomes the anonymous user'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -95,12 +95,12 @@ complete -c gannet -n "__fish_gannet_using_subcommand ls" -s a -l all -d 'Names 
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s R -l recursive -d 'Directories below too'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l json -d 'One JSON object per entry'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand cat" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -108,12 +108,12 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -123,12 +123,12 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l json -d 'One JSON object per file'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s j -l jobs -d 'Files under way at a time, and parts of one file' -r
-complete -c gannet -n "__fish_gannet_using_subcommand cp" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -139,12 +139,12 @@ complete -c gannet -n "__fish_gannet_using_subcommand cp" -s r -s R -l recursive
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l verify -d 'Read everything back and compare every byte with the source'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress bar, not even on a terminal'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -153,12 +153,12 @@ complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log-format -d 'L
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s p -l parents -d 'Make what is missing above too, and do not mind what exists'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -168,12 +168,12 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s f -l force -d 'Do not mind what does not exist'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -181,12 +181,12 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -204,12 +204,12 @@ randread\t'READ at random offsets'
 stat\t'GETATTR'
 create\t'CREATE of empty files'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -220,7 +220,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -229,12 +229,12 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -243,7 +243,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log-format -d '
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l json -d 'One JSON object per check'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -253,7 +253,7 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -s v -l verbose -d 'Every segment on a line of its own, lists in full, packets that are not decoded too'
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -l json -d 'One JSON object per line, the counts in the last'
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -264,7 +264,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_s
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -f -a "man" -d 'One page per command'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -f -a "completions" -d 'One script, on standard output'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -f -a "all" -d 'Man pages and completions for all shells, in `man` and `completions` below a directory'
-complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -272,7 +272,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
@@ -280,7 +280,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l log -d 'How much to log on standard error [default: info for serve, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''

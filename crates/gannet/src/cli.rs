@@ -16,7 +16,8 @@ use std::time::Duration;
 ///
 /// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; and copies,
 /// lists and measures what such servers hold. URLs choose the way: nfs://HOST:PORT/path goes over TCP,
-/// nfs+rdma://HOST:PORT/path over RPC/RDMA; the ports may be left out (2049, 20049).
+/// nfs+rdma://HOST:PORT/path over RPC/RDMA; the ports may be left out (2049, 20049). In a path, `%` and `?` are written
+/// %25 and %3F.
 #[derive(Debug, Parser)]
 #[command(
     name = "gannet",
@@ -37,7 +38,7 @@ pub struct Arguments {
 /// Log lines on standard error.
 #[derive(Debug, Args)]
 pub struct LogOptions {
-    /// How much to log on standard error [default: info for serve, warn otherwise]
+    /// How much to log on standard error [default: info for serve and cp, warn otherwise]
     #[arg(
         long,
         global = true,
@@ -80,8 +81,17 @@ pub enum Command {
     Demo(DemoOptions),
     /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
     ///
-    /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect. MOUNT is answered on the
-    /// same ports, and rpcbind is not needed: mount with port=2049,mountport=2049 (TCP) or proto=rdma,port=20049.
+    /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect; `off` stands for what
+    /// does not listen.
+    ///
+    /// Linux mounts it with
+    /// `mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049,mountproto=tcp HOST:/ /mnt`, or over RDMA with
+    /// proto=rdma,port=20049 in place of proto=tcp,port=2049. MOUNT is answered on the NFS ports; rpcbind is not
+    /// needed.
+    ///
+    /// Served by root, every operation is done with the rights of its caller, and root of a client is the anonymous
+    /// user (65534) unless --no-root-squash is given. Served by another user, everything is done with the rights of
+    /// that user.
     Serve(ServeOptions),
     /// List directories
     Ls(LsOptions),
@@ -91,8 +101,11 @@ pub enum Command {
     Stat(StatOptions),
     /// Copy files and trees to, from and between servers
     ///
-    /// Holes stay holes, modes and modification times are kept. A copy survives a restart of the server: it waits,
-    /// connects again and goes on, for ever unless --timeout says otherwise.
+    /// Holes stay holes, modes and modification times are kept; with -r, symbolic links, FIFOs, sockets and (by root)
+    /// devices are copied as such. What cannot be copied is said, everything else is copied, and the exit status is 1.
+    ///
+    /// A copy survives a restart of the server: it waits, connects again and goes on, for ever unless --timeout says
+    /// otherwise. A server that cannot be reached in the first place is an error at once.
     Cp(CpOptions),
     /// Make directories
     Mkdir(MkdirOptions),
@@ -121,7 +134,7 @@ pub enum Command {
 /// Options of every command that talks to a server.
 #[derive(Debug, Clone, Args)]
 pub struct ClientOptions {
-    /// Give up when the server has not answered for so many seconds
+    /// Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// Ask for MPA CRCs on RDMA connections; the server may insist on its own
@@ -168,37 +181,40 @@ pub struct DemoOptions {
 /// `gannet serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
-    /// The directory to export as `/`
+    /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
     #[arg(required_unless_present = "config")]
     pub path: Option<PathBuf>,
-    /// Listen here for NFS over TCP: ADDRESS:PORT, port 0 picks a free one, `off` does not [default: 0.0.0.0:2049]
+    /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4
+    /// and IPv6 [default: 0.0.0.0:2049]
     #[arg(long, value_name = "ADDR")]
     pub nfs_tcp: Option<Listen>,
-    /// Listen here for NFS over RDMA, as above [default: 0.0.0.0:20049]
+    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]
     #[arg(long, value_name = "ADDR")]
     pub nfs_rdma: Option<Listen>,
     /// Refuse everything that changes files
     #[arg(long)]
     pub read_only: bool,
-    /// Let clients' root be root here; without it they are the anonymous user
+    /// Let root of a client be root here; without it, root becomes the anonymous user
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Serve only clients at these addresses or networks (repeat, or separate by commas) [default: everybody]
+    /// Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration
+    /// says [default: everybody]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub allow: Vec<Network>,
-    /// Read exports, addresses and limits from this file (see gannet-serve(1))
+    /// Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Write the ready line to this file too, once clients can connect
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Threads that serve, one per core [default: all cores]
+    /// How many threads serve [default: one per core of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    /// Insist on MPA CRCs on RDMA connections; off uses them when the client asks [default: off]
+    /// Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]
     #[arg(long, value_name = "on|off")]
     pub crc: Option<Switch>,
-    /// Where to keep what must outlive a restart, such as the key of file handles [default: see gannet-serve(1)]
+    /// Where to keep the key that signs file handles; without it they are stale after a restart [default: see
+    /// gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed

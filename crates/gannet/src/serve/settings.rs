@@ -138,7 +138,8 @@ impl Settings {
     }
 }
 
-/// What the command line says holds for every export: it can only take rights away, but for the squashing.
+/// What the command line says holds for every export, whatever the file says of it. But for `--read-only` that can also
+/// widen who may do what.
 fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
     export.read_only |= options.read_only;
     if options.no_root_squash {
