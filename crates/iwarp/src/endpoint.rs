@@ -138,7 +138,7 @@ impl Endpoint for IwarpEndpoint {
     }
 
     fn abort(&self, why: &str) {
-        tracing::info!(peer = %self.peer, why, "connection aborted");
+        tracing::debug!(peer = %self.peer, why, "connection aborted");
         self.connection.abort(why);
     }
 }

@@ -1,6 +1,7 @@
 //! Bounds of the software RNIC, in one place.
 
 use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, fpdu_len};
+use std::time::Duration;
 
 /// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small
 /// enough to stay in the second-level cache until the bytes are copied into place.
@@ -69,3 +70,6 @@ pub const NUDGES_MAX: u32 = 5;
 
 // Any FPDU fits the staging buffer with room for the next receive.
 const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);
+
+/// Log lines that peers can cause at will are this far apart, per provider.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -167,13 +167,13 @@ async fn receive_request(
     let bytes = match receive_unless(given_up, &core, &*stream, deadline).await {
         Ok(bytes) => bytes,
         Err(error) => {
-            tracing::info!(%peer, %error, "connection dropped during set-up");
+            core.note_refused(peer, &error);
             return None;
         }
     };
     let request = connect::parsed(FrameKind::Request, &bytes).ok()?;
     if let Err(refusal) = crate::startup::check_request(&request) {
-        tracing::info!(%peer, ?refusal, "connection dropped during set-up");
+        core.note_refused(peer, &format_args!("{refusal:?}"));
         return None;
     }
     let (private_data, enhanced) = (request.private_data.to_vec(), request.enhanced);

@@ -3,13 +3,15 @@
 use crate::config::IwarpConfig;
 use crate::connect;
 use crate::engine::ChunkPool;
+use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
 use crate::staging::StagingPool;
 use gannet_fabric::{
     Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, ProtectionTable, Provider,
 };
-use gannet_runtime::Handle;
+use gannet_runtime::{Handle, LogLimit};
 use std::cell::Cell;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -26,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) table: Rc<ProtectionTable>,
     pub(crate) staging: Rc<StagingPool>,
     pub(crate) chunks: ChunkPool,
+    refused_log: LogLimit,
     endpoints: Cell<u64>,
 }
 
@@ -35,6 +38,13 @@ impl Core {
         let id = self.endpoints.get() + 1;
         self.endpoints.set(id);
         EndpointId(id)
+    }
+
+    /// Says now and then that peers do not get through the set-up.
+    pub(crate) fn note_refused(&self, peer: SocketAddr, why: &dyn Display) {
+        if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
+            tracing::info!(%peer, %why, left_out, "connection dropped during set-up");
+        }
     }
 }
 
@@ -47,6 +57,7 @@ impl IwarpProvider {
             config: config.bounded(),
             staging: Rc::default(),
             chunks: ChunkPool::default(),
+            refused_log: LogLimit::new(LOG_INTERVAL),
             endpoints: Cell::new(0),
         };
         Rc::new(IwarpProvider {

@@ -3,7 +3,6 @@
 mod activity;
 mod admit;
 mod deadlines;
-mod log_limit;
 mod rdma;
 mod tcp;
 mod worker;
@@ -13,17 +12,17 @@ pub use activity::ConnectionLimits;
 use crate::counters::Counters;
 use crate::limits::{
     IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT,
-    LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, RECORD_MAX, STAGE_LEN,
+    LOG_INTERVAL, LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, RECORD_MAX, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use activity::{Activities, Activity, Crowd};
 use gannet_fabric::registration::{self, Registration, Strategy};
 use gannet_fabric::{Arena, Buffer, Provider};
-use gannet_runtime::{Handle, Listener, Stream};
+use gannet_runtime::{Handle, Listener, LogLimit, Stream};
 use gannet_wire::rpcrdma::ChunkLists;
-use log_limit::LogLimit;
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -68,8 +67,9 @@ impl<S: Service> Server<S> {
             idle_jobs: RefCell::default(),
             activities: Rc::default(),
             strategies: RefCell::default(),
-            unreadable_log: LogLimit::default(),
-            refused_log: LogLimit::default(),
+            unreadable_log: LogLimit::new(LOG_INTERVAL),
+            refused_log: LogLimit::new(LOG_INTERVAL),
+            dropped_log: LogLimit::new(LOG_INTERVAL),
         };
         Server {
             core: Rc::new(core),
@@ -212,6 +212,7 @@ pub(crate) struct Core<S> {
     strategies: RefCell<Vec<Rc<dyn Strategy>>>,
     unreadable_log: LogLimit,
     refused_log: LogLimit,
+    dropped_log: LogLimit,
 }
 
 impl<S: Service> Core<S> {
@@ -276,6 +277,14 @@ impl<S: Service> Core<S> {
         if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
             let connections = self.activities.connections();
             tracing::warn!(%peer, why, connections, left_out, "no room for a connection");
+        }
+    }
+
+    /// Counts a connection whose peer broke a rule, and says so now and then.
+    fn note_dropped(&self, peer: SocketAddr, why: &dyn Display) {
+        self.counters.drops.add(1);
+        if let Some(left_out) = self.dropped_log.admit(self.runtime.now()) {
+            tracing::info!(%peer, %why, left_out, "connection dropped");
         }
     }
 

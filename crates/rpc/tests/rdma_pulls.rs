@@ -1,4 +1,4 @@
-//! What Read chunks may cost the server: memory, room in the send queue, and time.
+//! What chunks may cost the server: memory, room in the send queue, and time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,14 +8,17 @@ use common::raw::{Raw, call_bytes, linux, part};
 use common::*;
 use gannet_fabric::{Access, Provider, Region};
 use gannet_rpc::{Client, MemoryInUse, Target};
-use gannet_runtime::{Handle, sleep, timeout};
+use gannet_runtime::{FileSource, Handle, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Faults, LinkProfile, NodeId, World};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
 use gannet_wire::xdr::Decoder;
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 struct Lab {
@@ -324,5 +327,64 @@ fn reads_wait_for_room_in_the_send_queue() {
             assert_eq!(answer.header.procedure, Procedure::Msg);
         }
         assert_eq!(lab.bench.service.executions(ECHO), 100);
+    });
+}
+
+/// A file of zeros that counts the bytes read of it.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl FileSource for Counted {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_read_at(&self, _offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.fetch_add(buffer.len(), Ordering::Relaxed);
+        Ok(buffer.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read_at(offset, buffer)
+    }
+
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_slow_reader_has_few_files_in_memory() {
+    const LEN: usize = 1 << 20;
+    const CALLS: usize = 64;
+    // A mebibyte takes 100 ms.
+    let links = LinkProfile {
+        kibibyte_ns: 100_000,
+        ..LinkProfile::default()
+    };
+    lab_over(links, |lab| async move {
+        let file = Arc::new(Counted::default());
+        *lab.bench.service.file.borrow_mut() = Some(file.clone());
+        let raw = lab.connect_and_call().await;
+        let mut rooms = Vec::new();
+        for xid in 2..2 + CALLS as u32 {
+            let room = raw.register(vec![1; LEN + 4096], Access::RemoteWrite);
+            let mut lists = ChunkLists::new();
+            lists.set_reply(&[part(&room, 0, LEN + 4096)]);
+            let call = call_bytes(xid, READ_FILE, |encoder| {
+                encoder.u64(0);
+                encoder.u32(LEN as u32);
+            });
+            raw.send(xid, Procedure::Msg, &lists, &call);
+            rooms.push(room);
+        }
+        for answered in 0..CALLS {
+            let answer = raw.receive().await.unwrap();
+            assert_eq!(answer.header.procedure, Procedure::Nomsg);
+            let read = file.0.load(Ordering::Relaxed) / LEN;
+            // Four in the send queue, and the one that has just left it.
+            assert!(read - answered <= 5, "{read} read, {answered} answered");
+        }
+        assert_eq!(file.0.load(Ordering::Relaxed), CALLS * LEN);
     });
 }

@@ -11,6 +11,7 @@
 //! First type to read: [`Runtime`].
 
 pub mod file;
+mod log_limit;
 pub mod stream;
 pub mod time;
 pub mod tokio_plug;
@@ -25,6 +26,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use file::{FileRef, FileSource};
+pub use log_limit::LogLimit;
 pub use stream::{ByteStream, Listener, Stream};
 pub use time::Instant;
 

@@ -24,7 +24,7 @@ use gannet_fabric::{
 use gannet_runtime::LocalFuture;
 use gannet_wire::rpcrdma::PrivateData;
 use inbound::Context as CallContext;
-use reply::Departure;
+use reply::{Departure, Held};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -173,7 +173,7 @@ pub(super) async fn serve<S: Service>(
     };
     match activity.unless_stopped(incoming.accept(options)).await {
         Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, own).await,
-        Some(Err(error)) => tracing::info!(%peer, %error, "rdma connection not made"),
+        Some(Err(error)) => tracing::debug!(%peer, %error, "rdma connection not made"),
         None => {}
     }
 }
@@ -196,8 +196,7 @@ async fn answer<S: Service>(
         core.note_refused(peer, OUT_OF_MEMORY);
     }
     if end.is_offence() {
-        core.counters.drops.add(1);
-        tracing::info!(%peer, why = %end, "rdma connection dropped");
+        core.note_dropped(peer, &end);
     } else {
         tracing::debug!(%peer, why = %end, "rdma connection ended");
     }
@@ -239,8 +238,12 @@ struct Connection<S: Service> {
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
-    /// What the Writes of each reply in the send queue take their bytes from; ends with the reply's Send.
-    leaving: VecDeque<Vec<Registered>>,
+    /// What the replies in the send queue hold, each until its Send is done.
+    leaving: VecDeque<Held>,
+    /// Finished calls whose files wait to be read into memory until other replies have left it.
+    unread: VecDeque<Box<Job>>,
+    /// Bytes of files in memory for replies.
+    reply_bytes: usize,
     /// Receives that are posted or under way.
     receives: u32,
     /// Writes and Sends in the send queue.
@@ -280,6 +283,8 @@ impl<S: Service> Connection<S> {
             cold: Vec::new(),
             departures: VecDeque::new(),
             leaving: VecDeque::new(),
+            unread: VecDeque::new(),
+            reply_bytes: 0,
             receives: RECEIVES_FIRST,
             posted: 0,
             pulls: 0,
@@ -317,6 +322,7 @@ impl<S: Service> Connection<S> {
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
         self.retry_pulls()?;
+        self.read_on()?;
         self.depart()?;
         self.endpoint.flush();
         if progress {
@@ -374,10 +380,9 @@ impl<S: Service> Connection<S> {
             (Work::Pull(place), _) => self.pulled(place),
             (Work::Send(count), _) => {
                 self.posted = self.posted.saturating_sub(count);
-                let sources = self.leaving.pop_front().unwrap_or_default();
-                for source in sources {
-                    drop(source.release(0));
-                }
+                let held = self.leaving.pop_front().unwrap_or_default();
+                self.reply_bytes -= held.bytes;
+                drop(held);
                 self.deadlines.bytes_sent();
                 // Reads leave in turn behind replies.
                 self.deadlines.record_goes_on();

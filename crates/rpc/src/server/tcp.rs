@@ -63,8 +63,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
     let mut connection = Connection::new(&core, activity, Rc::clone(&stream));
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
     if end.is_offence() {
-        core.counters.drops.add(1);
-        tracing::info!(%peer, why = %end, "tcp connection dropped");
+        core.note_dropped(peer, &end);
         stream.abort();
     } else {
         tracing::debug!(%peer, why = %end, "tcp connection ended");

@@ -40,6 +40,8 @@ pub(super) struct Context {
     pulls_left: usize,
     /// There was memory for its chunks.
     holds_memory: bool,
+    /// Bytes of a file that its reply has in memory.
+    pub(super) reply_bytes: usize,
 }
 
 impl<S: Service> Connection<S> {
@@ -78,6 +80,7 @@ impl<S: Service> Connection<S> {
             pulled: None,
             pulls_left: 0,
             holds_memory: false,
+            reply_bytes: 0,
         };
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
         let poisoned = self.core.cache.poisoned.contains(ip, header.xid, now);
@@ -299,6 +302,7 @@ impl<S: Service> Connection<S> {
     /// Gives back what a call held whose context was in `place`.
     pub(super) fn release(&mut self, place: usize, call: Context) {
         self.holding -= u32::from(call.holds_memory);
+        self.reply_bytes -= call.reply_bytes;
         self.free.push(place);
         self.core.put_lists(call.lists);
     }

@@ -1,7 +1,7 @@
 //! From a finished call to RDMA Writes and one Send.
 
 use super::{Connection, End, Work};
-use crate::limits::{COPY_FILE_MAX, CREDITS, INLINE_THRESHOLD};
+use crate::limits::{COPY_FILE_MAX, CREDITS, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
 use gannet_fabric::registration::Registered;
@@ -26,6 +26,17 @@ pub(super) struct Departure {
     options: SendOptions,
     /// The call's receive, to be posted again before the peer hears of the reply.
     receive: Option<Buffer>,
+    /// Bytes of a file that it has in memory.
+    file_bytes: usize,
+}
+
+/// What a reply in the send queue holds.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Bytes of a file in memory.
+    pub(super) bytes: usize,
+    /// What its Writes take their bytes from, as far as it is registered; dropping it ends that.
+    _sources: Vec<Registered>,
 }
 
 /// The RDMA Writes of a reply.
@@ -52,7 +63,7 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return self.forget(place);
         }
-        let Some(call) = self.contexts.get(place).and_then(Option::as_ref) else {
+        let Some(call) = self.context(place) else {
             return Ok(());
         };
         let to_chunk = call
@@ -65,6 +76,10 @@ impl<S: Service> Connection<S> {
         if let Some((Payload::File { len, .. }, _)) = &job.reply.payload
             && (copied || *len <= COPY_FILE_MAX)
         {
+            if !self.reserve(place, *len) {
+                self.unread.push_back(job);
+                return Ok(());
+            }
             match self.read_into_memory(&mut job.reply) {
                 Ok(()) => {}
                 // The provider can wait for the disk by itself.
@@ -76,7 +91,29 @@ impl<S: Service> Connection<S> {
                 }
             }
         }
-        let Some(plan) = plan(&job.reply, &call.lists, to_chunk, self.send_max) else {
+        self.leave(job, to_chunk)
+    }
+
+    /// Counts `len` bytes of a file as in memory for the reply of the call in `place`; false, and nothing counted, while
+    /// other replies hold as much as a connection may.
+    fn reserve(&mut self, place: usize, len: usize) -> bool {
+        if self.reply_bytes > 0 && self.reply_bytes + len > OUTGOING_BYTES_MAX {
+            return false;
+        }
+        if let Some(call) = self.context(place) {
+            call.reply_bytes += len;
+            self.reply_bytes += len;
+        }
+        true
+    }
+
+    /// Queues a reply that is complete.
+    fn leave(&mut self, mut job: Box<Job>, to_chunk: bool) -> Result<(), End> {
+        let place = job.tag;
+        let send_max = self.send_max;
+        let plan = (self.context(place))
+            .and_then(|call| plan(&job.reply, &call.lists, to_chunk, send_max));
+        let Some(plan) = plan else {
             tracing::debug!(peer = %self.peer, xid = job.call.xid, "reply larger than its chunks");
             self.core.put_job(job);
             return self.refuse(place, TransportError::Chunk);
@@ -90,6 +127,20 @@ impl<S: Service> Connection<S> {
             }
             None => self.refuse(place, TransportError::Chunk),
         }
+    }
+
+    /// Goes on with finished calls that had to wait for memory.
+    pub(super) fn read_on(&mut self) -> Result<(), End> {
+        for _ in 0..self.unread.len() {
+            if self.reply_bytes >= OUTGOING_BYTES_MAX {
+                break;
+            }
+            let Some(job) = self.unread.pop_front() else {
+                break;
+            };
+            self.finish(job)?;
+        }
+        Ok(())
     }
 
     /// Replaces a file range by its bytes, if they are in memory.
@@ -194,6 +245,7 @@ impl<S: Service> Connection<S> {
             *self.contexts.get_mut(place)? = Some(call);
             return None;
         }
+        let file_bytes = std::mem::take(&mut call.reply_bytes);
         self.release(place, call);
         let (send, send_len) = message;
         let options = SendOptions {
@@ -208,6 +260,7 @@ impl<S: Service> Connection<S> {
             send_len,
             options,
             receive,
+            file_bytes,
         })
     }
 
@@ -349,7 +402,10 @@ impl<S: Service> Connection<S> {
             };
             self.endpoint
                 .post_send(Work::Send(count).id(), source, departure.options)?;
-            self.leaving.push_back(sources);
+            self.leaving.push_back(Held {
+                bytes: departure.file_bytes,
+                _sources: sources,
+            });
             self.posted += count;
         }
         Ok(())
@@ -395,6 +451,7 @@ impl<S: Service> Connection<S> {
             send_len,
             options,
             receive,
+            file_bytes: 0,
         });
         self.depart()
     }
