@@ -1,5 +1,6 @@
 //! Whole servers in a simulated world: bytes into a connection, and then another client that must not notice.
 
+use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::Client as NfsClient;
 use gannet_nfs::server::{Export, Server, Squash};
@@ -100,7 +101,9 @@ fn start(world: &World, node: &Node) {
         ended.expect("simulated listeners do not break");
     };
     let serve_rdma = async move {
-        let ended = rpc.serve_rdma(provider, rdma).await;
+        let ended = rpc
+            .serve_rdma(provider, Registration::default(), rdma)
+            .await;
         ended.expect("simulated listeners do not break");
     };
     runtime.spawn("tcp server", Box::pin(serve_tcp));
