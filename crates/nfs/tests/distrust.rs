@@ -341,6 +341,21 @@ fn what_a_server_lost_is_written_again() {
 }
 
 #[test]
+fn what_is_durable_already_needs_no_commit() {
+    run(|runtime| async move {
+        let answers = vec![write_answer(8, nfs3::Stable::FileSync)];
+        write_to(&runtime, answers).await.unwrap();
+        // Only a part is.
+        let answers = vec![
+            write_answer(4, nfs3::Stable::FileSync),
+            unstable_write(4, 1),
+            commit(1),
+        ];
+        write_to(&runtime, answers).await.unwrap();
+    });
+}
+
+#[test]
 fn a_failed_commit_fails_the_file() {
     run(|runtime| async move {
         let io: nfs3::CommitResult = Err(Failed {

@@ -43,9 +43,7 @@ impl OpenFile {
             reading: AtomicU8::new(NO_WAIT),
         })
     }
-}
 
-impl OpenFile {
     /// Whether the last name of what it is of is gone.
     pub(crate) fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.descriptor).is_ok_and(|stat| stat.st_nlink == 0)

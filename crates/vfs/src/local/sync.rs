@@ -470,9 +470,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stable_write_fails_if_a_sync_failed_since_it_began() {
+        let bench = Bench::new();
+        let file = bench.create("f");
+        let object = bench.tree.resolve(&file).unwrap().unwrap();
+        let done = bench.tree.write(&object, &me(), 0, b"data").result.unwrap();
+        bench.disk.order(Errno::IO);
+        assert_eq!(
+            bench.commit(&file),
+            Err(Status::Io),
+            "somebody else is told"
+        );
+        let synced = bench.tree.sync_write(&object, Stability::FileSync, &done);
+        assert_eq!(synced, Err(Status::Io));
+        assert_eq!(bench.write(&file, Stability::FileSync), Ok(()));
+    }
+
+    #[test]
     fn an_idle_descriptor_is_synced_before_it_is_closed() {
         let bench = Bench::new();
         let (disk, tree) = (&bench.disk, &bench.tree);
+        let open = || tree.open.load(Ordering::Relaxed);
+        let open_at_first = open();
         let committed = bench.create("committed");
         bench.write(&committed, Stability::Unstable).unwrap();
         bench.commit(&committed).unwrap();
@@ -489,6 +508,7 @@ mod tests {
         tree.close_idle();
         assert_eq!(lock(&disk.calls)[calls..], [(Stability::DataSync, 1)]);
         assert_ne!(tree.write_verifier(), before, "the write-back had failed");
+        assert_eq!(open(), open_at_first, "both are closed");
 
         let before = tree.write_verifier();
         bench.write(&file, Stability::Unstable).unwrap();
