@@ -13,10 +13,8 @@ pub const EXPORT_PATH_MAX: usize = 1024;
 pub const MOUNT_COMPONENTS_MAX: usize = 128;
 /// Bytes of the list of mounts in a reply to DUMP; older mounts leave it.
 pub const MOUNT_LIST_BYTES_MAX: usize = 60 << 10;
-/// Lines that one core logs about mounts in [`MOUNT_LINES_INTERVAL`], and as many about mounts that were refused.
-pub const MOUNT_LINES_MAX: u32 = 32;
-/// See [`MOUNT_LINES_MAX`].
-pub const MOUNT_LINES_INTERVAL: Duration = Duration::from_secs(10);
+/// Log lines about mounts are this far apart, per core, and those about mounts that were refused.
+pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;

@@ -81,9 +81,9 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// This server as the one of a core among several: they keep `mounts` together, and log no more about mounts than
-    /// [`MOUNT_LINES_MAX`](crate::limits::MOUNT_LINES_MAX) allows. Alone, a server has a list of its own, and logs
-    /// every mount.
+    /// This server as the one of a core among several: they keep `mounts` together, and log about mounts no more often
+    /// than [`MOUNT_LOG_INTERVAL`](crate::limits::MOUNT_LOG_INTERVAL) says. Alone, a server has a list of its own, and
+    /// logs every mount.
     pub fn on_core(mut self, runtime: Handle, mounts: Arc<MountList>) -> Server<V> {
         self.mounts = MountState::new(mounts, runtime);
         self

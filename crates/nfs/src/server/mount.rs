@@ -1,11 +1,11 @@
 //! MOUNT: from a path to the handle of its directory.
 
 use super::export::{OuterHandle, Served, components};
-use super::mounts::{Lines, MountList};
+use super::mounts::MountList;
 use super::{Answered, Server, arguments, failed, put};
-use crate::limits::MOUNT_COMPONENTS_MAX;
+use crate::limits::{MOUNT_COMPONENTS_MAX, MOUNT_LOG_INTERVAL};
 use gannet_rpc::{Call, Reply};
-use gannet_runtime::Handle;
+use gannet_runtime::{Handle, LogLimit};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, Procedure, VERSION};
 use gannet_wire::nfs3::Encode;
@@ -16,30 +16,36 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct MountState {
     list: Arc<MountList>,
-    clock: Option<Handle>,
-    mounted_lines: Lines,
-    refused_lines: Lines,
+    log: Option<MountLog>,
+}
+
+/// How often to log about mounts, and about mounts that were refused.
+struct MountLog {
+    clock: Handle,
+    mounted: LogLimit,
+    refused: LogLimit,
 }
 
 impl MountState {
     /// With a list that other servers keep too, and a clock to bound log lines by.
     pub(super) fn new(list: Arc<MountList>, clock: Handle) -> MountState {
+        let log = MountLog {
+            clock,
+            mounted: LogLimit::new(MOUNT_LOG_INTERVAL),
+            refused: LogLimit::new(MOUNT_LOG_INTERVAL),
+        };
         MountState {
             list,
-            clock: Some(clock),
-            ..MountState::default()
+            log: Some(log),
         }
     }
 
     /// The one place that logs what came of a MNT, which clients may ask for at any rate.
     fn log(&self, call: &Call, path: DirPath<'_>, outcome: Result<(), Status>) {
-        let lines = match outcome {
-            Ok(()) => &self.mounted_lines,
-            Err(_) => &self.refused_lines,
-        };
-        let left_out = match &self.clock {
-            Some(clock) => lines.pass(clock.now()),
-            None => Some(0),
+        let left_out = match (&self.log, outcome) {
+            (Some(log), Ok(())) => log.mounted.admit(log.clock.now()),
+            (Some(log), Err(_)) => log.refused.admit(log.clock.now()),
+            (None, _) => Some(0),
         };
         let (Some(left_out), peer) = (left_out, call.peer) else {
             return;

@@ -1,11 +1,9 @@
-//! Who mounted what, and how often that is logged.
+//! Who mounted what.
 
-use crate::limits::{MOUNT_LINES_INTERVAL, MOUNT_LINES_MAX, MOUNT_LIST_BYTES_MAX};
-use gannet_runtime::Instant;
+use crate::limits::MOUNT_LIST_BYTES_MAX;
 use gannet_wire::mount3::{DirPath, HostName, Mount};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::xdr::{Encoder, pad_len};
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,31 +85,6 @@ impl MountList {
     }
 }
 
-/// Lets [`MOUNT_LINES_MAX`] log lines pass per [`MOUNT_LINES_INTERVAL`] and counts the others: clients mount as often
-/// as they like.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
-    ends: Cell<Instant>,
-    passed: Cell<u32>,
-    left_out: Cell<u64>,
-}
-
-impl Lines {
-    /// How many lines were left out since the last that passed, if this one passes.
-    pub(super) fn pass(&self, now: Instant) -> Option<u64> {
-        if now >= self.ends.get() {
-            self.ends.set(now + MOUNT_LINES_INTERVAL);
-            self.passed.set(0);
-        }
-        if self.passed.get() == MOUNT_LINES_MAX {
-            self.left_out.set(self.left_out.get() + 1);
-            return None;
-        }
-        self.passed.set(self.passed.get() + 1);
-        Some(self.left_out.take())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,19 +142,5 @@ mod tests {
         assert_eq!(left[left.len() - 2].1, "/9999");
         list.add(client, vec![b'/'; gannet_wire::mount3::PATH_MAX]);
         assert!(dump(&list).len() < left.len());
-    }
-
-    #[test]
-    fn some_lines_pass_in_each_interval() {
-        let lines = Lines::default();
-        let start = Instant::from_nanos(7);
-        for _ in 0..MOUNT_LINES_MAX {
-            assert_eq!(lines.pass(start), Some(0));
-        }
-        assert_eq!(lines.pass(start), None);
-        assert_eq!(lines.pass(start + MOUNT_LINES_INTERVAL / 2), None);
-        let next = start + MOUNT_LINES_INTERVAL;
-        assert_eq!(lines.pass(next), Some(2));
-        assert_eq!(lines.pass(next), Some(0));
     }
 }
