@@ -112,3 +112,17 @@ same() {
     manifest "$2" >/run/manifest.2
     diff /run/manifest.1 /run/manifest.2
 }
+
+# alike PROGRAM: runs a Python program beside the scenarios in memory and on /mnt, in empty folders. It must print the
+# same and leave the same, as seen by a second mount and on the host.
+alike() {
+    rm -rf /run/alike
+    mkdir /run/alike /mnt/alike
+    python3 -S "/run/lab/scenarios/$1" /run/alike >/run/alike.memory
+    python3 -S "/run/lab/scenarios/$1" /mnt/alike >/run/alike.mount
+    diff /run/alike.memory /run/alike.mount
+    umount /mnt
+    mount_gannet
+    same /run/alike /mnt/alike
+    same /run/alike "$OUT/export/alike"
+}
