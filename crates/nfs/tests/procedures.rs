@@ -5,7 +5,7 @@
 mod support;
 
 use gannet_fabric::Buffer;
-use gannet_nfs::client::{Client, Files, Position};
+use gannet_nfs::client::{Client, Files, Position, Transfer};
 use gannet_sim::limits::{DISK_BYTES, DISK_INODES, FILE_MAX, LINK_MAX};
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{
@@ -219,6 +219,31 @@ fn reads_end_where_the_file_does() {
         let root = files.root();
         let refused = client.read(&root, 0, 1, Buffer::zeroed(8)).await;
         assert_eq!(status(refused), Status::Isdir);
+    });
+}
+
+#[test]
+fn a_reader_to_the_end_asks_for_little_that_does_not_exist() {
+    run(|runtime| async move {
+        let (running, _, files) = served(&runtime).await;
+        let transfer = Transfer {
+            block: Some(4096),
+            depth: 16,
+        };
+        for (len, reads_max) in [(0, 1), (6, 1), (4096, 3), (1 << 20, 256 + 16)] {
+            let name = format!("{len}");
+            let handle = file(&files, name.as_bytes(), &vec![7; len]).await;
+            let before = running.counters.calls.total();
+            let mut reader = files.read_file(&handle, 0..u64::MAX, transfer);
+            let mut read = 0;
+            while let Some(block) = reader.next().await.unwrap() {
+                assert!(block.data().iter().all(|byte| *byte == 7));
+                read += block.len;
+            }
+            assert_eq!(read, len);
+            let reads = running.counters.calls.total() - before;
+            assert!(reads <= reads_max, "{reads} READs of {len} bytes");
+        }
     });
 }
 

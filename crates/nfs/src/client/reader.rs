@@ -39,7 +39,7 @@ pub(super) fn is_zero(data: &[u8]) -> bool {
 
 /// Reads a file block by block, in order, while the READs of the following blocks are under way.
 ///
-/// Call [`Reader::next`] until it gives `None`. Dropping it abandons the READs in flight.
+/// A range up to `u64::MAX` ends with the file. Call [`Reader::next`] until it gives `None`. Dropping it abandons the READs in flight.
 pub struct Reader {
     client: Client,
     file: FileHandle,
@@ -47,6 +47,9 @@ pub struct Reader {
     ahead: Range<u64>,
     block: u32,
     depth: usize,
+    /// READs that may be in flight now: doubles up to `depth` with each block, where the end of the file is not known
+    /// and most of them might ask for what does not exist.
+    window: usize,
     in_flight: InOrder<Result<(Block, bool), Error>>,
     free: Vec<Buffer>,
     is_over: bool,
@@ -60,12 +63,14 @@ impl Reader {
         block: u32,
         depth: usize,
     ) -> Reader {
+        let window = if range.end == u64::MAX { 1 } else { depth };
         Reader {
             client,
             file,
             ahead: range,
             block,
             depth,
+            window,
             in_flight: InOrder::new(),
             free: Vec::new(),
             is_over: false,
@@ -80,7 +85,7 @@ impl Reader {
         if self.is_over {
             return Ok(None);
         }
-        while self.in_flight.len() < self.depth && !self.ahead.is_empty() {
+        while self.in_flight.len() < self.window && !self.ahead.is_empty() {
             let offset = self.ahead.start;
             let count = u64::from(self.block).min(self.ahead.end - offset);
             self.ahead.start = offset.saturating_add(count);
@@ -105,6 +110,7 @@ impl Reader {
             Some(Ok((block, eof))) => {
                 // What lies behind the end was asked for in vain; those READs are left to end by themselves.
                 self.is_over = eof;
+                self.window = self.depth.min(2 * self.window);
                 Ok((block.len > 0).then_some(block))
             }
         }

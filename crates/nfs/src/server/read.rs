@@ -7,6 +7,9 @@ use gannet_rpc::{Call, Payload, Reply};
 use gannet_vfs::{ReadReply, Vfs};
 use gannet_wire::nfs3::{Encode, PostOpAttributes, ReadArgs, ReadResult};
 
+/// What READ answers when the file cannot be read after all: NFS3ERR_IO, no attributes.
+const UNREADABLE: [u8; 8] = [0, 0, 0, 5, 0, 0, 0, 0];
+
 /// RFC 1813 section 3.3.6.
 ///
 /// Attributes are in every successful reply: the Linux client places the data of a later READ by the length of
@@ -37,6 +40,7 @@ pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Re
     results.u32(opened.count);
     results.bool(opened.eof);
     reply.put_payload(data(server, opened, args.offset));
+    reply.answer_if_unreadable(&UNREADABLE);
     Ok(())
 }
 
@@ -54,5 +58,20 @@ fn data<V: Vfs>(server: &Server<V>, opened: ReadReply, offset: u64) -> Payload {
         file: opened.file,
         offset,
         len,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_vfs::Status;
+    use gannet_wire::xdr::Encoder;
+
+    #[test]
+    fn the_answer_for_an_unreadable_file_is_what_the_protocol_says() {
+        let mut bytes = Vec::new();
+        let result: ReadResult<'_> = Err(failed(Status::Io, None));
+        result.encode(&mut Encoder::new(&mut bytes));
+        assert_eq!(bytes, UNREADABLE);
     }
 }

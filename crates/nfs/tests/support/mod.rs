@@ -47,6 +47,7 @@ fn run_once<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
 
 /// A server that answers NFS and MOUNT on loopback.
 pub(crate) struct Running<S: Service> {
+    pub(crate) counters: Arc<Counters>,
     pub(crate) addresses: Addresses,
     rpc: gannet_rpc::Server<S>,
     provider: Rc<dyn Provider>,
@@ -77,8 +78,8 @@ impl<S: Service> Running<S> {
     pub(crate) fn serve(runtime: &Handle, service: S, addresses: Addresses) -> Running<S> {
         let service = Rc::new(service);
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
-        let rpc =
-            gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::<Counters>::default());
+        let counters = Arc::<Counters>::default();
+        let rpc = gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::clone(&counters));
         let listener = runtime.listen(addresses.tcp).unwrap();
         let tcp = listener.local_address();
         let serving = rpc.clone();
@@ -99,6 +100,7 @@ impl<S: Service> Running<S> {
         runtime.spawn("rdma server", Box::pin(task));
         Running {
             addresses: Addresses { tcp, rdma },
+            counters,
             rpc,
             provider,
         }
