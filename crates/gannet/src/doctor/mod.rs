@@ -1,7 +1,7 @@
 //! `gannet doctor`: what of this machine, and of a server, stands in the way, and what to do about it.
 //!
 //! Each check is one line: a verdict, what was looked at, what was found, and for anything but `ok` how to put it
-//! right. The looking is in [`host`] and [`server`]; the judging of what was seen is in plain functions beside it.
+//! right. The looking is in `host` and `server`; the judging of what was seen is in plain functions beside it.
 
 mod host;
 mod server;
