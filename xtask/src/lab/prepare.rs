@@ -14,8 +14,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-/// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules).
-/// What they depend on comes along where the machine does not have it.
+/// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules,
+/// scenarios in Python). What they depend on comes along where the machine does not have it.
 const PROGRAMS: &[&str] = &[
     "qemu-system-x86",
     "busybox-static",
@@ -26,6 +26,7 @@ const PROGRAMS: &[&str] = &[
     "nfs-common",
     "nfs-kernel-server",
     "iproute2",
+    "python3-minimal",
 ];
 /// What is taken of the kernel package: the rest is drivers of hardware that the guest does not have.
 const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/modules/*/kernel/arch \

@@ -1,0 +1,27 @@
+# The kernel's client goes on using the server while a peer with raw access to the stream does all that is forbidden.
+# server: gannet --no-root-squash
+# limit: 120
+
+noise "$OUT/export/victim" 1048576
+cp "$OUT/export/victim" /run/victim
+: >"$OUT/export/target"
+noise /run/data 300000
+cat >/run/others <<'END'
+#!/bin/sh -e
+# What others do meanwhile, without their cache.
+dd if=/run/data of=/mnt/data bs=100000 oflag=direct status=none
+cmp /run/data "$OUT/export/data"
+dd if=/mnt/victim bs=1M iflag=direct status=none | cmp - /run/victim
+END
+chmod +x /run/others
+mount_gannet
+/run/others
+connections() { awk '$1 == "xprt:" { print $5 }' /proc/self/mountstats; }
+connected=$(connections)
+memory=$(host memory)
+python3 -S /run/lab/scenarios/attacks.py "$RDMA_PORT" /run/others
+[ "$(connections)" = "$connected" ] || fail "the kernel had to connect again"
+cmp "$OUT/export/victim" /run/victim || fail 'a file was changed by who may not'
+grown=$(($(host memory) - memory))
+[ $grown -lt 65536 ] || fail "the server took $grown KiB more for what the peer asked"
+umount /mnt
