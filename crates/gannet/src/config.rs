@@ -5,6 +5,7 @@ use crate::failure::{Explain, Failure};
 use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// Largest configuration file, in bytes.
@@ -54,6 +55,10 @@ pub struct ServerConfig {
     /// Durable directory operations.
     #[serde(default)]
     pub sync_metadata: bool,
+    /// Connections at a time, over both transports and all cores.
+    pub max_connections: Option<NonZeroU32>,
+    /// The same from one address.
+    pub max_connections_per_client: Option<NonZeroU32>,
 }
 
 /// One directory to serve.
@@ -260,6 +265,7 @@ mod tests {
         let config = Config::parse(example).unwrap();
         assert_eq!(config.listen.nfs_tcp, Some("0.0.0.0:2049".parse().unwrap()));
         assert_eq!(config.server.cores, Some(2));
+        assert_eq!(config.server.max_connections, NonZeroU32::new(8192));
         assert_eq!(config.export[0].clients, ["10.0.0.0/8".parse().unwrap()]);
     }
 

@@ -19,6 +19,7 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
     let Some(rpc) = rpc_server(&runtime, &shared) else {
         return;
     };
+    rpc.limit_connections(shared.connections);
     let mut stop = shared.stop.clone();
     if index == 0 {
         distribute(&runtime, &shared);

@@ -8,7 +8,7 @@ use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use gannet_nfs::server::Export;
-use gannet_rpc::{CacheLimits, Counters, ReplyCache};
+use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
 use gannet_vfs::local::LocalTree;
 use settings::Settings;
@@ -31,6 +31,8 @@ struct Shared {
     counters: Arc<Counters>,
     /// MPA CRCs are asked for, whatever the client wants.
     crc: bool,
+    /// For each core.
+    connections: ConnectionLimits,
     /// Becomes true when the server shall end.
     stop: watch::Receiver<bool>,
     drain_max: Duration,
@@ -61,6 +63,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         cache: Arc::new(ReplyCache::new(CacheLimits::default())),
         counters: Arc::default(),
         crc: settings.crc,
+        connections: settings.connections,
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
@@ -72,10 +75,12 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let counters = &shared.counters;
     tracing::info!(
         connections = counters.connections.total(),
+        refused = counters.refused.total(),
         dropped = counters.drops.total(),
         calls = counters.calls.total(),
         replays = counters.replays.total(),
         transport_errors = counters.transport_errors.total(),
+        unreadable = counters.unreadable.total(),
         held_back_ms = counters.starved_ns.total() / 1_000_000,
         bytes_in = counters.bytes_in.total(),
         bytes_out = counters.bytes_out.total(),
@@ -105,6 +110,7 @@ async fn supervise(
         ready::write_file(path, &line)?;
     }
     output::line(&line)?;
+    tracing::info!(cores = settings.cores, "{line}");
     let joined = tokio::task::spawn_blocking(move || cores.join());
     let failed_early = tokio::select! {
         name = signals.next() => {

@@ -1,13 +1,15 @@
 //! What the command line and the configuration file come to.
 
 use crate::cli::{Listen, ServeOptions};
-use crate::config::{Config, ExportConfig, SquashConfig};
+use crate::config::{Config, ExportConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
 use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet_nfs::server::{Export, Squash};
+use gannet_rpc::ConnectionLimits;
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_vfs::local::{LocalOptions, LocalTree};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub(super) struct Settings {
     pub(super) cores: usize,
     pub(super) crc: bool,
     pub(super) ready_file: Option<PathBuf>,
+    /// For each core.
+    pub(super) connections: ConnectionLimits,
     exports: Vec<ExportConfig>,
     local: LocalOptions,
 }
@@ -43,6 +47,7 @@ impl Settings {
             .cores
             .or(config.server.cores)
             .map_or_else(available_cores, usize::from);
+        let cores = cores.clamp(1, CORES_MAX);
         let settings = Settings {
             nfs_tcp: options
                 .nfs_tcp
@@ -52,12 +57,13 @@ impl Settings {
                 .nfs_rdma
                 .or(config.listen.nfs_rdma)
                 .unwrap_or(default(NFS_RDMA_PORT)),
-            cores: cores.clamp(1, CORES_MAX),
+            cores,
             crc: options
                 .crc
                 .or(config.server.crc)
                 .is_some_and(crate::cli::Switch::is_on),
             ready_file: options.ready_file.clone(),
+            connections: connections(&config.server, cores),
             exports: config
                 .export
                 .into_iter()
@@ -151,10 +157,41 @@ fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
     export
 }
 
+/// The share of each core: connections are spread evenly over them.
+fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
+    let defaults = ConnectionLimits::default();
+    let share = |whole: Option<NonZeroU32>, default| {
+        whole.map_or(default, |whole| (whole.get() as usize).div_ceil(cores))
+    };
+    ConnectionLimits {
+        total_max: share(config.max_connections, defaults.total_max),
+        per_address_max: share(config.max_connections_per_client, defaults.per_address_max),
+    }
+}
+
 /// Where systemd wants a unit with `StateDirectory=` to keep its state; the first of several.
 fn systemd_state() -> Option<PathBuf> {
     let directories = std::env::var_os("STATE_DIRECTORY")?;
     std::env::split_paths(&directories)
         .next()
         .filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_connections_are_shared_out_among_the_cores() {
+        let config = ServerConfig {
+            max_connections: NonZeroU32::new(9),
+            ..ServerConfig::default()
+        };
+        let limits = connections(&config, 4);
+        assert_eq!(limits.total_max, 3);
+        assert_eq!(
+            limits.per_address_max,
+            ConnectionLimits::default().per_address_max
+        );
+    }
 }
