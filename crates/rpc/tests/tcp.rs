@@ -187,6 +187,30 @@ fn a_lost_connection_is_made_again_and_calls_are_answered_once() {
     .unwrap();
 }
 
+#[test]
+fn a_response_tells_whether_its_call_was_sent_again() {
+    tokio_plug::block_on(|runtime| async move {
+        let bench = Bench::new(&runtime);
+        let address = bench.listen_tcp();
+        let (proxy, cut) = proxy(&runtime, address);
+        let client = bench.client(Target::Tcp(proxy));
+        let is_resent = async |milliseconds| {
+            let mut call = request(COUNT, 4);
+            call.arguments().u32(milliseconds);
+            client.call(call).await.unwrap().resent
+        };
+        assert!(!is_resent(0).await);
+        let resent = async { assert!(is_resent(60).await) };
+        let breaking = async {
+            eventually(&runtime, || bench.service.in_call.get() == 1).await;
+            cut.cut.notify();
+        };
+        tokio_join(resent, breaking).await;
+        assert!(!is_resent(0).await);
+    })
+    .unwrap();
+}
+
 #[derive(Default)]
 struct Cut {
     cut: gannet_runtime::Notify,

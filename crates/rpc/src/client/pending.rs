@@ -24,8 +24,10 @@ pub(super) struct Entry {
     pub(super) results_max: usize,
     /// `None` when the caller is gone.
     answer: Option<Answer>,
-    /// Transmissions so far.
+    /// Transmissions so far, and connections that could not be made for one.
     attempts: u32,
+    /// Transmissions so far.
+    transmissions: u32,
     /// Set while a transmission waits for its reply.
     deadline: Option<Instant>,
 }
@@ -114,6 +116,7 @@ impl Pending {
             results_max: request.results_max,
             answer: Some(answer),
             attempts: 0,
+            transmissions: 0,
             deadline: None,
         };
         self.entries.insert(xid, entry);
@@ -138,6 +141,7 @@ impl Pending {
         self.unsent.drain(..=position?);
         let entry = self.entries.get_mut(&xid)?;
         entry.attempts = entry.attempts.saturating_add(1);
+        entry.transmissions = entry.transmissions.saturating_add(1);
         entry.deadline = Some(now + patience);
         Some((xid, entry))
     }
@@ -184,10 +188,11 @@ impl Pending {
     /// in the sink; `placed` counts the latter.
     pub(super) fn answer(&mut self, xid: u32, results: Vec<u8>, sink: Option<(Buffer, usize)>) {
         self.progress = true;
-        let payload = self
-            .entries
-            .get_mut(&xid)
-            .and_then(|entry| entry.payload.take());
+        let Some(entry) = self.entries.get_mut(&xid) else {
+            return;
+        };
+        let resent = entry.transmissions > 1;
+        let payload = entry.payload.take();
         // None while a connection still holds it: then the server answered before it had the whole call.
         let payload = payload.and_then(|payload| Rc::try_unwrap(payload.buffer).ok());
         self.finish(
@@ -196,6 +201,7 @@ impl Pending {
                 results,
                 sink,
                 payload,
+                resent,
             }),
         );
     }

@@ -227,6 +227,9 @@ pub struct Response {
     pub sink: Option<(Buffer, usize)>,
     /// The argument payload's memory.
     pub payload: Option<Buffer>,
+    /// The call was sent more than once, since a connection was lost before its reply. A server that has forgotten
+    /// the first time (it restarted, or its duplicate request cache was full) has executed it again.
+    pub resent: bool,
 }
 
 /// Why a call gave no results.
