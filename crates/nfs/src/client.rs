@@ -5,7 +5,8 @@
 //! [`Writer`] move whole files with many calls in flight. Nothing is cached between calls.
 //!
 //! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
-//! the RPC layer, as its settings say. Replies are not believed: a READ that returns more than was asked for, a name
+//! the RPC layer, as its settings say; a MKDIR, REMOVE, RMDIR or RENAME that a restarted server finds done already is
+//! done. Replies are not believed: a READ that returns more than was asked for, a name
 //! with a slash in it, a listing that does not move on are errors, not data.
 
 mod error;
@@ -31,6 +32,7 @@ use crate::convert::status_from_wire;
 use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN, PIPELINE_DEPTH};
 use gannet_rpc::{Request, Response};
 use gannet_runtime::Handle;
+use gannet_vfs::Status;
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Nfsstat, Procedure};
 use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
 use gannet_wire::xdr::Decoder;
@@ -83,14 +85,50 @@ impl Client {
         arguments: &impl Encode,
         room: u32,
     ) -> Result<Vec<u8>, Error> {
-        let mut patience = Patience::default();
+        let answer = self.exchange_change(procedure, arguments, room).await?;
+        Ok(answer.results)
+    }
+
+    /// As [`Client::exchange`], for a call whose repetition may be answered otherwise than the call itself.
+    async fn exchange_change(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Encode,
+        room: u32,
+    ) -> Result<Answer, Error> {
+        let (mut patience, mut resent) = (Patience::default(), false);
         loop {
             let mut request = request(procedure, room);
             arguments.encode(&mut request.arguments());
             let response = self.rpc.call(request).await?;
+            resent |= response.resent;
             if !is_busy(&response) || !patience.pause(&self.runtime).await {
-                return Ok(response.results);
+                let results = response.results;
+                return Ok(Answer { results, resent });
             }
+        }
+    }
+}
+
+/// The answer to a call that changes something.
+struct Answer {
+    results: Vec<u8>,
+    /// The call was sent more than once.
+    resent: bool,
+}
+
+impl Answer {
+    /// True when `error` is what a server says to a call that it has executed already and forgotten: what was to be
+    /// made is there (`Exist`), what was to be taken away is not (`Noent`). Never when the call was sent only once.
+    fn is_echo(&self, error: &Error, sign: Status) -> bool {
+        self.resent && error.status() == Some(sign)
+    }
+
+    /// As `outcome` says, or done when that is an echo.
+    fn done_or_echo(&self, outcome: Result<(), Error>, sign: Status) -> Result<(), Error> {
+        match outcome {
+            Err(error) if self.is_echo(&error, sign) => Ok(()),
+            outcome => outcome,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::convert::{
 use gannet_fabric::Buffer;
 use gannet_rpc::Sink;
 use gannet_vfs::{
-    AccessMask, Attributes, CreateMode, FileHandle, FileSystemUsage, NodeKind, SetAttributes,
-    Stability, Time, Verifier,
+    AccessMask, Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, NodeKind,
+    SetAttributes, Stability, Status, Time, Verifier,
 };
 use gannet_wire::nfs3::{self, Decode, DirectoryName, Encode, Name, Procedure};
 use gannet_wire::xdr::Decoder;
@@ -257,7 +257,7 @@ impl Client {
             .await
     }
 
-    /// MKDIR.
+    /// MKDIR. A directory that is there after the call was sent again is the one that was made.
     pub async fn mkdir(
         &self,
         directory: &FileHandle,
@@ -268,8 +268,23 @@ impl Client {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
         };
-        self.make(Procedure::Mkdir, &arguments, directory, name)
-            .await
+        let answer = self
+            .exchange_change(Procedure::Mkdir, &arguments, 0)
+            .await?;
+        match self.made(&answer.results, directory, name).await {
+            Err(refused) if answer.is_echo(&refused, Status::Exist) => {
+                let found = self.lookup(directory, name).await?;
+                let attributes = self.getattr(&found.handle).await?;
+                if attributes.kind != FileKind::Directory {
+                    return Err(refused);
+                }
+                Ok(Found {
+                    attributes: Some(attributes),
+                    ..found
+                })
+            }
+            made => made,
+        }
     }
 
     /// SYMLINK.
@@ -315,7 +330,7 @@ impl Client {
             .await
     }
 
-    /// What the four above have in common. Servers may leave the new handle out; then it is looked up.
+    /// What CREATE, SYMLINK and MKNOD have in common.
     async fn make(
         &self,
         procedure: Procedure,
@@ -324,7 +339,17 @@ impl Client {
         name: &[u8],
     ) -> Result<Found, Error> {
         let bytes = self.exchange(procedure, arguments, 0).await?;
-        let made = good(results::<nfs3::CreateResult<'_>>(&bytes)?)?;
+        self.made(&bytes, directory, name).await
+    }
+
+    /// What was made. Servers may leave the new handle out; then it is looked up.
+    async fn made(
+        &self,
+        bytes: &[u8],
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<Found, Error> {
+        let made = good(results::<nfs3::CreateResult<'_>>(bytes)?)?;
         match made.object {
             Some(handle) => Ok(Found {
                 handle: owned(handle)?,
@@ -334,23 +359,26 @@ impl Client {
         }
     }
 
-    /// REMOVE.
+    /// REMOVE. What is not there after the call was sent again was removed.
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
-        let bytes = self
-            .exchange(Procedure::Remove, &at(directory, name), 0)
+        let answer = self
+            .exchange_change(Procedure::Remove, &at(directory, name), 0)
             .await?;
-        good(results::<nfs3::RemoveResult>(&bytes)?).map(|_| ())
+        let removed = good(results::<nfs3::RemoveResult>(&answer.results)?);
+        answer.done_or_echo(removed.map(|_| ()), Status::Noent)
     }
 
-    /// RMDIR.
+    /// RMDIR; as [`Client::remove`].
     pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
-        let bytes = self
-            .exchange(Procedure::Rmdir, &at(directory, name), 0)
+        let answer = self
+            .exchange_change(Procedure::Rmdir, &at(directory, name), 0)
             .await?;
-        good(results::<nfs3::RmdirResult>(&bytes)?).map(|_| ())
+        let removed = good(results::<nfs3::RmdirResult>(&answer.results)?);
+        answer.done_or_echo(removed.map(|_| ()), Status::Noent)
     }
 
-    /// RENAME.
+    /// RENAME, from directory and name to directory and name. What is not there after the call was sent again was
+    /// moved, if something has the new name.
     pub async fn rename(
         &self,
         from: (&FileHandle, &[u8]),
@@ -360,8 +388,19 @@ impl Client {
             from: at(from.0, from.1),
             to: at(to.0, to.1),
         };
-        let bytes = self.exchange(Procedure::Rename, &arguments, 0).await?;
-        good(results::<nfs3::RenameResult>(&bytes)?).map(|_| ())
+        let answer = self
+            .exchange_change(Procedure::Rename, &arguments, 0)
+            .await?;
+        let moved = good(results::<nfs3::RenameResult>(&answer.results)?).map(|_| ());
+        match moved {
+            Err(refused) if answer.is_echo(&refused, Status::Noent) => {
+                match self.lookup(to.0, to.1).await {
+                    Ok(_) => Ok(()),
+                    Err(_) => Err(refused),
+                }
+            }
+            moved => moved,
+        }
     }
 
     /// LINK.
