@@ -15,7 +15,7 @@ WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, TERMINATE = 0, 1, 2, 
 # Programs and procedures.
 MOUNT, NFS, NFSACL = 100005, 100003, 100227
 NULL, GETATTR, LOOKUP, READ, WRITE_FILE, CREATE, MKDIR = 0, 1, 3, 6, 7, 8, 9
-REMOVE, RENAME, READDIRPLUS = 12, 14, 17
+REMOVE, RMDIR, RENAME = 12, 13, 14
 # Kinds of RPC/RDMA messages.
 MSG, NOMSG = 0, 1
 
@@ -148,6 +148,10 @@ class Stream:
             self.buffer += more
         taken, self.buffer = self.buffer[:length], self.buffer[length:]
         return taken
+
+    def is_silent(self):
+        """Whether nothing comes for a while."""
+        return not self.buffer and not select.select([self.socket], [], [], 0.2)[0]
 
     def call_tcp(self, program, procedure, arguments=b"", xid=None):
         """A call over TCP, and its outcome; with the next XID if none is given."""
