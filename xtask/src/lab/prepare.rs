@@ -26,7 +26,7 @@ const PROGRAMS: &[&str] = &[
     "nfs-common",
     "nfs-kernel-server",
     "iproute2",
-    "python3-minimal",
+    "python3",
 ];
 /// What is taken of the kernel package: the rest is drivers of hardware that the guest does not have.
 const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/modules/*/kernel/arch \
