@@ -39,7 +39,8 @@ pub(super) fn is_zero(data: &[u8]) -> bool {
 
 /// Reads a file block by block, in order, while the READs of the following blocks are under way.
 ///
-/// A range up to `u64::MAX` ends with the file. Call [`Reader::next`] until it gives `None`. Dropping it abandons the READs in flight.
+/// A range up to `u64::MAX` ends with the file. Call [`Reader::next`] until it gives `None`. Dropping it abandons the
+/// READs in flight.
 pub struct Reader {
     client: Client,
     file: FileHandle,
