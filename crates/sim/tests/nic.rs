@@ -1,6 +1,7 @@
 //! The machines of the testbeds: primitive operations cost what their papers say, and all of it replays.
 #![allow(clippy::unwrap_used)]
 
+use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_fabric::{
     Access, Backing, Buffer, Completion, ConnectOptions, Connected, Done, Provider, Region,
     RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
@@ -8,7 +9,7 @@ use gannet_fabric::{
 use gannet_runtime::Handle;
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::nic::experiment::{Operation, Workload, run};
+use gannet_sim::nic::experiment::{Operation, Outcome, Workload, run};
 use gannet_sim::nic::profiles::{ALL, OPENSOLARIS};
 use gannet_sim::nic::{Activity, Constant, FITTED_MAX, Host, Profile, Source as ConstantSource};
 use std::collections::BTreeSet;
@@ -434,6 +435,29 @@ fn an_outcome_adds_up() {
         assert!(busy.mb_per_s > alone.mb_per_s, "{operation:?}");
         assert!(busy.server_usage.queueing_ns() > alone.server_usage.queueing_ns());
     }
+}
+
+#[test]
+fn registering_nothing_per_operation_pays() {
+    let with = |kind| Workload {
+        threads: 8,
+        server: Registration::new(kind, Trust::Untrusted).unwrap(),
+        ..Workload::default()
+    };
+    let [dynamic, fmr, cached] = [
+        StrategyKind::Dynamic,
+        StrategyKind::Fmr,
+        StrategyKind::ServerCache,
+    ]
+    .map(|kind| run(&OPENSOLARIS, &with(kind)).unwrap());
+    assert!(fmr.mb_per_s > dynamic.mb_per_s);
+    assert!(cached.mb_per_s > 1.5 * fmr.mb_per_s);
+    let registering = |outcome: &Outcome| {
+        let (busy, _) = outcome.per_operation(&outcome.server_usage, Activity::Registration);
+        busy
+    };
+    assert!(registering(&fmr) < registering(&dynamic));
+    assert!(registering(&cached) < 1_000.0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{Activity, Host, Profile, Spent, Usage};
 use crate::random::Random;
 use crate::world::World;
 use gannet_fabric::Buffer;
+use gannet_fabric::registration::Registration;
 use gannet_nfs::client::{Client, Error};
 use gannet_runtime::LocalFuture;
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
@@ -41,6 +42,10 @@ pub struct Workload {
     pub file_len: u64,
     /// Copies that a client makes of each record between the memory of its transfers and the application's.
     pub copies: u32,
+    /// How the server makes the memory of its transfers reachable.
+    pub server: Registration,
+    /// How the clients make theirs.
+    pub client: Registration,
     /// How durable a WRITE asks to be.
     pub stability: Stability,
     /// Virtual time before anything is counted.
@@ -61,6 +66,8 @@ impl Default for Workload {
             record_len: 128 << 10,
             file_len: 8 << 20,
             copies: 0,
+            server: Registration::default(),
+            client: Registration::default(),
             stability: Stability::FileSync,
             warm_up: Duration::from_millis(10),
             time: Duration::from_millis(100),
@@ -126,7 +133,7 @@ impl From<Error> for Failure {
 /// See [`Failure`].
 pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
     let world = World::new(workload.seed);
-    let testbed = Rc::new(Testbed::build(&world, profile, workload.clients));
+    let testbed = Testbed::build(&world, profile, workload.clients, workload.server);
     let (random, workload) = (world.random("offsets"), *workload);
     world.run(async move { play(&testbed, &workload, &random).await })?
 }
@@ -152,7 +159,7 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     });
     let mut number = 0;
     for machine in &testbed.clients {
-        let client = machine.mount(&testbed.server);
+        let client = machine.mount(&testbed.server, workload.client);
         let root = client.mount(b"/").await?;
         for _ in 0..workload.threads {
             let random = random.fork(&format!("thread {number}"));

@@ -122,15 +122,21 @@ impl Host {
         self.executor.spend_until(gap.end());
     }
 
-    /// Has the adapter execute a command while what runs now sleeps.
+    /// Has the adapter execute a command, for which what runs now waits.
     fn command(&self, activity: Activity, ns: u64) {
         if ns == 0 {
             return;
         }
-        let (clock, from) = (self.executor.clock(), self.executor.now());
-        let gap = self.commands.borrow_mut().take_first(clock, from, ns);
-        self.enter(activity, ns, gap.start - from);
-        self.executor.spend_until(gap.end());
+        let adapter = &self.profile.adapter;
+        let (clock, asked_at) = (self.executor.clock(), self.executor.now());
+        let gap = self.commands.borrow_mut().take_first(clock, asked_at, ns);
+        let mut done_at = gap.end();
+        if adapter.command_spins.value != 0 {
+            let spinning = done_at - asked_at;
+            done_at = self.take_processor(asked_at, spinning, spinning).end();
+        }
+        self.enter(activity, ns, done_at - asked_at - ns);
+        self.executor.spend_until(done_at);
     }
 
     /// An interrupt tells of completions: gives the time at which the task that waits for them can be woken.

@@ -9,7 +9,7 @@
 //! calendar: whoever needs it takes the first free time from its own time on.
 //!
 //! - What a task does *within a poll* (post, register, take completions) moves the task's own clock on: it takes the
-//!   processor that is free first, or waits for the adapter without holding one, and goes on from there. `now()` is
+//!   processor that is free first, or waits for the adapter (asleep or spinning), and goes on from there. `now()` is
 //!   that clock, so that protocol code measures what it is charged; whatever the task posts, wakes, spawns or answers
 //!   happens no earlier; and it is not polled again before. So a task is a thread: its charges never overlap.
 //! - What takes long and waits anyway (the file system) is work of a thread of its own: it takes the processors in

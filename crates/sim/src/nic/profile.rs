@@ -140,10 +140,12 @@ constants! {
         register_ns,
         /// Processor time of registering one page of 4096 bytes: pinning and translating.
         register_page_ns,
-        /// Time that the adapter takes for the command; one at a time, the caller sleeps.
+        /// Time that the adapter takes for the command; one at a time.
         register_command_ns,
         /// Time that the adapter takes to store one page's translation.
         register_entry_ns,
+        /// 1 where the caller of a command holds its processor until it is done, 0 where it sleeps.
+        command_spins,
         /// Processor time of allocating and mapping one page for a call, where memory is not kept between calls.
         allocate_page_ns,
         /// Processor time of deregistering.

@@ -37,7 +37,12 @@ pub(super) struct Testbed {
 
 impl Testbed {
     /// The machines, and a server running on the first.
-    pub(super) fn build(world: &World, profile: &Profile, clients: usize) -> Testbed {
+    pub(super) fn build(
+        world: &World,
+        profile: &Profile,
+        clients: usize,
+        registration: Registration,
+    ) -> Testbed {
         let fabric = SimFabric::new(
             world,
             FabricProfile {
@@ -62,7 +67,7 @@ impl Testbed {
         };
         let server = machine("server");
         let disk = Disk::new(world);
-        server.serve(&disk);
+        server.serve(&disk, registration);
         Testbed {
             server,
             clients: (0..clients).map(|_| machine("client")).collect(),
@@ -71,7 +76,7 @@ impl Testbed {
 }
 
 impl Machine {
-    fn serve(&self, disk: &Rc<Disk>) {
+    fn serve(&self, disk: &Rc<Disk>, registration: Registration) {
         let runtime = self.node.runtime();
         let store = SimStore::open(disk, Handle::clone(&runtime)).charged_to(&self.host);
         let mut export = Export::new("/").expect("the root is an absolute path");
@@ -86,16 +91,14 @@ impl Machine {
             .listen(SocketAddr::new(self.node.ip(), PORT))
             .expect("nobody listens on a new node");
         let task = async move {
-            let served = rpc
-                .serve_rdma(provider, Registration::default(), listener)
-                .await;
+            let served = rpc.serve_rdma(provider, registration, listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));
     }
 
     /// A mount of `server` on this machine: one connection, which all threads share.
-    pub(super) fn mount(&self, server: &Machine) -> Client {
+    pub(super) fn mount(&self, server: &Machine, registration: Registration) -> Client {
         let address = SocketAddr::new(server.node.ip(), PORT);
         let config = ClientConfig {
             credential: CallerCredential::Sys {
@@ -105,6 +108,7 @@ impl Machine {
                 groups: Groups::new(&[]),
             },
             persistence: Persistence::Hard,
+            registration,
             ..ClientConfig::default()
         };
         let runtime = self.node.runtime();

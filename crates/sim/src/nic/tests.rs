@@ -137,6 +137,7 @@ fn an_adapter_executes_one_command_at_a_time_and_holds_no_processor() {
     profile.adapter.register_page_ns = constant(100);
     profile.adapter.register_command_ns = constant(10_000);
     profile.adapter.register_entry_ns = constant(20);
+    profile.adapter.command_spins = constant(0);
     let host = Host::install(&node, &profile);
     let log = Log::default();
     for _ in 0..2 {
@@ -160,6 +161,37 @@ fn an_adapter_executes_one_command_at_a_time_and_holds_no_processor() {
     let spent = host.usage().of(Activity::Registration);
     assert_eq!(spent.busy_ns, 2 * 11_360);
     assert_eq!(spent.waited_ns, 1_300 + 8_760, "processor, then adapter");
+}
+
+#[test]
+fn an_adapter_may_have_its_callers_spin() {
+    let (world, node, host) = machine(1);
+    let mut profile = *host.profile();
+    profile.adapter.register_ns = constant(1_000);
+    profile.adapter.register_page_ns = constant(0);
+    profile.adapter.register_command_ns = constant(10_000);
+    profile.adapter.command_spins = constant(1);
+    let host = Host::install(&node, &profile);
+    let log = Log::default();
+    for _ in 0..2 {
+        let (log, host, runtime) = (Rc::clone(&log), Rc::clone(&host), node.runtime());
+        let task = async move {
+            host.register(0);
+            note(&log, "registered", &runtime);
+        };
+        node.runtime().spawn("task", Box::pin(task));
+    }
+    let faults = world.faults();
+    world
+        .run(async move { faults.sleep(Duration::from_micros(50)).await })
+        .unwrap();
+    let expected = [("registered", 11_000), ("registered", 22_000)];
+    assert_eq!(*log.borrow(), expected);
+    assert_eq!(
+        host.usage().cpu_ns,
+        22_000,
+        "none of it could be used otherwise"
+    );
 }
 
 #[test]

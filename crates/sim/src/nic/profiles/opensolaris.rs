@@ -60,6 +60,11 @@ pub const OPENSOLARIS: Profile = Profile {
         register_page_ns: derived(100, PAGES),
         register_command_ns: derived(50_000, REGISTER),
         register_entry_ns: derived(250, PAGES),
+        command_spins: derived(
+            1,
+            "000 section 8: with the processor saturated, registering without commands (FMR) is \
+             faster, so commands take processor time",
+        ),
         allocate_page_ns: fitted(
             4_000,
             "000 section 8: READ of 128 KiB, dynamic, about 350 MB/s",
