@@ -267,7 +267,8 @@ impl Region {
         self.state.valid.get()
     }
 
-    /// Revokes the key: once this returns no byte goes in or out by it.
+    /// Revokes the key: once this returns no byte is taken or placed by it. What was taken before may still be on its
+    /// way.
     pub fn invalidate(&self) {
         self.state.revoke();
     }

@@ -99,7 +99,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --log --log-format --help fabric"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help fabric"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -138,6 +138,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -183,7 +187,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cat)
-            opts="-h --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,6 +209,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -221,7 +229,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cp)
-            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --log --log-format --help"
+            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -248,6 +256,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -297,7 +309,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
-            opts="-h --json --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -316,6 +328,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -335,7 +351,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__doctor)
-            opts="-h --json --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -354,6 +370,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -483,7 +503,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --log --log-format --help"
+            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -502,6 +522,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -521,7 +545,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mkdir)
-            opts="-p -h --parents --timeout --crc --uid --gid --log --log-format --help"
+            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -540,6 +564,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -559,7 +587,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mv)
-            opts="-h --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -578,6 +606,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -597,7 +629,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --log --log-format --help"
+            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -619,6 +651,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -635,7 +671,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --cores --crc --state-dir --sync-metadata --log --log-format --help"
+            opts="-h --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --cores --crc --state-dir --sync-metadata --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -673,6 +709,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -689,7 +729,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__stat)
-            opts="-h --json --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -708,6 +748,10 @@ _gannet() {
                     return 0
                     ;;
                 --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

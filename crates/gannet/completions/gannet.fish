@@ -67,6 +67,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How ma
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -77,12 +78,14 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l read-only -d 'Refuse everything that changes files'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let root of a client be root here; without it, root becomes the anonymous user'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -94,12 +97,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand ls" -s l -l long -d 'Kind,
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s a -l all -d 'Names that start with a dot too'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s R -l recursive -d 'Directories below too'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l json -d 'One JSON object per entry'
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -107,12 +112,14 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -121,6 +128,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l json -d 'One JSON object per file'
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s j -l jobs -d 'Files under way at a time, and parts of one file' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
@@ -128,6 +136,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand cp" -l crc -d 'Ask for MPA
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -138,12 +147,14 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l verify -d 'Read everything back and compare every byte with the source'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress bar, not even on a terminal'
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -152,12 +163,14 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s p -l parents -d 'Make what is missing above too, and do not mind what exists'
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -167,12 +180,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log-format -d 'Log 
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s f -l force -d 'Do not mind what does not exist'
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -180,12 +195,14 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -194,6 +211,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON object per file system'
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l record -d 'Bytes per operation; several sizes make several rows' -r
@@ -209,6 +227,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -217,6 +236,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
@@ -234,6 +254,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l crc -d 'Ask for
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -242,6 +263,7 @@ trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l json -d 'One JSON object per check'
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''

@@ -6,6 +6,7 @@ use crate::url::{Location, Url};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -146,6 +147,38 @@ pub struct ClientOptions {
     /// Call as this group [default: the caller's own]
     #[arg(long, value_name = "GID")]
     pub gid: Option<u32>,
+    /// Registering memory, on RDMA.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
+}
+
+/// How memory is registered.
+#[derive(Debug, Clone, Default, Args)]
+pub struct MemoryOptions {
+    /// How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical
+    #[arg(long, value_name = "STRATEGY", default_value_t)]
+    pub registration: StrategyKind,
+    /// Trust the other side with one key to all transfer memory, as all-physical registration does
+    #[arg(long)]
+    pub trust_peer: bool,
+}
+
+impl MemoryOptions {
+    /// What the options come to.
+    ///
+    /// # Errors
+    /// All-physical registration without trust.
+    pub fn registration(&self) -> Result<Registration, Failure> {
+        let trust = if self.trust_peer {
+            Trust::Trusted
+        } else {
+            Trust::Untrusted
+        };
+        Registration::new(self.registration, trust).map_err(|error| {
+            Failure::usage("--registration all-physical is refused", error)
+                .hint("add --trust-peer if you do trust it, or use another strategy")
+        })
+    }
 }
 
 /// On or off.
@@ -220,6 +253,9 @@ pub struct ServeOptions {
     /// Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed
     #[arg(long)]
     pub sync_metadata: bool,
+    /// Registering memory, on RDMA.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
 }
 
 /// `gannet ls`.

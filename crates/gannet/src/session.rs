@@ -108,6 +108,7 @@ impl Session {
             backoff_min: RECONNECT_PAUSE_MIN,
             backoff_max: RECONNECT_PAUSE_MAX,
             persistence: Persistence::Hard,
+            registration: options.memory.registration()?,
             ..ClientConfig::default()
         };
         let found = probe(&contact, url, target.clone(), &config).await?;

@@ -270,3 +270,40 @@ fn doctor_looks_at_this_machine_and_at_a_server() {
     let error = fail(&["doctor", &urls[0]], 1);
     assert!(error.contains("1 check failed"), "{error}");
 }
+
+#[test]
+fn a_tree_goes_over_rdma_under_every_registration_strategy() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 20);
+    let strategies = [
+        ["--registration", "dynamic"].as_slice(),
+        &["--registration", "fmr"],
+        &["--registration", "server-cache"],
+        &["--registration", "client-cache"],
+        &["--registration", "all-physical", "--trust-peer"],
+    ];
+    for (number, options) in strategies.into_iter().enumerate() {
+        let share = place.text(&format!("share-{number}"));
+        std::fs::create_dir(&share).unwrap();
+        let arguments = [[share.as_str(), "--no-root-squash"].as_slice(), options].concat();
+        let server = Server::start(&place.path(&format!("state-{number}")), &arguments);
+        let there = format!("{}/tree", server.urls()[1]);
+        let tree = place.text("tree");
+        let copy = [["cp", "-r", "--verify", &tree, &there].as_slice(), options].concat();
+        succeed(&copy);
+        assert_same(
+            &place.path("tree"),
+            &place.path(&format!("share-{number}/tree")),
+        );
+    }
+    let error = fail(
+        &[
+            "ls",
+            "--registration",
+            "all-physical",
+            "nfs+rdma://127.0.0.1:1/",
+        ],
+        2,
+    );
+    assert!(error.contains("--trust-peer"), "{error}");
+}

@@ -4,7 +4,7 @@ mod server;
 mod tree;
 
 use crate::bench::{own_cpu, rounded};
-use crate::cli::{ClientOptions, DemoOptions, Switch};
+use crate::cli::{ClientOptions, DemoOptions, MemoryOptions, Switch};
 use crate::copy::{Engine, Node, Place, Progress};
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
@@ -168,6 +168,7 @@ impl Demo<'_> {
             crc: Switch::Off,
             uid: None,
             gid: None,
+            memory: MemoryOptions::default(),
         };
         let session = Session::connect(self.runtime, &self.url, &options).await?;
         let large = Totals {

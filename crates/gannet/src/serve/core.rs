@@ -2,7 +2,6 @@
 
 use super::Shared;
 use gannet_fabric::Provider;
-use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::Server as NfsServer;
 use gannet_rpc::Server as RpcServer;
@@ -36,7 +35,7 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
         );
     }
     if let Some(listener) = &shared.rdma {
-        serve_rdma(&runtime, &rpc, listener.for_core(index), shared.crc);
+        serve_rdma(&runtime, &rpc, listener.for_core(index), &shared);
     }
     // An error means that the sender is gone, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -58,7 +57,8 @@ fn rpc_server(runtime: &Handle, shared: &Shared) -> Option<Rpc> {
         let store = LocalStore::new(Arc::clone(tree), Rc::clone(runtime));
         (export.clone(), store)
     });
-    match NfsServer::new(stores) {
+    let service = NfsServer::new(stores);
+    match service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts))) {
         Ok(service) => Some(RpcServer::new(
             Rc::clone(runtime),
             Rc::new(service),
@@ -72,9 +72,15 @@ fn rpc_server(runtime: &Handle, shared: &Shared) -> Option<Rpc> {
     }
 }
 
-fn serve_rdma(runtime: &Handle, rpc: &Rpc, streams: Box<dyn gannet_runtime::Listener>, crc: bool) {
+fn serve_rdma(
+    runtime: &Handle,
+    rpc: &Rpc,
+    streams: Box<dyn gannet_runtime::Listener>,
+    shared: &Shared,
+) {
+    let registration = shared.registration;
     let config = IwarpConfig {
-        crc,
+        crc: shared.crc,
         ..IwarpConfig::default()
     };
     let provider = IwarpProvider::new(Rc::clone(runtime), config);
@@ -84,11 +90,7 @@ fn serve_rdma(runtime: &Handle, rpc: &Rpc, streams: Box<dyn gannet_runtime::List
         "nfs over rdma",
         Box::pin(async move {
             if let Err(error) = rpc
-                .serve_rdma(
-                    provider as Rc<dyn Provider>,
-                    Registration::default(),
-                    listener,
-                )
+                .serve_rdma(provider as Rc<dyn Provider>, registration, listener)
                 .await
             {
                 tracing::error!(%error, "nfs over rdma ended");

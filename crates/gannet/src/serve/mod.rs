@@ -7,7 +7,8 @@ mod settings;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
-use gannet_nfs::server::Export;
+use gannet_fabric::registration::Registration;
+use gannet_nfs::server::{Export, MountList};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
 use gannet_vfs::local::LocalTree;
@@ -29,10 +30,12 @@ struct Shared {
     rdma: Option<SharedListener>,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
+    mounts: Arc<MountList>,
     /// MPA CRCs are asked for, whatever the client wants.
     crc: bool,
     /// For each core.
     connections: ConnectionLimits,
+    registration: Registration,
     /// Becomes true when the server shall end.
     stop: watch::Receiver<bool>,
     drain_max: Duration,
@@ -43,6 +46,7 @@ struct Shared {
 /// # Errors
 /// A directory, a socket or the configuration cannot be used; what to do is said.
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
+    gannet_vfs::local::survive_file_size_limit();
     let settings = Settings::resolve(options)?;
     let exports = settings.open_exports()?;
     let (stop, stopped) = watch::channel(false);
@@ -62,8 +66,10 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         )?,
         cache: Arc::new(ReplyCache::new(CacheLimits::default())),
         counters: Arc::default(),
+        mounts: Arc::default(),
         crc: settings.crc,
         connections: settings.connections,
+        registration: settings.registration,
         stop: stopped,
         drain_max: DRAIN_MAX,
     });

@@ -4,6 +4,7 @@ use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
 use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
+use gannet_fabric::registration::Registration;
 use gannet_nfs::server::{Export, Squash};
 use gannet_rpc::ConnectionLimits;
 use gannet_runtime::tokio_plug::available_cores;
@@ -25,6 +26,7 @@ pub(super) struct Settings {
     pub(super) ready_file: Option<PathBuf>,
     /// For each core.
     pub(super) connections: ConnectionLimits,
+    pub(super) registration: Registration,
     exports: Vec<ExportConfig>,
     local: LocalOptions,
 }
@@ -64,6 +66,7 @@ impl Settings {
                 .is_some_and(crate::cli::Switch::is_on),
             ready_file: options.ready_file.clone(),
             connections: connections(&config.server, cores),
+            registration: options.memory.registration()?,
             exports: config
                 .export
                 .into_iter()

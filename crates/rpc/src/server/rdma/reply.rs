@@ -94,8 +94,8 @@ impl<S: Service> Connection<S> {
         self.leave(job, to_chunk)
     }
 
-    /// Counts `len` bytes of a file as in memory for the reply of the call in `place`; false, and nothing counted, while
-    /// other replies hold as much as a connection may.
+    /// Counts `len` bytes of a file as in memory for the reply of the call in `place`; false, and nothing counted,
+    /// while other replies hold as much as a connection may.
     fn reserve(&mut self, place: usize, len: usize) -> bool {
         if self.reply_bytes > 0 && self.reply_bytes + len > OUTGOING_BYTES_MAX {
             return false;
