@@ -87,11 +87,16 @@ knfsd() {
     mount -t nfsd nfsd /proc/fs/nfsd
     exportfs -r
     rpc.mountd --port 20048 --no-nfs-version 4
+    serve_knfsd
+    touch /run/knfsd
+}
+
+# serve_knfsd [BYTES]: lets the kernel's server answer, for READs and WRITEs of up to so many bytes. `rpc.nfsd 0` ends it.
+serve_knfsd() {
     # It would shrink with the guest's memory.
-    echo 1048576 >/proc/fs/nfsd/max_block_size
+    echo "${1:-1048576}" >/proc/fs/nfsd/max_block_size
     rpc.nfsd --port 2049 --no-udp --nfs-version 3 4
     echo 'rdma 20049' >/proc/fs/nfsd/portlist
-    touch /run/knfsd
 }
 
 # noise FILE BYTES: a file that compresses badly and never twice the same.
