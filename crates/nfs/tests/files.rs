@@ -4,6 +4,7 @@
 
 mod support;
 
+use gannet_fabric::Buffer;
 use gannet_nfs::client::{Error, Existing, Files, Follow, Transfer, Written, Zeros};
 use gannet_sim::limits::DISK_INODES;
 use gannet_sim::store::DiskProfile;
@@ -61,6 +62,25 @@ async fn load(
         reader.recycle(block.buffer);
     }
     Ok(bytes)
+}
+
+#[test]
+fn blocks_longer_than_the_server_takes_are_written_whole() {
+    run(|runtime| async move {
+        let (_running, _, files) = served(&runtime).await;
+        let file = files.create(b"f", 0o644, Existing::Refuse).await;
+        let file = file.unwrap().handle;
+        let (bytes, how) = (pattern(100_001), transfer(4096, 4));
+        let mut writer = files.write_file(&file, Zeros::Write, how);
+        for (index, part) in bytes.chunks(30_000).enumerate() {
+            let offset = index as u64 * 30_000;
+            let block = Buffer::from_vec(part.to_vec());
+            writer.write(offset, block, part.len()).await.unwrap();
+        }
+        assert_eq!(writer.finish().await.unwrap().end, 100_001);
+        let read = load(&files, &file, 0..u64::MAX, how).await.unwrap();
+        assert!(read == bytes, "{} bytes", read.len());
+    });
 }
 
 #[test]

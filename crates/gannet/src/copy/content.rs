@@ -92,12 +92,13 @@ impl LocalSource {
                 self.data = start..end;
             }
             let offset = self.data.start;
+            let mut buffer = sink.spare(self.block);
+            // The sink's blocks may be shorter than ours: a server says how much it takes at a time.
             let len = usize::try_from(self.data.end - offset)
                 .unwrap_or(usize::MAX)
-                .min(self.block as usize);
+                .min(self.block as usize)
+                .min(buffer.len());
             self.data.start += len as u64;
-            let mut buffer = sink.spare(self.block);
-            let len = len.min(buffer.len());
             let (runtime, file) = (Rc::clone(&self.runtime), Arc::clone(&self.file));
             self.reads.spawn_local(async move {
                 locally(&runtime, move || {

@@ -88,14 +88,30 @@ impl Writer {
     }
 
     /// Writes the first `len` bytes of `buffer` at `offset`; waits when enough WRITEs are in flight. Blocks may come
-    /// in any order, but not twice. At most the block size that [`Writer::buffer`] gives counts.
+    /// in any order, but not twice. A block longer than those that [`Writer::buffer`] gives is copied into such.
     ///
     /// # Errors
     /// This or an earlier WRITE failed; the writer is of no use then.
     pub async fn write(&mut self, offset: u64, buffer: Buffer, len: usize) -> Result<(), Error> {
-        let len = u32::try_from(len.min(buffer.len()))
-            .unwrap_or(u32::MAX)
-            .min(self.block);
+        let data = buffer.get(..len).unwrap_or(&buffer);
+        if data.len() <= self.block as usize {
+            let len = data.len();
+            return self.write_block(offset, buffer, len).await;
+        }
+        let mut offset = offset;
+        for piece in data.chunks(self.block as usize) {
+            let mut copy = self.buffer();
+            if let Some(target) = copy.get_mut(..piece.len()) {
+                target.copy_from_slice(piece);
+            }
+            self.write_block(offset, copy, piece.len()).await?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn write_block(&mut self, offset: u64, buffer: Buffer, len: usize) -> Result<(), Error> {
+        let len = u32::try_from(len).unwrap_or(u32::MAX).min(self.block);
         let end = offset.saturating_add(u64::from(len));
         self.written.end = self.written.end.max(end);
         let data = buffer.get(..len as usize).unwrap_or_default();

@@ -31,7 +31,8 @@ pub const fn reply_max(procedure: Procedure, room: u32) -> usize {
         }
         Procedure::Rename => REPLY_HEAD + 2 * WCC,
         Procedure::Link => REPLY_HEAD + POST_OP + WCC,
-        Procedure::Readdir | Procedure::Readdirplus => REPLY_HEAD + room,
+        // The count is for all of the results, but Linux's server applies it to the entries alone.
+        Procedure::Readdir | Procedure::Readdirplus => REPLY_HEAD + POST_OP + 8 + room,
         Procedure::Fsstat => REPLY_HEAD + POST_OP + 6 * 8 + 4,
         Procedure::Fsinfo => REPLY_HEAD + POST_OP + 7 * 4 + 8 + 8 + 4,
         Procedure::Pathconf => REPLY_HEAD + POST_OP + 2 * 4 + 4 * 4,
