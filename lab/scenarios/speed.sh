@@ -1,0 +1,25 @@
+# The kernel's client over siw is not much slower with Gannet than with the kernel's own server, both in this guest.
+# server: knfsd
+# limit: 300
+# capture: no
+
+"$GANNET" serve --no-root-squash --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
+    --ready-file /run/ready /srv/export &
+server=$!
+# Debian's number of threads.
+echo 8 >/proc/fs/nfsd/threads
+noise /srv/export/large 33554432
+mkdir /srv/export/many
+(cd /srv/export/many; seq -f file-%g 0 999 | xargs touch)
+until [ -e /run/ready ]; do sleep 0.1; done
+# Attributes are asked for each time: the client's cache is not what is measured.
+mount_knfsd /mnt actimeo=0
+mkdir -p /gannet
+mount -t nfs -o vers=3,proto=rdma,port=30049,mountproto=tcp,mountport=3049,nolock,hard,timeo=100,actimeo=0 \
+    10.0.2.15:/ /gannet
+status=0
+python3 -S /run/lab/scenarios/speed.py /srv/export /mnt /gannet >/run/table || status=$?
+umount /gannet /mnt
+kill $server
+while IFS= read -r line; do host note "$line"; done </run/table
+[ $status = 0 ] || fail "too slow: $(cat /run/table)"
