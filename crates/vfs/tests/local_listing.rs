@@ -102,6 +102,37 @@ fn a_new_listing_sees_each_change_at_once() {
 }
 
 #[test]
+fn a_listed_handle_is_of_the_object_that_has_the_name_now() {
+    with_each_scheme(|world| {
+        let path = world.path();
+        let names = ["replaced", "reused", "swapped-0", "swapped-1"];
+        for name in names {
+            std::fs::write(path.join(name), name).unwrap();
+        }
+        world.serve(|store| async move {
+            let root = store.root();
+            for round in 0..50 {
+                std::fs::write(path.join("new"), format!("new {round}")).unwrap();
+                std::fs::rename(path.join("new"), path.join("replaced")).unwrap();
+                // The next file often gets the number of the one just removed.
+                std::fs::remove_file(path.join("reused")).unwrap();
+                std::fs::write(path.join("reused"), format!("reused {round}")).unwrap();
+                std::fs::rename(path.join("swapped-0"), path.join("aside")).unwrap();
+                std::fs::rename(path.join("swapped-1"), path.join("swapped-0")).unwrap();
+                std::fs::rename(path.join("aside"), path.join("swapped-1")).unwrap();
+                let listed = list(&store, &root, 100, true).await;
+                for name in names {
+                    let entry = listed.iter().find(|entry| entry.name == name.as_bytes());
+                    let (handle, _) = entry.unwrap().object.unwrap();
+                    let content = support::read(&store, &handle, 0, 100).await;
+                    assert_eq!(content, std::fs::read(path.join(name)).unwrap());
+                }
+            }
+        });
+    });
+}
+
+#[test]
 fn removing_what_is_listed_loses_nothing() {
     with_each_scheme(|world| {
         for index in 0..2000 {

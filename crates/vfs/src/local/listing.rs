@@ -10,6 +10,7 @@
 //! a second or the object was changed through this server.
 
 use super::access::is_settled;
+use super::attributes::Facts;
 use super::clock_map::lock;
 use super::object::Object;
 use super::tree::LocalTree;
@@ -18,7 +19,7 @@ use crate::limits::{
     LISTINGS_BYTES_MAX,
 };
 use crate::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -34,7 +35,7 @@ pub(crate) struct Listing {
     /// The change time of the directory before it was read, if that can validate the listing.
     pub(crate) valid_at: Option<Time>,
     pub(crate) read_at: Instant,
-    /// One slot for each entry; all empty until objects are wanted.
+    /// One slot for each entry; none at all until objects are wanted or an earlier listing is taken over.
     pub(crate) slots: RwLock<Vec<Slot>>,
     /// Where the last page ended: where the next one will begin.
     last_end: AtomicUsize,
@@ -54,6 +55,8 @@ pub(crate) struct Entry {
 pub(crate) enum Slot {
     /// Nothing yet.
     Unknown,
+    /// What an earlier listing knew of an inode with this number. Looking at the entry tells whether it still is that.
+    Earlier(KnownObject),
     /// The name is gone.
     Gone,
     /// It has no handle of ours: `..`, a mount point, what cannot be looked at.
@@ -66,6 +69,7 @@ pub(crate) enum Slot {
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject {
     pub(crate) handle: FileHandle,
+    /// Its time of birth in nanoseconds, if no other inode ever had its number and that; else 0.
     pub(crate) birth: u64,
     pub(crate) attributes: Attributes,
     pub(crate) taken: Instant,
@@ -103,6 +107,27 @@ impl Listing {
             slots: RwLock::default(),
             last_end: AtomicUsize::new(0),
         }
+    }
+
+    /// Takes over what an earlier listing of the directory knew, for inodes that both have, under whatever name.
+    pub(crate) fn take_over(&self, earlier: &Listing) {
+        let slots = earlier.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let known: HashMap<u64, &KnownObject> = (slots.iter())
+            .filter_map(|slot| match slot {
+                Slot::Known(known) | Slot::Earlier(known) if known.birth != 0 => {
+                    Some((known.attributes.fileid, known))
+                }
+                _ => None,
+            })
+            .collect();
+        if known.is_empty() {
+            return;
+        }
+        let taken_over = self.entries.iter().map(|entry| {
+            let known = known.get(&entry.fileid);
+            known.map_or(Slot::Unknown, |known| Slot::Earlier(**known))
+        });
+        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = taken_over.collect();
     }
 
     /// The name of an entry.
@@ -204,6 +229,13 @@ impl KnownObject {
     pub(crate) fn is_fresh(&self, tree: &LocalTree, now: Instant) -> bool {
         now.saturating_duration_since(self.taken) < LISTING_ATTRIBUTES_AGE
             && self.change_count == tree.change_count(self.attributes.fileid)
+    }
+
+    /// Whether `facts` are of the inode that the handle was taken of.
+    pub(crate) fn is_of(&self, facts: &Facts) -> bool {
+        self.birth != 0
+            && self.birth == facts.birth
+            && self.attributes.fileid == facts.attributes.fileid
     }
 }
 

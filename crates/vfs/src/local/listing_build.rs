@@ -1,19 +1,20 @@
 //! Reading directories and looking at their entries, on the blocking pool.
 
-use super::attributes::{from_statx, status};
+use super::attributes::{Facts, from_statx, status};
+use super::clock_map::lock;
 use super::handle::Name;
 use super::listing::{Entry, KnownObject, Listing, Slot, validity};
 use super::object::Object;
 use super::tree::{LocalTree, statx};
-use crate::{Status, sys};
+use crate::{FileHandle, Status, sys};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of directory entries read at a time.
 const DIRECTORY_BUFFER: usize = 64 << 10;
-/// An inode born this long ago or more cannot have been mistaken for another with the same number and birth.
+/// The next inode with the number of one that has lived this long has another time of birth.
 const BIRTH_SETTLED: Duration = Duration::from_secs(1);
 
 impl LocalTree {
@@ -64,6 +65,18 @@ impl LocalTree {
         names.shrink_to_fit();
         entries.shrink_to_fit();
         let listing = Arc::new(Listing::new(cookie, complete, (names, entries), valid_at));
+        // Handles of inodes are made from what statx(2) says: nothing to save by knowing them.
+        if self.places.is_none() {
+            let windows = lock(&directory.windows);
+            let earlier = windows
+                .iter()
+                .find(|window| window.start == cookie)
+                .cloned();
+            drop(windows);
+            if let Some(earlier) = earlier {
+                listing.take_over(&earlier);
+            }
+        }
         self.listings.keep(directory, &listing);
         Ok(listing)
     }
@@ -92,8 +105,10 @@ impl LocalTree {
             .map(
                 |(index, entry)| match old.as_ref().and_then(|old| old.get(index)) {
                     Some(Slot::Known(known)) if known.is_fresh(self, now) => Slot::Known(*known),
-                    Some(known) => self.look_at(directory, listing.name(entry), entry, *known),
-                    None => self.look_at(directory, listing.name(entry), entry, Slot::Unknown),
+                    Some(Slot::Known(known) | Slot::Earlier(known)) => {
+                        self.look_at(directory, listing.name(entry), entry, Some(known))
+                    }
+                    _ => self.look_at(directory, listing.name(entry), entry, None),
                 },
             )
             .collect();
@@ -110,25 +125,34 @@ impl LocalTree {
         Ok(())
     }
 
-    fn look_at(&self, directory: &Arc<Object>, name: &[u8], entry: &Entry, known: Slot) -> Slot {
+    fn look_at(
+        &self,
+        directory: &Arc<Object>,
+        name: &[u8],
+        entry: &Entry,
+        earlier: Option<&KnownObject>,
+    ) -> Slot {
         match name {
             b".." => return Slot::Foreign,
             b"." => return self.look_at_itself(directory),
             _ => {}
         }
+        let Ok(name) = CString::new(name) else {
+            return Slot::Foreign;
+        };
         let change_count = self.change_count(entry.fileid);
         let taken = Instant::now();
-        let facts = match statx(directory.descriptor(), name) {
-            Ok(raw) => from_statx(&raw, self.fsid),
-            Err(rustix::io::Errno::NOENT) => return Slot::Gone,
+        let wall_clock = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let (facts, handle) = match self.identify(directory, &name, earlier) {
+            Ok(identified) => identified,
+            Err(Status::Noent) => return Slot::Gone,
             Err(_) => return Slot::Foreign,
         };
-        if !self.is_ours(&facts) {
-            return Slot::Foreign;
-        }
-        let mut object = KnownObject {
-            handle: directory.handle,
-            birth: facts.birth,
+        Slot::Known(KnownObject {
+            handle,
+            birth: settled_birth(facts.birth, wall_clock),
             attributes: facts.attributes,
             taken,
             change_count: if facts.attributes.fileid == entry.fileid {
@@ -137,57 +161,46 @@ impl LocalTree {
                 // Replaced since the listing was read: the counter of the new object was not asked in time.
                 self.change_count(facts.attributes.fileid)
             },
-        };
-        if let Slot::Known(known) = known
-            && known.attributes.fileid == facts.attributes.fileid
-            && known.birth == facts.birth
-            && is_old(facts.birth)
-        {
-            object.handle = known.handle;
-            return Slot::Known(object);
-        }
-        self.name_entry(directory, name, object)
+        })
     }
 
-    /// Gives a newly seen entry its handle.
-    fn name_entry(&self, directory: &Arc<Object>, name: &[u8], mut object: KnownObject) -> Slot {
-        if let Some(places) = &self.places {
-            places.learn(object.attributes.fileid, directory.fileid, name);
-            let name = Name::Inode {
-                fileid: object.attributes.fileid,
-                birth: object.birth,
-            };
-            return match self.minter.mint(&name) {
-                Ok(handle) => {
-                    object.handle = handle;
-                    Slot::Known(object)
-                }
-                Err(_) => Slot::Foreign,
-            };
-        }
-        let Ok(name) = CString::new(name) else {
-            return Slot::Foreign;
-        };
-        // The handle is taken before and after the attributes: the same both times, it is theirs.
-        let handle = || sys::name_to_handle(directory.descriptor(), &name);
-        let Ok(first) = handle() else {
-            return Slot::Foreign;
-        };
-        let facts = match statx(directory.descriptor(), name.as_c_str()) {
-            Ok(raw) => from_statx(&raw, self.fsid),
-            Err(_) => return Slot::Gone,
-        };
-        if handle() != Ok(first) || !self.is_ours(&facts) {
-            return Slot::Foreign;
-        }
-        match self.minter.mint(&Name::Kernel(first)) {
-            Ok(handle) => {
-                object.handle = handle;
-                object.birth = facts.birth;
-                object.attributes = facts.attributes;
-                Slot::Known(object)
+    /// What statx(2) says of the object that has a name now, and its handle.
+    fn identify(
+        &self,
+        directory: &Arc<Object>,
+        name: &CStr,
+        earlier: Option<&KnownObject>,
+    ) -> Result<(Facts, FileHandle), Status> {
+        if earlier.is_some() || self.places.is_some() {
+            let facts = self.facts_of_name(directory, name)?;
+            if let Some(earlier) = earlier.filter(|earlier| earlier.is_of(&facts)) {
+                return Ok((facts, earlier.handle));
             }
-            Err(_) => Slot::Foreign,
+            if let Some(places) = &self.places {
+                let fileid = facts.attributes.fileid;
+                places.learn(fileid, directory.fileid, name.to_bytes());
+                let birth = facts.birth;
+                let handle = self.minter.mint(&Name::Inode { fileid, birth })?;
+                return Ok((facts, handle));
+            }
+        }
+        // The handle is taken before and after the attributes: the same both times, it is theirs.
+        let kernel_handle = || sys::name_to_handle(directory.descriptor(), name).map_err(status);
+        let first = kernel_handle()?;
+        let facts = self.facts_of_name(directory, name)?;
+        if kernel_handle()? != first {
+            return Err(Status::Stale);
+        }
+        Ok((facts, self.minter.mint(&Name::Kernel(first))?))
+    }
+
+    fn facts_of_name(&self, directory: &Arc<Object>, name: &CStr) -> Result<Facts, Status> {
+        let raw = statx(directory.descriptor(), name).map_err(status)?;
+        let facts = from_statx(&raw, self.fsid);
+        if self.is_ours(&facts) {
+            Ok(facts)
+        } else {
+            Err(Status::Xdev)
         }
     }
 
@@ -207,10 +220,111 @@ impl LocalTree {
     }
 }
 
-/// Whether an inode was born so long ago that number and birth together name it for sure.
-fn is_old(birth: u64) -> bool {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    birth != 0 && Duration::from_nanos(birth) + BIRTH_SETTLED < now
+/// The birth of an inode that was seen no earlier than `seen`, if no other ever had its number and that; else 0.
+fn settled_birth(birth: u64, seen: Duration) -> u64 {
+    if Duration::from_nanos(birth) + BIRTH_SETTLED < seen {
+        birth
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::LocalOptions;
+    use std::path::Path;
+
+    /// A served directory with a file `f`; the listing of it, filled; and where `f` is in that.
+    fn listed(path: &Path) -> (Arc<LocalTree>, Arc<Listing>, usize) {
+        let export = path.join("export");
+        std::fs::create_dir(&export).unwrap();
+        std::fs::write(export.join("f"), "").unwrap();
+        let options = LocalOptions {
+            state_dir: Some(path.join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(&export, &options).unwrap();
+        let listing = tree.list(&tree.root_object, 0).unwrap();
+        let all = 0..listing.entries.len();
+        tree.fill(&tree.root_object, &listing, all).unwrap();
+        let is_f = |entry: &Entry| listing.name(entry) == b"f";
+        let index = listing.entries.iter().position(is_f).unwrap();
+        (tree, listing, index)
+    }
+
+    fn known(listing: &Listing, index: usize) -> KnownObject {
+        match listing.slots.read().unwrap()[index] {
+            Slot::Known(known) => known,
+            _ => panic!("not looked at"),
+        }
+    }
+
+    #[test]
+    fn an_earlier_handle_is_used_for_the_same_number_and_birth_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, listing, index) = listed(directory.path());
+        let root = &tree.root_object;
+        let right = known(&listing, index);
+        let birth = tree.facts_of_name(root, c"f").unwrap().birth;
+        let looked_at = |birth, fileid| {
+            // The root's handle stands for one that is not the file's.
+            let mut earlier = right;
+            earlier.handle = root.handle;
+            earlier.birth = birth;
+            earlier.attributes.fileid = fileid;
+            let entry = &listing.entries[index];
+            match tree.look_at(root, b"f", entry, Some(&earlier)) {
+                Slot::Known(known) => known.handle,
+                _ => panic!("not looked at"),
+            }
+        };
+        let fileid = right.attributes.fileid;
+        assert_eq!(looked_at(birth + 1, fileid), right.handle, "inode reused");
+        assert_eq!(looked_at(birth, fileid + 1), right.handle, "name replaced");
+        assert_eq!(looked_at(0, fileid), right.handle, "birth not settled");
+        if birth != 0 {
+            assert_eq!(looked_at(birth, fileid), root.handle, "the same inode");
+        }
+    }
+
+    #[test]
+    fn a_listing_takes_over_what_is_settled_and_looks_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, listing, index) = listed(directory.path());
+        if !tree.has_kernel_handles() {
+            return;
+        }
+        let export = directory.path().join("export");
+        let mut wrong = known(&listing, index);
+        wrong.handle = tree.root_object.handle;
+        for (birth, taken_over) in [(0, false), (1, true)] {
+            wrong.birth = birth;
+            listing.slots.write().unwrap()[index] = Slot::Known(wrong);
+            tree.listings.keep(&tree.root_object, &listing);
+            // Renamed in place: the number stays.
+            let names = [export.join("f"), export.join("g")];
+            let from = names.iter().find(|name| name.exists()).unwrap();
+            let to = names.iter().find(|name| !name.exists()).unwrap();
+            std::fs::rename(from, to).unwrap();
+            let next = tree.list(&tree.root_object, 0).unwrap();
+            let fileid = wrong.attributes.fileid;
+            let at = (next.entries.iter().position(|entry| entry.fileid == fileid)).unwrap();
+            let slot = next.slots.read().unwrap().get(at).copied();
+            assert_eq!(matches!(slot, Some(Slot::Earlier(_))), taken_over);
+            let all = 0..next.entries.len();
+            tree.fill(&tree.root_object, &next, all).unwrap();
+            assert_ne!(known(&next, at).handle, wrong.handle, "another birth");
+        }
+    }
+
+    #[test]
+    fn a_birth_names_an_inode_once_it_is_past() {
+        let birth = 5_000_000_000;
+        let settled = |nanoseconds| settled_birth(birth, Duration::from_nanos(nanoseconds));
+        assert_eq!(settled(birth - 1), 0);
+        assert_eq!(settled(birth + 1_000_000_000), 0);
+        assert_eq!(settled(birth + 1_000_000_001), birth);
+        assert_eq!(settled_birth(u64::MAX, Duration::ZERO), 0);
+    }
 }
