@@ -41,9 +41,11 @@ const MACHINE: &str = "-M q35,sata=off,usb=off,vmport=off,smm=off -accel tcg,thr
      -nodefaults -no-user-config -display none -no-reboot \
      -chardev stdio,id=control,signal=off -device virtio-serial-pci \
      -device virtserialport,chardev=control -device virtio-net-pci,netdev=net,romfile=";
-/// Every check, delay and search for hardware left out that the scenarios can do without.
+/// Every check, delay and search for hardware left out that the scenarios can do without; and the kernel's complaints
+/// about processors that stand still, which here says something of the host alone.
 const KERNEL_OPTIONS: &str = "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr cryptomgr.notests \
-     random.trust_cpu=on audit=0 apparmor=0 no_timer_check tsc=reliable";
+     random.trust_cpu=on audit=0 apparmor=0 no_timer_check tsc=reliable \
+     nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.watchdog_thresh=0";
 
 /// A line that a guest sent, or nothing when it has ended.
 pub(super) struct Event {
