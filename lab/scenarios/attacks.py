@@ -9,7 +9,7 @@ import random
 import re
 import sys
 from struct import pack
-from time import sleep
+from time import monotonic, sleep
 
 from peer import GETATTR, NFS, NOMSG, NULL, READ, WRITE_FILE
 from peer import READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, TERMINATE, WRITE
@@ -31,13 +31,14 @@ def expect(what, wanted, got):
 def during(name, attack):
     """Repeats an attack as long as COMMAND takes."""
     process = os.posix_spawn(COMMAND, [COMMAND], os.environ)
+    started = monotonic()
     rounds = 0
     ended = 0
     while not ended:
         attack()
         rounds += 1
         ended, status = os.waitpid(process, os.WNOHANG)
-    print(f"{name}: {rounds} rounds", flush=True)
+    print(f"{name}: {rounds} rounds in {monotonic() - started:.1f} s", flush=True)
     if status:
         sys.exit(f"lab: {name}: others cannot use the server")
 
@@ -272,11 +273,11 @@ def terminates():
 
 
 def bomb(program, procedure, arguments, crc=False, **chunks):
-    """As many calls as the credits allow, on ten connections.
+    """As many calls as the credits allow, on five connections.
 
     What the server asks for never comes, and what it writes is never read.
     """
-    attackers = [Peer(PORT, crc=crc) for _ in range(10)]
+    attackers = [Peer(PORT, crc=crc) for _ in range(5)]
     for attacker in attackers:
         # Credits come with the first reply.
         attacker.ask(NFS, NULL)
