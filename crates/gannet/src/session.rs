@@ -113,7 +113,7 @@ impl Session {
         };
         let found = probe(&contact, url, target.clone(), &config).await?;
         let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
-        let client = Client::new(Rc::clone(runtime), rpc);
+        let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
         let files = Files::at(client, found.root, &found.export).await;
         let files = files.map_err(|error| mount_failure(url, &error))?;
         let mounted = Mounted {

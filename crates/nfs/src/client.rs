@@ -5,9 +5,9 @@
 //! [`Writer`] move whole files with many calls in flight. Nothing is cached between calls.
 //!
 //! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
-//! the RPC layer, as its settings say; a MKDIR, REMOVE, RMDIR or RENAME that a restarted server finds done already is
-//! done. Replies are not believed: a READ that returns more than was asked for, a name
-//! with a slash in it, a listing that does not move on are errors, not data.
+//! the RPC layer, as its settings say; see [`Client::forgiving_echoes`] for those that a restarted server finds done
+//! already. Replies are not believed: a READ that returns more than was asked for, a name with a slash in it, a
+//! listing that does not move on are errors, not data.
 
 mod error;
 mod files;
@@ -64,12 +64,28 @@ impl Default for Transfer {
 pub struct Client {
     rpc: gannet_rpc::Client,
     runtime: Handle,
+    forgives_echoes: bool,
 }
 
 impl Client {
     /// A client over `rpc`, whose settings say who calls and how patient it is.
     pub fn new(runtime: Handle, rpc: gannet_rpc::Client) -> Client {
-        Client { rpc, runtime }
+        Client {
+            rpc,
+            runtime,
+            forgives_echoes: false,
+        }
+    }
+
+    /// The same, for callers who have seen that what they remove or rename is there, and that what they make is not: a
+    /// refused MKDIR, REMOVE, RMDIR or RENAME then counts as done if the call was sent more than once and a server that
+    /// executed it and forgot would say so. Without having looked, one cannot tell that from a true refusal.
+    #[must_use]
+    pub fn forgiving_echoes(self) -> Client {
+        Client {
+            forgives_echoes: true,
+            ..self
+        }
     }
 
     /// The connection below, to close it.
@@ -103,8 +119,10 @@ impl Client {
             let response = self.rpc.call(request).await?;
             resent |= response.resent;
             if !is_busy(&response) || !patience.pause(&self.runtime).await {
-                let results = response.results;
-                return Ok(Answer { results, resent });
+                return Ok(Answer {
+                    results: response.results,
+                    may_echo: resent && self.forgives_echoes,
+                });
             }
         }
     }
@@ -113,15 +131,15 @@ impl Client {
 /// The answer to a call that changes something.
 struct Answer {
     results: Vec<u8>,
-    /// The call was sent more than once.
-    resent: bool,
+    /// The call was sent more than once, and the caller wants echoes forgiven.
+    may_echo: bool,
 }
 
 impl Answer {
     /// True when `error` is what a server says to a call that it has executed already and forgotten: what was to be
     /// made is there (`Exist`), what was to be taken away is not (`Noent`). Never when the call was sent only once.
     fn is_echo(&self, error: &Error, sign: Status) -> bool {
-        self.resent && error.status() == Some(sign)
+        self.may_echo && error.status() == Some(sign)
     }
 
     /// As `outcome` says, or done when that is an echo.

@@ -71,7 +71,7 @@ fn story<F: Future<Output = ()>>(body: impl Fn(Files, Rc<Switch>) -> F) {
             ..ClientConfig::default()
         };
         let rpc = gannet_rpc::Client::new(Rc::clone(&runtime), running.target(), config);
-        let client = Client::new(runtime, rpc);
+        let client = Client::new(runtime, rpc).forgiving_echoes();
         let files = Files::mount(client, b"/").await.unwrap();
         body(files, Rc::clone(&switch)).await;
         switch.end.notify();

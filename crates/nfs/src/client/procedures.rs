@@ -257,7 +257,7 @@ impl Client {
             .await
     }
 
-    /// MKDIR. A directory that is there after the call was sent again is the one that was made.
+    /// MKDIR. See [`Client::forgiving_echoes`]: the echo is a directory of that name.
     pub async fn mkdir(
         &self,
         directory: &FileHandle,
@@ -359,7 +359,7 @@ impl Client {
         }
     }
 
-    /// REMOVE. What is not there after the call was sent again was removed.
+    /// REMOVE. See [`Client::forgiving_echoes`].
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let answer = self
             .exchange_change(Procedure::Remove, &at(directory, name), 0)
@@ -377,8 +377,8 @@ impl Client {
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
     }
 
-    /// RENAME, from directory and name to directory and name. What is not there after the call was sent again was
-    /// moved, if something has the new name.
+    /// RENAME, from directory and name to directory and name. See [`Client::forgiving_echoes`]: the echo is that the old
+    /// name is gone and something has the new one.
     pub async fn rename(
         &self,
         from: (&FileHandle, &[u8]),
