@@ -49,7 +49,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;serve'= {
-            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4 and IPv6 [default: 0.0.0.0:2049]'
+            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]'
             cand --nfs-rdma 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]'
             cand --allow 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]'
             cand --config 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say'

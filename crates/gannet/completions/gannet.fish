@@ -58,7 +58,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log-format -d 'Lo
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l json -d 'One JSON object per row instead of a table'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4 and IPv6 [default: 0.0.0.0:2049]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say' -r -F

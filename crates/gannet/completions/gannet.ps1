@@ -54,7 +54,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;serve' {
-            [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4 and IPv6 [default: 0.0.0.0:2049]')
+            [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]')
             [CompletionResult]::new('--nfs-rdma', '--nfs-rdma', [CompletionResultType]::ParameterName, 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]')
             [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]')
             [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say')

@@ -78,7 +78,7 @@ pub enum LogFormat {
 pub enum Command {
     /// Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte
     ///
-    /// Needs no root and no hardware, takes about half a minute, and cleans up behind itself.
+    /// Needs no root and no hardware, takes some ten seconds, and cleans up behind itself.
     Demo(DemoOptions),
     /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
     ///
@@ -217,7 +217,7 @@ pub struct ServeOptions {
     /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
     #[arg(required_unless_present = "config")]
     pub path: Option<PathBuf>,
-    /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address [::] takes IPv4
+    /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4
     /// and IPv6 [default: 0.0.0.0:2049]
     #[arg(long, value_name = "ADDR")]
     pub nfs_tcp: Option<Listen>,

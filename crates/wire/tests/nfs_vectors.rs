@@ -542,5 +542,8 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
     });
     check(Procedure::Commit, 0, &encoded(&committed), 152);
     assert_eq!(reply_max(Procedure::Readdir, 4096), 28 + 88 + 8 + 4096);
-    assert_eq!(reply_max(Procedure::Readdirplus, 65536), 28 + 88 + 8 + 65536);
+    assert_eq!(
+        reply_max(Procedure::Readdirplus, 65536),
+        28 + 88 + 8 + 65536
+    );
 }

@@ -377,8 +377,8 @@ impl Client {
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
     }
 
-    /// RENAME, from directory and name to directory and name. See [`Client::forgiving_echoes`]: the echo is that the old
-    /// name is gone and something has the new one.
+    /// RENAME, from directory and name to directory and name. See [`Client::forgiving_echoes`]: the echo is that the
+    /// old name is gone and something has the new one.
     pub async fn rename(
         &self,
         from: (&FileHandle, &[u8]),
