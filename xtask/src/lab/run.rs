@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
 /// How long a guest may take to boot.
-const BOOT_MAX: Duration = Duration::from_secs(120);
+const BOOT_MAX: Duration = Duration::from_secs(300);
 /// How long after a scenario's limit a guest may take to end it, before it is ended itself.
 const GRACE: Duration = Duration::from_secs(15);
 
