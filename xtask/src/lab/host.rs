@@ -1,11 +1,11 @@
 //! The host's side of a running scenario: what its guests can ask for.
 //!
 //! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
-//! `gannet ARGUMENTS`, `proxy`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
+//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
 
 use super::machine::Machine;
 use super::process::tied_to_us;
-use super::proxy::Proxy;
+use super::proxy::{self, Proxy};
 use super::scenario::{Scenario, Server};
 use super::server::GannetServer;
 use anyhow::{Context, Result, bail};
@@ -110,7 +110,7 @@ impl<'a> Host<'a> {
             }
             "server" => self.control_server(rest).map(|()| String::new()),
             "memory" => self.server().and_then(|server| server.memory_peak()),
-            "proxy" => self.start_proxies(),
+            "proxy" => self.start_proxies(rest),
             "cut" => {
                 let cut: usize = self.proxies.iter().map(Proxy::cut).sum();
                 Ok(cut.to_string())
@@ -140,12 +140,17 @@ impl<'a> Host<'a> {
     }
 
     /// Ports of proxies in front of the server, started when they are asked for.
-    fn start_proxies(&mut self) -> Result<String> {
+    fn start_proxies(&mut self, kind: &str) -> Result<String> {
+        let edit = match kind {
+            "" => proxy::as_it_is,
+            "no-invalidation" => proxy::forbid_invalidation,
+            _ => bail!("`proxy {kind}`: it is proxy, or proxy no-invalidation"),
+        };
         let ports = self.server()?.ports;
         if self.proxies.is_empty() {
             self.proxies = ports
                 .iter()
-                .map(|port| Proxy::start(*port))
+                .map(|port| Proxy::start(*port, edit))
                 .collect::<Result<_>>()?;
         }
         let ports: Vec<String> = self
