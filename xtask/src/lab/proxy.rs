@@ -15,8 +15,8 @@ pub(super) type Edit = fn(&mut [u8]);
 /// Changes nothing.
 pub(super) fn as_it_is(_: &mut [u8]) {}
 
-/// Takes from a client's MPA request the word that keys of its own may be invalidated by the server (RFC 8797 section 4):
-/// Linux always gives it.
+/// Takes from a client's MPA request the word that keys of its own may be invalidated by the server (RFC 8797 section
+/// 4): Linux always gives it.
 pub(super) fn forbid_invalidation(request: &mut [u8]) {
     const MAGIC_AND_VERSION: [u8; 5] = [0xf6, 0xab, 0x0e, 0x18, 1];
     let length = MAGIC_AND_VERSION.len();
