@@ -3,6 +3,7 @@
 use crate::executor::Wait;
 use crate::limits::SEGMENT_MAX;
 use crate::network::{Breakable, Channel};
+use crate::nic::{Bytes, Host};
 use crate::world::{Core, NodeId};
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{ByteStream, FileSource};
@@ -25,6 +26,8 @@ pub(crate) struct SimStream {
     connection: Rc<Connection>,
     outgoing: Rc<Half>,
     incoming: Rc<Half>,
+    /// Who pays for this end.
+    host: Option<Rc<Host>>,
 }
 
 struct Connection {
@@ -35,6 +38,8 @@ struct Connection {
 /// One direction of a connection.
 struct Half {
     channel: Rc<Channel>,
+    /// Who pays for what arrives.
+    receiver: Option<Rc<Host>>,
     state: RefCell<HalfState>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
@@ -53,6 +58,10 @@ struct HalfState {
     reader_gone: bool,
     read_error: Option<io::ErrorKind>,
     write_error: Option<io::ErrorKind>,
+    /// When the receiver is done with what has arrived on its wire.
+    received_at: u64,
+    /// The reader was asleep when it was woken, and has not read yet.
+    woken: bool,
 }
 
 pub(crate) fn wake(waker: &RefCell<Option<Waker>>) {
@@ -66,10 +75,26 @@ impl Half {
     fn new(core: &Rc<Core>, from: NodeId, to: NodeId) -> Rc<Half> {
         Rc::new(Half {
             channel: Channel::new(core, from, to),
+            receiver: core.host(to),
             state: RefCell::default(),
             reader: RefCell::default(),
             writer: RefCell::default(),
         })
+    }
+
+    /// Has `take` run when the receiver is done with `len` bytes that have arrived: now, where nobody pays for that.
+    fn receive(self: &Rc<Self>, len: usize, take: impl FnOnce(&Half) + 'static) {
+        let Some(host) = &self.receiver else {
+            return take(self);
+        };
+        let received_at = {
+            let mut state = self.state.borrow_mut();
+            // A later packet may find a processor that is free earlier.
+            state.received_at = state.received_at.max(host.receive_packets(len));
+            state.received_at
+        };
+        let half = Rc::clone(self);
+        host.schedule(received_at, move || take(&half));
     }
 
     fn fail_reader(&self, kind: io::ErrorKind) {
@@ -135,6 +160,7 @@ impl SimStream {
             connection: Rc::clone(&connection),
             outgoing: Rc::clone(outgoing),
             incoming: Rc::clone(incoming),
+            host: core.host(local.0),
         };
         let near_end = end(near, far, &there, &back);
         (near_end, end(far, near, &back, &there))
@@ -152,6 +178,9 @@ impl SimStream {
     /// How much of `available` a single call moves: all, or an arbitrary part.
     fn slice(&self, available: usize) -> io::Result<usize> {
         let network = &self.core.network;
+        if self.host.is_some() && available > 0 {
+            return Ok(available);
+        }
         if available == 0 || network.random.chance(SPURIOUS_PER_MILLE) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -206,8 +235,13 @@ impl SimStream {
                 back.send(0, move || connection.reset_arrives(1 - direction));
                 return;
             }
-            half.state.borrow_mut().arrived.extend(bytes);
-            wake(&half.reader);
+            half.receive(bytes.len(), move |half| {
+                let mut state = half.state.borrow_mut();
+                state.arrived.extend(bytes);
+                state.woken |= half.reader.borrow().is_some();
+                drop(state);
+                wake(&half.reader);
+            });
         });
     }
 
@@ -264,7 +298,11 @@ impl ByteStream for SimStream {
             left -= part;
         }
         state.outstanding -= count;
+        let was_asleep = std::mem::take(&mut state.woken);
         drop(state);
+        if let Some(host) = &self.host {
+            host.read_stream(count, was_asleep);
+        }
         wake(&self.incoming.writer);
         Ok(count)
     }
@@ -290,6 +328,9 @@ impl ByteStream for SimStream {
             let part = buffer.len().min(count - bytes.len());
             bytes.extend_from_slice(&buffer[..part]);
         }
+        if let Some(host) = &self.host {
+            host.write_stream(count, Bytes::OfMemory);
+        }
         self.transmit(bytes);
         Ok(count)
     }
@@ -309,6 +350,9 @@ impl ByteStream for SimStream {
         };
         bytes.truncate(count);
         if count > 0 {
+            if let Some(host) = &self.host {
+                host.write_stream(count, Bytes::OfFile);
+            }
             self.transmit(bytes);
         }
         Ok(count)
@@ -326,8 +370,10 @@ impl ByteStream for SimStream {
         ));
         let half = Rc::clone(&self.outgoing);
         self.outgoing.channel.send(0, move || {
-            half.state.borrow_mut().finished = true;
-            wake(&half.reader);
+            half.receive(0, |half| {
+                half.state.borrow_mut().finished = true;
+                wake(&half.reader);
+            });
         });
     }
 

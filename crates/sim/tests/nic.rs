@@ -7,13 +7,17 @@ use gannet_fabric::{
     RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
 };
 use gannet_runtime::Handle;
+use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::nic::experiment::{Operation, Outcome, Workload, run};
-use gannet_sim::nic::profiles::{ALL, OPENSOLARIS};
+use gannet_sim::nic::experiment::{Operation, Outcome, Transport, Workload, run};
+use gannet_sim::nic::profiles::{
+    ALL, OPENSOLARIS, SANDIA_IB, SANDIA_IB_UD, SANDIA_IWARP, SANDIA_TOE,
+};
 use gannet_sim::nic::{Activity, Constant, FITTED_MAX, Host, Profile, Source as ConstantSource};
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -458,6 +462,91 @@ fn registering_nothing_per_operation_pays() {
     };
     assert!(registering(&fmr) < registering(&dynamic));
     assert!(registering(&cached) < 1_000.0);
+}
+
+#[test]
+fn rdma_outdoes_tcp_most_on_infiniband() {
+    let rate = |profile: &Profile, transport| {
+        let workload = Workload {
+            transport,
+            threads: 4,
+            client: Registration::new(StrategyKind::Fmr, Trust::Untrusted).unwrap(),
+            server: Registration::new(StrategyKind::AllPhysical, Trust::Trusted).unwrap(),
+            time: Duration::from_millis(30),
+            ..Workload::default()
+        };
+        let outcome = run(profile, &workload).unwrap();
+        let cpu_ns = outcome.client_usage.cpu_ns + outcome.server_usage.cpu_ns;
+        (outcome.mb_per_s, cpu_ns as f64 / outcome.operations as f64)
+    };
+    let (rdma, rdma_cpu) = rate(&SANDIA_IB, Transport::Rdma);
+    let (connected, connected_cpu) = rate(&SANDIA_IB, Transport::Tcp);
+    let (datagrams, datagrams_cpu) = rate(&SANDIA_IB_UD, Transport::Tcp);
+    assert!(rdma > 1.5 * connected && connected > 1.5 * datagrams);
+    assert!(2.0 * rdma_cpu < connected_cpu && connected_cpu < datagrams_cpu);
+    let (rdma, rdma_cpu) = rate(&SANDIA_IWARP, Transport::Rdma);
+    let (host, host_cpu) = rate(&SANDIA_IWARP, Transport::Tcp);
+    let (offloaded, offloaded_cpu) = rate(&SANDIA_TOE, Transport::Tcp);
+    assert!(rdma > host && rdma < 1.5 * host && offloaded > host);
+    assert!(rdma_cpu < offloaded_cpu && offloaded_cpu < host_cpu);
+}
+
+#[test]
+fn a_stream_costs_calls_packets_and_copies() {
+    const LEN: usize = 1 << 20;
+    let world = World::new(5);
+    let hosts = ["near", "far"].map(|name| {
+        let node = world.add_node(name);
+        (Host::install(&node, &SANDIA_IB_UD), node)
+    });
+    let [(near, near_node), (far, far_node)] = hosts;
+    let address = SocketAddr::new(far_node.ip(), 1);
+    let (runtime, far_runtime) = (near_node.runtime(), far_node.runtime());
+    let sent: Vec<u8> = (0..LEN).map(|index| (index % 251) as u8).collect();
+    let expected = sent.clone();
+    let received = world.run(async move {
+        let mut listener = far_runtime.listen(address).unwrap();
+        let writes = async move {
+            let stream = runtime.connect(address).await.unwrap();
+            let mut rest = sent.as_slice();
+            while !rest.is_empty() {
+                writable(&*stream).await.unwrap();
+                if let Ok(count) = stream.try_write(&[IoSlice::new(rest)], Follow::Nothing) {
+                    rest = &rest[count..];
+                }
+            }
+            stream.shutdown_write();
+            std::future::pending::<()>().await;
+        };
+        near_node.runtime().spawn("writes", Box::pin(writes));
+        let stream = listener.accept().await.unwrap();
+        let (mut all, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            readable(&*stream).await.unwrap();
+            match stream.try_read(&mut buffer) {
+                Ok(0) => return all,
+                Ok(count) => all.extend_from_slice(&buffer[..count]),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+        }
+    });
+    // The end of the stream does not overtake packets that a processor is still busy with.
+    assert!(received.unwrap() == expected);
+    let tcp = SANDIA_IB_UD.tcp;
+    let per_byte = |rate: Constant| LEN as u64 * 1_000_000_000 / rate.value;
+    let packets = LEN as u64 / tcp.packet_bytes.value;
+    let building = per_byte(tcp.stack_bytes_per_s);
+    for (host, packet) in [(&near, tcp.send_packet_ns), (&far, tcp.receive_packet_ns)] {
+        let copied = host.usage().of(Activity::Copy).busy_ns;
+        let copying = per_byte(tcp.copy_stream_bytes_per_s);
+        assert!(copied.abs_diff(copying) < 1_000, "{copied} of {copying} ns");
+        let spent = host.usage().of(Activity::Protocol).busy_ns;
+        let least = packets * packet.value + building;
+        assert!(
+            spent > least && spent < least + least / 2,
+            "{spent} ns, {least}"
+        );
+    }
 }
 
 #[test]

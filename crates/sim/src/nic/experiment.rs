@@ -27,11 +27,23 @@ pub enum Operation {
     RandomRead,
 }
 
+/// What carries the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// RPC/RDMA.
+    #[default]
+    Rdma,
+    /// Records on a byte stream.
+    Tcp,
+}
+
 /// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
     /// What is done.
     pub operation: Operation,
+    /// What carries it.
+    pub transport: Transport,
     /// Client machines; the threads of one share its mount.
     pub clients: usize,
     /// Threads of each client.
@@ -61,6 +73,7 @@ impl Default for Workload {
     fn default() -> Workload {
         Workload {
             operation: Operation::Read,
+            transport: Transport::Rdma,
             clients: 1,
             threads: 1,
             record_len: 128 << 10,
@@ -133,7 +146,7 @@ impl From<Error> for Failure {
 /// See [`Failure`].
 pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
     let world = World::new(workload.seed);
-    let testbed = Testbed::build(&world, profile, workload.clients, workload.server);
+    let testbed = Testbed::build(&world, profile, workload);
     let (random, workload) = (world.random("offsets"), *workload);
     world.run(async move { play(&testbed, &workload, &random).await })?
 }
@@ -159,7 +172,7 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     });
     let mut number = 0;
     for machine in &testbed.clients {
-        let client = machine.mount(&testbed.server, workload.client);
+        let client = testbed.mount(machine, workload);
         let root = client.mount(b"/").await?;
         for _ in 0..workload.threads {
             let random = random.fork(&format!("thread {number}"));
@@ -244,7 +257,10 @@ impl Thread {
         let machine = self.host.profile().machine;
         loop {
             let start = self.host.now();
-            let time = machine.client_operation_ns.value;
+            // Not always the same time: threads in lockstep would all wait for each other and then all think.
+            let time = self
+                .random
+                .between(0, 2 * machine.client_operation_ns.value);
             self.host.work(Activity::Protocol, time).await;
             let offset = self.next_offset();
             let call_max = machine.transfer_bytes.value;

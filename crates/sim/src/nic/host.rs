@@ -37,6 +37,15 @@ pub(crate) trait Debtor {
     fn settle(&self);
 }
 
+/// Where the bytes come from that are written to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    /// Memory of the writer.
+    OfMemory,
+    /// The page cache.
+    OfFile,
+}
+
 /// When a transfer happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
@@ -96,8 +105,14 @@ impl Host {
 
     /// Takes the processor that is free first from `from` on, for `least` to `most` nanoseconds.
     fn take_processor(&self, from: u64, least: u64, most: u64) -> Gap {
+        self.take_one_of(usize::MAX, from, least, most)
+    }
+
+    /// As [`Host::take_processor`], of the first `count` processors.
+    fn take_one_of(&self, count: usize, from: u64, least: u64, most: u64) -> Gap {
         let mut processors = self.processors.borrow_mut();
-        let gaps = processors.iter_mut().map(|processor| {
+        let some = processors.iter_mut().take(count.max(1));
+        let gaps = some.map(|processor| {
             let gap = processor.find(from, least, most);
             (processor, gap)
         });
@@ -150,6 +165,57 @@ impl Host {
         now + ns
     }
 
+    /// Charges what runs now for a system call that writes so many bytes to a stream, which lie in memory or a file.
+    pub(crate) fn write_stream(&self, len: usize, from: Bytes) {
+        let Profile { tcp, .. } = &self.profile;
+        let len = len as u64;
+        self.charge(Activity::Protocol, tcp.write_call_ns.value);
+        if from == Bytes::OfMemory {
+            let rate = tcp.copy_stream_bytes_per_s;
+            self.charge(Activity::Copy, rate.time_for(len));
+        }
+        let packets = len.div_ceil(tcp.packet_bytes.value.max(1));
+        let building = tcp.stack_bytes_per_s.time_for(len);
+        let built_at = self.handle_packets(packets * tcp.send_packet_ns.value + building);
+        self.executor.spend_until(built_at);
+    }
+
+    /// Charges what runs now for a system call that reads so many bytes from a stream.
+    pub(crate) fn read_stream(&self, len: usize, was_asleep: bool) {
+        let Profile { tcp, machine, .. } = &self.profile;
+        let switch = machine.context_switch_ns.value * u64::from(was_asleep);
+        self.charge(Activity::Protocol, tcp.read_call_ns.value + switch);
+        let rate = tcp.copy_stream_bytes_per_s;
+        self.charge(Activity::Copy, rate.time_for(len as u64));
+    }
+
+    /// Packets of a stream arrive: gives the time at which they are in their socket.
+    pub(crate) fn receive_packets(&self, len: usize) -> u64 {
+        let Profile { tcp, machine, .. } = &self.profile;
+        let len = len as u64;
+        let packets = len.div_ceil(tcp.packet_bytes.value.max(1));
+        let interrupts = packets.div_ceil(tcp.interrupt_packets.value.max(1));
+        let each = packets * tcp.receive_packet_ns.value + interrupts * machine.interrupt_ns.value;
+        self.handle_packets(each + tcp.stack_bytes_per_s.time_for(len))
+    }
+
+    /// Takes a processor that handles packets; gives the time at which it is done.
+    fn handle_packets(&self, ns: u64) -> u64 {
+        let now = self.executor.now();
+        if ns == 0 {
+            return now;
+        }
+        let queues = self.profile.tcp.queues.as_usize();
+        let gap = self.take_one_of(queues, now, ns, ns);
+        self.enter(Activity::Protocol, ns, gap.start - now);
+        gap.end()
+    }
+
+    /// Has `action` run at `at`, unless the machine crashes before.
+    pub(crate) fn schedule(&self, at: u64, action: impl FnOnce() + 'static) {
+        self.executor.schedule(at, Some(self.node), action);
+    }
+
     /// Does `ns` of work on the processors, in slices, while the caller sleeps.
     pub(crate) fn work(self: &Rc<Self>, activity: Activity, ns: u64) -> Work {
         let job = Rc::new(Job {
@@ -170,8 +236,7 @@ impl Host {
         let gap = host.take_processor(from, most.min(SLICE_MIN_NS), most);
         host.enter(job.activity, gap.len, gap.start - from);
         let again = Rc::clone(host);
-        let owner = Some(host.node);
-        host.executor.schedule(gap.end(), owner, move || {
+        host.schedule(gap.end(), move || {
             job.left.set(job.left.get() - gap.len);
             Host::run_slice(&again, job);
         });

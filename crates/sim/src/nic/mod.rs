@@ -15,7 +15,8 @@
 //! - What takes long and waits anyway (the file system) is work of a thread of its own: it takes the processors in
 //!   slices of [`TIME_SLICE_NS`], in turn with everybody else, and its caller sleeps.
 //! - An interrupt comes at once, whoever runs; its time is taken from the processor that is free next.
-//! - A transfer takes the sender's direction of its port and then the receiver's, and no processor.
+//! - A transfer takes the sender's direction of its port and then the receiver's, and no processor. Byte streams take
+//!   processors besides: where a stream is written and read, for calls and copies; where packets arrive, for each.
 //!
 //! Time between asking and getting is *waiting*, the rest is *busy*; both are entered under what they were for
 //! ([`Usage`]). The order of everything follows from the world's event order: equal seeds give equal times.
@@ -34,9 +35,9 @@ mod testbed;
 mod tests;
 
 pub use host::Host;
-pub(crate) use host::{Debtor, Transfer};
+pub(crate) use host::{Bytes, Debtor, Transfer};
 pub use ledger::{Activity, Spent, Usage};
-pub use profile::{Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source};
+pub use profile::{Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source, Tcp};
 
 /// Work that waits its turn holds a processor for so long at most, in nanoseconds.
 pub const TIME_SLICE_NS: u64 = 50_000;

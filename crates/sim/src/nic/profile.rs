@@ -176,6 +176,31 @@ constants! {
 }
 
 constants! {
+    /// TCP between two machines. What RPC does above it is in the calls.
+    Tcp {
+        /// Processor time of one system call that writes.
+        write_call_ns,
+        /// Processor time of one system call that reads.
+        read_call_ns,
+        /// Payload that the system handles as one packet: that of the wire, or more where the adapter cuts it.
+        packet_bytes,
+        /// Processors that can handle packets: as many as the adapter has queues with interrupts of their own.
+        queues,
+        /// Processor time of a packet that leaves, and of its acknowledgement.
+        send_packet_ns,
+        /// Processor time of a packet that arrives, and of acknowledging it.
+        receive_packet_ns,
+        /// Bytes of packets that such a processor builds or takes apart per second, checksums included; 0: the
+        /// adapter does it.
+        stack_bytes_per_s,
+        /// Packets that arrive with one interrupt.
+        interrupt_packets,
+        /// Copying between sockets and memory, by one processor. Pages of files are not copied.
+        copy_stream_bytes_per_s,
+    }
+}
+
+constants! {
     /// The server's file system.
     FileSystem {
         /// Processor time of one operation, whatever it moves: NFS server, vnode layer, the file system itself.
@@ -210,6 +235,8 @@ pub struct Profile {
     pub adapter: Adapter,
     /// What connects them.
     pub link: Link,
+    /// TCP over it.
+    pub tcp: Tcp,
     /// The server's file system.
     pub file_system: FileSystem,
 }
@@ -221,6 +248,7 @@ impl Profile {
             machine,
             adapter,
             link,
+            tcp,
             file_system,
             ..
         } = self;
@@ -228,6 +256,7 @@ impl Profile {
             machine.list(),
             adapter.list(),
             link.list(),
+            tcp.list(),
             file_system.list(),
         ];
         groups.into_iter().flatten().collect()

@@ -1,5 +1,6 @@
 //! The machines of a testbed in a world: a server with its files, and clients that have mounted them.
 
+use super::experiment::{Transport, Workload};
 use super::{Host, Profile};
 use crate::fabric::{FabricProfile, SimFabric};
 use crate::node::{Node, PoolProfile};
@@ -18,9 +19,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-const PORT: u16 = 20049;
-/// Bytes that an adapter moves for one connection before another one's turn comes.
-const SEGMENT_LEN: usize = 32 << 10;
+const TCP_PORT: u16 = 2049;
+const RDMA_PORT: u16 = 20049;
+/// Bytes that an adapter moves for one connection before another one's turn comes: few, since connections whose turns
+/// are long fall into step, and then all of them wait or none does.
+const SEGMENT_LEN: usize = 4 << 10;
 
 /// A machine with an adapter.
 pub(super) struct Machine {
@@ -37,12 +40,7 @@ pub(super) struct Testbed {
 
 impl Testbed {
     /// The machines, and a server running on the first.
-    pub(super) fn build(
-        world: &World,
-        profile: &Profile,
-        clients: usize,
-        registration: Registration,
-    ) -> Testbed {
+    pub(super) fn build(world: &World, profile: &Profile, workload: &Workload) -> Testbed {
         let fabric = SimFabric::new(
             world,
             FabricProfile {
@@ -66,16 +64,43 @@ impl Testbed {
             }
         };
         let server = machine("server");
-        let disk = Disk::new(world);
-        server.serve(&disk, registration);
+        server.serve(&Disk::new(world), workload.server);
         Testbed {
             server,
-            clients: (0..clients).map(|_| machine("client")).collect(),
+            clients: (0..workload.clients).map(|_| machine("client")).collect(),
         }
+    }
+
+    /// A mount of the server on one of the clients: one connection, which all its threads share.
+    pub(super) fn mount(&self, machine: &Machine, workload: &Workload) -> Client {
+        let config = ClientConfig {
+            credential: CallerCredential::Sys {
+                machine_name: String::from("client"),
+                uid: 1000,
+                gid: 1000,
+                groups: Groups::new(&[]),
+            },
+            persistence: Persistence::Hard,
+            registration: workload.client,
+            ..ClientConfig::default()
+        };
+        let runtime = machine.node.runtime();
+        let target = match workload.transport {
+            Transport::Rdma => {
+                Target::Rdma(Rc::clone(&machine.provider), self.server.address(RDMA_PORT))
+            }
+            Transport::Tcp => Target::Tcp(self.server.address(TCP_PORT)),
+        };
+        let rpc = gannet_rpc::Client::new(Handle::clone(&runtime), target, config);
+        Client::new(runtime, rpc)
     }
 }
 
 impl Machine {
+    fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.node.ip(), port)
+    }
+
     fn serve(&self, disk: &Rc<Disk>, registration: Registration) {
         let runtime = self.node.runtime();
         let store = SimStore::open(disk, Handle::clone(&runtime)).charged_to(&self.host);
@@ -86,34 +111,20 @@ impl Machine {
         let counters = Arc::<Counters>::default();
         let rpc =
             gannet_rpc::Server::new(Handle::clone(&runtime), Rc::new(service), cache, counters);
+        let free = "nobody listens on a new node";
+        let listener = runtime.listen(self.address(TCP_PORT)).expect(free);
+        let over_tcp = rpc.clone();
+        let task = async move {
+            let served = over_tcp.serve_tcp(listener).await;
+            served.expect("simulated listeners do not break");
+        };
+        runtime.spawn("tcp server", Box::pin(task));
         let provider = Rc::clone(&self.provider);
-        let listener = provider
-            .listen(SocketAddr::new(self.node.ip(), PORT))
-            .expect("nobody listens on a new node");
+        let listener = provider.listen(self.address(RDMA_PORT)).expect(free);
         let task = async move {
             let served = rpc.serve_rdma(provider, registration, listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));
-    }
-
-    /// A mount of `server` on this machine: one connection, which all threads share.
-    pub(super) fn mount(&self, server: &Machine, registration: Registration) -> Client {
-        let address = SocketAddr::new(server.node.ip(), PORT);
-        let config = ClientConfig {
-            credential: CallerCredential::Sys {
-                machine_name: String::from("client"),
-                uid: 1000,
-                gid: 1000,
-                groups: Groups::new(&[]),
-            },
-            persistence: Persistence::Hard,
-            registration,
-            ..ClientConfig::default()
-        };
-        let runtime = self.node.runtime();
-        let target = Target::Rdma(Rc::clone(&self.provider), address);
-        let rpc = gannet_rpc::Client::new(Handle::clone(&runtime), target, config);
-        Client::new(runtime, rpc)
     }
 }
