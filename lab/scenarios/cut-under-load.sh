@@ -1,4 +1,4 @@
-# Connections are cut wherever they are, under load: the kernel's client goes on, and nothing is done twice or not at all.
+# Connections are cut under load: the kernel's client goes on, and nothing is done twice or not at all.
 # server: gannet --no-root-squash
 # over: rdma tcp
 # limit: 240

@@ -1,6 +1,6 @@
 # A folder of 10,000 entries is listed whole over both transports; one is removed while it is listed.
 # server: gannet --no-root-squash
-# limit: 120
+# limit: 180
 
 directory() { python3 -S /run/lab/scenarios/directory.py "$@"; }
 

@@ -1,8 +1,7 @@
 """Reads and writes, which go on while their server or their connections come and go.
 
-`restart` stops, kills and starts the server, `cut` cuts connections. Everything written goes to the folder /run/load too,
-for comparison, and what is read is compared with it. No operation may fail or be done twice, and all must go on after
-each disturbance.
+`restart` stops, kills and starts the server, `cut` cuts connections. Everything written goes to the folder /run/load
+too, for comparison. No operation may fail or be done twice, and all must go on after each disturbance.
 """
 
 import mmap

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 
-from outcome import do
+from lab import do
 
 OWNER, GROUP = 1001, 2000
 # Name, user and group number, other groups; a call can bear 16 of them.
