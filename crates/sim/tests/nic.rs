@@ -279,6 +279,28 @@ fn fast_mappings_are_cheap_and_revoked_at_the_price_of_one() {
 }
 
 #[test]
+fn a_strategy_measures_what_it_is_charged() {
+    let costs = OPENSOLARIS.adapter;
+    with_pair(&OPENSOLARIS, move |near, _far| async move {
+        let dynamic = Registration::default();
+        let strategy = dynamic.over(near.provider.domain(), near.runtime.clone());
+        for _ in 0..3 {
+            let buffer = Buffer::zeroed(8 * 4096);
+            let registered =
+                Rc::clone(&strategy).register(buffer, Access::RemoteWrite, Scope::Domain);
+            drop(registered.unwrap().release(0));
+        }
+        let fixed = costs.register_ns.value + costs.register_command_ns.value;
+        let page = costs.register_page_ns.value + costs.register_entry_ns.value;
+        let ending = costs.deregister_ns.value + costs.deregister_command_ns.value;
+        let counters = strategy.counters();
+        let registering = Duration::from_nanos(3 * (fixed + 8 * page));
+        assert_eq!(counters.register_time, registering);
+        assert_eq!(counters.deregister_time, Duration::from_nanos(3 * ending));
+    });
+}
+
+#[test]
 fn an_adapter_translates_so_many_pages_and_no_more() {
     let mut profile = OPENSOLARIS;
     profile.adapter.table_pages = constant(40);
@@ -462,6 +484,9 @@ fn registering_nothing_per_operation_pays() {
     };
     assert!(registering(&fmr) < registering(&dynamic));
     assert!(registering(&cached) < 1_000.0);
+    assert!(cached.server_registration.hit_rate() > 0.95);
+    assert_eq!(dynamic.server_registration.hits, 0);
+    assert!(fmr.server_registration.batches > 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Activity, Host, Profile, Spent, Usage};
 use crate::random::Random;
 use crate::world::World;
 use gannet_fabric::Buffer;
-use gannet_fabric::registration::Registration;
+use gannet_fabric::registration::{Counters, Registration};
 use gannet_nfs::client::{Client, Error};
 use gannet_runtime::LocalFuture;
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
@@ -104,6 +104,10 @@ pub struct Outcome {
     pub client_cpu: f64,
     /// The same of the server.
     pub server_cpu: f64,
+    /// What the strategy of the first client did since its mount; nothing over TCP.
+    pub client_registration: Counters,
+    /// What the server's did.
+    pub server_registration: Counters,
     /// What the clients' time went into, all of them together.
     pub client_usage: Usage,
     /// What the server's time went into.
@@ -171,8 +175,10 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
         failure: RefCell::default(),
     });
     let mut number = 0;
+    let mut mounts = Vec::new();
     for machine in &testbed.clients {
         let client = testbed.mount(machine, workload);
+        mounts.push(client.clone());
         let root = client.mount(b"/").await?;
         for _ in 0..workload.threads {
             let random = random.fork(&format!("thread {number}"));
@@ -188,7 +194,15 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     let after = Sample::take(testbed, &stage);
     match stage.failure.take() {
         Some(failure) => Err(failure),
-        None => Ok(outcome(testbed, workload, &before, &after)),
+        None => {
+            let of_first = mounts.first().and_then(|mount| mount.rpc().registration());
+            let of_server = testbed.service.registrations();
+            Ok(Outcome {
+                client_registration: of_first.unwrap_or_default(),
+                server_registration: of_server.first().copied().unwrap_or_default(),
+                ..outcome(testbed, workload, &before, &after)
+            })
+        }
     }
 }
 
@@ -402,6 +416,8 @@ fn outcome(testbed: &Testbed, workload: &Workload, before: &Sample, after: &Samp
         mean_latency_ns: latency_ns as f64 / operations.max(1) as f64,
         client_cpu: share(client_usage.cpu_ns, testbed.clients.len()),
         server_cpu: share(server_usage.cpu_ns, 1),
+        client_registration: Counters::default(),
+        server_registration: Counters::default(),
         client_usage,
         server_usage,
     }

@@ -35,6 +35,7 @@ pub(super) struct Machine {
 /// A server and its clients.
 pub(super) struct Testbed {
     pub(super) server: Machine,
+    pub(super) service: gannet_rpc::Server<Server<SimStore>>,
     pub(super) clients: Vec<Machine>,
 }
 
@@ -64,9 +65,10 @@ impl Testbed {
             }
         };
         let server = machine("server");
-        server.serve(&Disk::new(world), workload.server);
+        let service = server.serve(&Disk::new(world), workload.server);
         Testbed {
             server,
+            service,
             clients: (0..workload.clients).map(|_| machine("client")).collect(),
         }
     }
@@ -101,7 +103,11 @@ impl Machine {
         SocketAddr::new(self.node.ip(), port)
     }
 
-    fn serve(&self, disk: &Rc<Disk>, registration: Registration) {
+    fn serve(
+        &self,
+        disk: &Rc<Disk>,
+        registration: Registration,
+    ) -> gannet_rpc::Server<Server<SimStore>> {
         let runtime = self.node.runtime();
         let store = SimStore::open(disk, Handle::clone(&runtime)).charged_to(&self.host);
         let mut export = Export::new("/").expect("the root is an absolute path");
@@ -121,10 +127,12 @@ impl Machine {
         runtime.spawn("tcp server", Box::pin(task));
         let provider = Rc::clone(&self.provider);
         let listener = provider.listen(self.address(RDMA_PORT)).expect(free);
+        let over_rdma = rpc.clone();
         let task = async move {
-            let served = rpc.serve_rdma(provider, registration, listener).await;
+            let served = over_rdma.serve_rdma(provider, registration, listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));
+        rpc
     }
 }
