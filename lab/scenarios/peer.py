@@ -198,7 +198,6 @@ class Peer(Stream):
         if start is None or start[:16] != b"MPA ID Rep Frame":
             raise ConnectionError(f"no reply to the request: {start}")
         self.flags, self.revision, length = unpack_from(">BBH", start, 16)
-        self.reply_was_whole = len(self.buffer) >= length
         self.private = self.get(length)
         self.crc = bool(self.flags & 0x40)
         # For the last call: what was written, by STag and offset; Read Requests; lengths of Write segments.

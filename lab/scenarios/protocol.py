@@ -22,11 +22,10 @@ def expect(what, wanted, got):
 
 
 def start_up():
-    """siw's connections stay half open when a reply comes in parts, and end when anything comes behind it."""
-    for ird, ord_, depth in [(0, 0, 0), (1, 0, 1), (128, 0, 128), (200, 200, 128), (0x3FFF, 0x3FFF, 0x3FFF)] * 4:
+    """siw ends a connection when anything comes behind the reply."""
+    for ird, ord_, depth in [(0, 0, 0), (1, 0, 1), (128, 0, 128), (200, 200, 128), (0x3FFF, 0x3FFF, 0x3FFF)]:
         what = f"IRD {ird}, ORD {ord_}"
         peer = Peer(RDMA_PORT, ird=ird, ord=ord_)
-        expect(f"{what}: the reply came in one piece", True, peer.reply_was_whole)
         got_ird, got_ord = Cursor(peer.private).take("HH")
         # siw ends a connection whose other side wants to have more than 128 Reads under way.
         expect(f"{what}: its ORD", depth, got_ord)

@@ -1,7 +1,8 @@
 //! The host's side of a running scenario: what its guests can ask for.
 //!
 //! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
-//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `cut`, `meet`, `note TEXT`. What they do is told in lab/README.md.
+//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `replies`, `meet`, `note TEXT`. What they do is
+//! told in lab/README.md.
 
 use super::machine::Machine;
 use super::process::tied_to_us;
@@ -111,6 +112,14 @@ impl<'a> Host<'a> {
             "server" => self.control_server(rest).map(|()| String::new()),
             "memory" => self.server().and_then(|server| server.memory_peak()),
             "proxy" => self.start_proxies(rest),
+            "replies" => self
+                .server()
+                .and_then(|server| server.check_replies())
+                .map(|()| String::new()),
+            "mute" => {
+                let muted: usize = self.proxies.iter().map(Proxy::mute).sum();
+                Ok(muted.to_string())
+            }
             "cut" => {
                 let cut: usize = self.proxies.iter().map(Proxy::cut).sum();
                 Ok(cut.to_string())

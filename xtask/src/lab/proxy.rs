@@ -1,9 +1,10 @@
-//! A TCP proxy on loopback, whose connections can be cut while they are in use.
+//! A TCP proxy on loopback, whose connections can be cut while they are in use, or lose what the server says.
 
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Bytes that are passed on at a time.
@@ -34,7 +35,14 @@ pub(super) fn forbid_invalidation(request: &mut [u8]) {
 pub(super) struct Proxy {
     /// Where it listens, on 127.0.0.1.
     pub(super) port: u16,
-    connections: Arc<Mutex<Vec<TcpStream>>>,
+    connections: Arc<Mutex<Vec<Connection>>>,
+}
+
+/// A connection that is passed on.
+struct Connection {
+    client: TcpStream,
+    /// Nothing more goes to the client.
+    is_mute: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -56,17 +64,26 @@ impl Proxy {
         Ok(Proxy { port, connections })
     }
 
+    /// Loses whatever the server says from here on over the connections that there are; how many.
+    pub(super) fn mute(&self) -> usize {
+        let open = lock(&self.connections);
+        for connection in open.iter() {
+            connection.is_mute.store(true, Ordering::Relaxed);
+        }
+        open.len()
+    }
+
     /// Cuts all connections, wherever in a message they are; how many there were.
     pub(super) fn cut(&self) -> usize {
         let open = std::mem::take(&mut *lock(&self.connections));
         // One end of each is known here: the other follows when its thread sees the end. Those that had ended fail.
         open.iter()
-            .filter(|connection| connection.shutdown(Shutdown::Both).is_ok())
+            .filter(|connection| connection.client.shutdown(Shutdown::Both).is_ok())
             .count()
     }
 }
 
-fn lock(connections: &Mutex<Vec<TcpStream>>) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+fn lock(connections: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -74,25 +91,36 @@ fn pass_on(
     client: TcpStream,
     target: u16,
     edit: Edit,
-    open: &Mutex<Vec<TcpStream>>,
+    open: &Mutex<Vec<Connection>>,
 ) -> std::io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    lock(open).push(client.try_clone()?);
+    let is_mute = Arc::new(AtomicBool::new(false));
+    lock(open).push(Connection {
+        client: client.try_clone()?,
+        is_mute: Arc::clone(&is_mute),
+    });
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    thread::spawn(move || copy(from_client, to_server, edit));
-    thread::spawn(move || copy(server, client, as_it_is));
+    let mut edit = Some(edit);
+    let edit_first = move |piece: &mut [u8]| {
+        if let Some(edit) = edit.take() {
+            edit(piece);
+        }
+        true
+    };
+    thread::spawn(move || copy(from_client, to_server, edit_first));
+    let unless_mute = move |_: &mut [u8]| !is_mute.load(Ordering::Relaxed);
+    thread::spawn(move || copy(server, client, unless_mute));
     Ok(())
 }
 
-/// Copies until either side ends, then ends both.
-fn copy(mut from: TcpStream, mut to: TcpStream, mut edit: Edit) {
+/// Copies until either side ends, then ends both. `admit` says whether a piece goes on, and may change it.
+fn copy(mut from: TcpStream, mut to: TcpStream, mut admit: impl FnMut(&mut [u8]) -> bool) {
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = from.read(&mut piece) {
-        edit(&mut piece[..length]);
-        edit = as_it_is;
-        if to.write_all(&piece[..length]).is_err() {
+        let piece = &mut piece[..length];
+        if admit(piece) && to.write_all(piece).is_err() {
             break;
         }
     }
@@ -121,6 +149,25 @@ mod tests {
             assert!(matches!(served.read(&mut bytes), Ok(0) | Err(_)));
         }
     }
+
+    #[test]
+    fn a_mute_connection_loses_what_the_server_says() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::start(server.local_addr().unwrap().port(), as_it_is).unwrap();
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port)).unwrap();
+        let (mut served, _) = server.accept().unwrap();
+        let mut bytes = [0; 4];
+        for _ in 0..2 {
+            client.write_all(b"ping").unwrap();
+            served.read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"ping");
+            assert_eq!(proxy.mute(), 1);
+            served.write_all(b"lost").unwrap();
+        }
+        drop(served);
+        assert!(matches!(client.read(&mut bytes), Ok(0) | Err(_)));
+    }
+
     #[test]
     fn a_request_loses_one_bit_at_most() {
         let mut request =

@@ -1,0 +1,13 @@
+# Replies that are lost with their connection are given again to the kernel's client, and nothing is done twice for it.
+# server: gannet --no-root-squash
+# over: rdma tcp
+
+# shellcheck disable=SC2046 # two words
+set -- $(host proxy)
+TCP_PORT=$1 RDMA_PORT=$2
+# What the client knows of the folder stays true: all that it asks is the operation.
+mount_gannet /mnt actimeo=600
+python3 -S /run/lab/scenarios/lost-replies.py /mnt "$OUT/export"
+umount /mnt
+host server stop
+grep 'stopped .* replays=7 ' server.log
