@@ -304,6 +304,7 @@ def main():
     during("long calls without data", bomb(NFS, NULL, b"", kind=NOMSG, reads=pieces(0)))
     during("READs into the void", bomb(NFS, READ, read, writes=[[(7, MEBIBYTE, 0)]]))
     during("the same with CRCs", bomb(NFS, READ, read, crc=True, writes=[[(7, MEBIBYTE, 0)]]))
+    during("long replies into the void", bomb(NFS, READ, read, reply=[(7, MEBIBYTE + 4096, 0)]))
     greedy = Peer(PORT)
     greedy.ask(NFS, NULL)
     for _ in range(150):
