@@ -14,6 +14,7 @@ pub mod file;
 mod log_limit;
 pub mod stream;
 pub mod time;
+mod together;
 pub mod tokio_plug;
 
 use std::cell::Cell;
@@ -29,6 +30,7 @@ pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;
 pub use stream::{ByteStream, Listener, Stream};
 pub use time::Instant;
+pub use together::{all, both};
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T> + 'static>>;
