@@ -8,7 +8,7 @@
 //!
 //! - iWARP: [`mpa`] frames, [`ddp`] segments, [`rdmap`] operations and Terminates;
 //! - files: [`xdr`] primitives, [`rpc`] messages and record marks, [`rpcrdma`] transport headers,
-//!   [`mount3`], [`nfs3`] and [`nfsacl3`] procedures.
+//!   [`mount3`], [`nfs3`] and [`nfsacl3`] procedures, [`volume`] messages.
 #![no_std]
 
 extern crate alloc;
@@ -23,4 +23,5 @@ pub mod nfsacl3;
 pub mod rdmap;
 pub mod rpc;
 pub mod rpcrdma;
+pub mod volume;
 pub mod xdr;

@@ -1,0 +1,52 @@
+//! The native protocol of volumes: messages between clients, the manager and I/O servers.
+//!
+//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`Header`] of 32 bytes, a body of
+//! XDR items, and possibly data. Bodies of the manager's operations are the arguments and results of NFSv3 (RFC 1813)
+//! behind a [`Caller`]; bodies of the I/O servers' are [`Transfer`]s and a few short records.
+
+mod buffers;
+mod header;
+mod hello;
+mod io;
+mod registry;
+mod shape;
+
+pub use buffers::{Buffers, Place};
+pub use header::{Class, Header, HeaderError, Kind, Operation, StatusCode};
+pub use hello::{Accepted, Hello, Role};
+pub use io::{
+    Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
+    Placement, Transfer, TransferDone,
+};
+pub use registry::{Address, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
+pub use shape::{Level, Piece, Pieces, Shape};
+
+/// The version spoken here.
+pub const VERSION: u8 = 1;
+/// Bytes of a [`Header`].
+pub const HEADER_LEN: usize = 32;
+/// Most bytes of a message: a header, a body, and [`INLINE_DATA_MAX`] bytes of data.
+pub const MESSAGE_MAX: usize = 8192;
+/// Most bytes of data behind a body.
+pub const INLINE_DATA_MAX: usize = 4096;
+/// Most bytes of a body.
+pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN - INLINE_DATA_MAX;
+/// Most buffers that one side of a connection keeps for the other's short transfers.
+pub const FAST_SLOTS_MAX: usize = 64;
+/// Most pieces of an explicit list.
+pub const PIECES_MAX: usize = 128;
+/// Most levels of a nested description.
+pub const LEVELS_MAX: usize = 4;
+/// Most bytes that one request moves, over all servers.
+pub const TRANSFER_MAX: u64 = 64 << 20;
+/// Most pieces that one nested description may stand for.
+pub const NESTED_PIECES_MAX: u64 = 1 << 20;
+/// Most I/O servers that one file is striped over.
+pub const WIDTH_MAX: usize = 256;
+/// Most objects that one message asks for.
+pub const OBJECTS_MAX: usize = 64;
+/// Bytes of a volume's identity, of a nonce, and of a message authentication code.
+pub const TOKEN_LEN: usize = 16;
+
+/// Such bytes.
+pub type Token = [u8; TOKEN_LEN];

@@ -1,0 +1,113 @@
+//! Buffers that one side of a connection keeps for the other's short transfers.
+
+use super::FAST_SLOTS_MAX;
+use crate::nfs3::{Decode, Encode};
+use crate::xdr::{Decoder, Encoder, XdrError};
+use alloc::vec::Vec;
+
+/// Where a buffer is: offsets are the key's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The key of its memory.
+    pub key: u32,
+    /// Of its first byte.
+    pub offset: u64,
+}
+
+/// The body of a control message: from now on its receiver may write to these buffers by RDMA, to each only while a
+/// request of the connection names it ([`super::Memory::Fast`]). Said once by each side; none at all is an answer too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Buffers {
+    /// Bytes of each.
+    pub len: u32,
+    /// By their numbers, at most [`FAST_SLOTS_MAX`].
+    pub places: Vec<Place>,
+}
+
+impl Encode for Buffers {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.len);
+        // Bounded by FAST_SLOTS_MAX.
+        encoder.u32(self.places.len() as u32);
+        for place in &self.places {
+            encoder.u32(place.key);
+            encoder.u64(place.offset);
+        }
+    }
+}
+
+impl Decode<'_> for Buffers {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Buffers, XdrError> {
+        let len = decoder.u32()?;
+        let count = decoder.length(FAST_SLOTS_MAX)?;
+        let places = (0..count).map(|_| {
+            let place = Place {
+                key: decoder.u32()?,
+                offset: decoder.u64()?,
+            };
+            // No address within a buffer overflows.
+            let end = place.offset.checked_add(u64::from(len));
+            end.map(|_| place).ok_or(XdrError::Value)
+        });
+        Ok(Buffers {
+            places: places.collect::<Result<_, _>>()?,
+            len,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs3::from_bytes;
+    use alloc::vec;
+
+    fn bytes_of(buffers: &Buffers) -> Vec<u8> {
+        let mut out = vec![];
+        buffers.encode(&mut Encoder::new(&mut out));
+        out
+    }
+
+    #[test]
+    fn buffers_lie_as_the_format_says() {
+        let buffers = Buffers {
+            len: 65536,
+            places: vec![Place {
+                key: 0x0102_0304,
+                offset: 0x1112_1314_1516_1718,
+            }],
+        };
+        let expected = [
+            0, 1, 0, 0, 0, 0, 0, 1, // length, count
+            1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // key, offset
+        ];
+        assert_eq!(bytes_of(&buffers), expected);
+        assert_eq!(from_bytes(&expected), Ok(buffers));
+        assert_eq!(from_bytes(&[0; 8]), Ok(Buffers::default()), "none");
+        for len in 0..expected.len() {
+            let short = from_bytes::<Buffers>(&expected[..len]);
+            assert_eq!(short, Err(XdrError::Short));
+        }
+    }
+
+    #[test]
+    fn buffers_that_cannot_be_are_refused() {
+        let place = Place { key: 1, offset: 0 };
+        let many = Buffers {
+            len: 1,
+            places: vec![place; FAST_SLOTS_MAX + 1],
+        };
+        let far = Buffers {
+            len: 2,
+            places: vec![Place {
+                offset: u64::MAX - 1,
+                ..place
+            }],
+        };
+        assert_eq!(
+            from_bytes::<Buffers>(&bytes_of(&many)),
+            Err(XdrError::TooLong)
+        );
+        assert_eq!(from_bytes::<Buffers>(&bytes_of(&far)), Err(XdrError::Value));
+    }
+}

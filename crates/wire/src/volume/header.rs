@@ -1,0 +1,306 @@
+//! The header of every message.
+
+use super::{BODY_MAX, HEADER_LEN, INLINE_DATA_MAX, VERSION};
+
+/// The first two bytes of a message: "gv".
+const MAGIC: u16 = 0x6776;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Asks for an operation.
+    Request = 1,
+    /// Answers the request with the same number.
+    Reply = 2,
+    /// Is about the connection itself.
+    Control = 3,
+    /// Tells that data of a request is in place, or is free to be fetched.
+    Data = 4,
+}
+
+/// The service level of a request: what may overtake what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Names and attributes.
+    Metadata = 0,
+    /// Transfers of up to 64 KiB.
+    Small = 1,
+    /// Longer transfers.
+    Bulk = 2,
+    /// Work that nobody waits for.
+    Background = 3,
+}
+
+/// Declares the operations with their numbers.
+macro_rules! operations {
+    ($($(#[$about:meta])* $name:ident = $number:literal,)*) => {
+        /// What is asked for, answered or told.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Operation { $($(#[$about])* $name = $number,)* }
+
+        impl Operation {
+            /// All of them.
+            pub const ALL: &[Operation] = &[$(Operation::$name,)*];
+
+            /// The operation with this number.
+            pub const fn from_number(number: u16) -> Option<Operation> {
+                match number {
+                    $($number => Some(Operation::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    /// Control: who the client is; its first message.
+    Hello = 0x0001,
+    /// Control: where the buffers are that one side keeps for the other's short transfers.
+    Buffers = 0x0002,
+    /// Manager: attributes of a file.
+    Getattr = 0x0101,
+    /// Manager: sets attributes; a size truncates at the I/O servers.
+    Setattr = 0x0102,
+    /// Manager: finds a name.
+    Lookup = 0x0103,
+    /// Manager: what the caller may do.
+    Access = 0x0104,
+    /// Manager: the text of a symbolic link.
+    Readlink = 0x0105,
+    /// Manager: makes a file.
+    Create = 0x0108,
+    /// Manager: makes a directory.
+    Mkdir = 0x0109,
+    /// Manager: makes a symbolic link.
+    Symlink = 0x010a,
+    /// Manager: makes a device, socket or FIFO.
+    Mknod = 0x010b,
+    /// Manager: removes a name.
+    Remove = 0x010c,
+    /// Manager: removes an empty directory.
+    Rmdir = 0x010d,
+    /// Manager: moves a name.
+    Rename = 0x010e,
+    /// Manager: gives a file another name.
+    Link = 0x010f,
+    /// Manager: lists names with attributes.
+    Readdirplus = 0x0111,
+    /// Manager: where a file lies, and a capability for it.
+    Layout = 0x0201,
+    /// Manager: what the volume is and where its I/O servers are.
+    Volume = 0x0202,
+    /// Manager, from an I/O server: where that one is.
+    Register = 0x0203,
+    /// Manager: a capability that its bearer will not write with any more.
+    GiveBack = 0x0204,
+    /// Manager: says how new files of a directory are striped.
+    Stripes = 0x0205,
+    /// I/O server: bytes of an object.
+    Read = 0x0301,
+    /// I/O server: bytes into an object.
+    Write = 0x0302,
+    /// I/O server: makes what was written durable.
+    Commit = 0x0303,
+    /// I/O server, from the manager: cuts or extends an object.
+    Truncate = 0x0305,
+    /// I/O server, from the manager: removes an object.
+    Unlink = 0x0306,
+    /// I/O server: its space.
+    Usage = 0x0307,
+    /// I/O server, from the manager: how long objects are.
+    States = 0x0308,
+}
+
+/// What came of a request: 0, or an NFSv3 status (RFC 1813 section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StatusCode(pub u32);
+
+impl StatusCode {
+    /// It was done.
+    pub const OK: StatusCode = StatusCode(0);
+}
+
+/// The first [`HEADER_LEN`] bytes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the message is.
+    pub kind: Kind,
+    /// What it is about.
+    pub operation: Operation,
+    /// Its service level.
+    pub class: Class,
+    /// Of a reply: what came of it. Otherwise 0.
+    pub status: StatusCode,
+    /// Requests that the receiver of this message may have sent since the connection began, modulo 2^32.
+    pub credits: u32,
+    /// The request's number, chosen by its sender, who does not use it for two at a time.
+    pub id: u64,
+    /// Bytes of the body.
+    pub body_len: u32,
+    /// Bytes of data behind the body.
+    pub data_len: u32,
+}
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Too few bytes for a header.
+    #[error("a message shorter than its header")]
+    Short,
+    /// Not this protocol.
+    #[error("not a message of this protocol")]
+    Magic,
+    /// A version that was not agreed on.
+    #[error("version {0} of the protocol")]
+    Version(u8),
+    /// An undefined kind, class or operation.
+    #[error("undefined kind, class or operation")]
+    Undefined,
+    /// The lengths do not add up to the message's, or are too large.
+    #[error("lengths that do not fit the message")]
+    Length,
+}
+
+impl Header {
+    /// Takes a message apart: header, body, data.
+    ///
+    /// # Errors
+    /// See [`HeaderError`]. The connection cannot go on.
+    pub fn split(message: &[u8]) -> Result<(Header, &[u8], &[u8]), HeaderError> {
+        let (bytes, rest) = message
+            .split_first_chunk::<HEADER_LEN>()
+            .ok_or(HeaderError::Short)?;
+        let header = Header::from_bytes(bytes)?;
+        let (body_len, data_len) = (header.body_len as usize, header.data_len as usize);
+        if body_len > BODY_MAX || data_len > INLINE_DATA_MAX || rest.len() != body_len + data_len {
+            return Err(HeaderError::Length);
+        }
+        let (body, data) = rest.split_at_checked(body_len).ok_or(HeaderError::Length)?;
+        Ok((header, body, data))
+    }
+
+    fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Header, HeaderError> {
+        let [m0, m1, version, kind, o0, o1, class, _, rest @ ..] = bytes;
+        if u16::from_be_bytes([*m0, *m1]) != MAGIC {
+            return Err(HeaderError::Magic);
+        }
+        if *version != VERSION {
+            return Err(HeaderError::Version(*version));
+        }
+        let kind = match kind {
+            1 => Kind::Request,
+            2 => Kind::Reply,
+            3 => Kind::Control,
+            4 => Kind::Data,
+            _ => return Err(HeaderError::Undefined),
+        };
+        let class = match class {
+            0 => Class::Metadata,
+            1 => Class::Small,
+            2 => Class::Bulk,
+            3 => Class::Background,
+            _ => return Err(HeaderError::Undefined),
+        };
+        let operation = Operation::from_number(u16::from_be_bytes([*o0, *o1]));
+        let (words, _) = rest.as_chunks::<4>();
+        let &[status, credits, high, low, body_len, data_len] = words else {
+            return Err(HeaderError::Short);
+        };
+        let word = u32::from_be_bytes;
+        Ok(Header {
+            kind,
+            operation: operation.ok_or(HeaderError::Undefined)?,
+            class,
+            status: StatusCode(word(status)),
+            credits: word(credits),
+            id: u64::from(word(high)) << 32 | u64::from(word(low)),
+            body_len: word(body_len),
+            data_len: word(data_len),
+        })
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        let parts: [&[u8]; 9] = [
+            &MAGIC.to_be_bytes(),
+            &[VERSION, self.kind as u8],
+            &(self.operation as u16).to_be_bytes(),
+            &[self.class as u8, 0],
+            &self.status.0.to_be_bytes(),
+            &self.credits.to_be_bytes(),
+            &self.id.to_be_bytes(),
+            &self.body_len.to_be_bytes(),
+            &self.data_len.to_be_bytes(),
+        ];
+        let all = parts.into_iter().flatten();
+        bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = *byte);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const HEADER: Header = Header {
+        kind: Kind::Request,
+        operation: Operation::Read,
+        class: Class::Small,
+        status: StatusCode::OK,
+        credits: 0x0102_0304,
+        id: 0x1112_1314_1516_1718,
+        body_len: 4,
+        data_len: 1,
+    };
+
+    #[test]
+    fn a_header_lies_as_the_format_says() {
+        let bytes = HEADER.to_bytes();
+        let expected = [
+            0x67, 0x76, 1, 1, 0x03, 0x01, 1, 0, // magic, version, kind, operation, class, pad
+            0, 0, 0, 0, 1, 2, 3, 4, // status, credits
+            0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // id
+            0, 0, 0, 4, 0, 0, 0, 1, // lengths
+        ];
+        assert_eq!(bytes, expected);
+        let mut message = bytes.to_vec();
+        message.extend_from_slice(b"bodyd");
+        let split = Header::split(&message);
+        assert_eq!(split, Ok((HEADER, &b"body"[..], &b"d"[..])));
+    }
+
+    #[test]
+    fn what_is_not_a_message_is_refused() {
+        let with = |at: usize, value: u8| {
+            let mut message = HEADER.to_bytes().to_vec();
+            message.extend_from_slice(b"bodyd");
+            message[at] = value;
+            Header::split(&message).map(|_| ())
+        };
+        assert_eq!(with(0, 0), Err(HeaderError::Magic));
+        assert_eq!(with(2, 9), Err(HeaderError::Version(9)));
+        for (at, value) in [(3, 0), (3, 5), (5, 0xff), (6, 4)] {
+            assert_eq!(with(at, value), Err(HeaderError::Undefined));
+        }
+        for (at, value) in [(24, 0xff), (27, 5), (31, 0), (28, 1)] {
+            assert_eq!(with(at, value), Err(HeaderError::Length));
+        }
+        let short = HEADER.to_bytes()[..31].to_vec();
+        assert_eq!(Header::split(&short).map(|_| ()), Err(HeaderError::Short));
+    }
+
+    #[test]
+    fn operations_have_numbers_of_their_own() {
+        let numbers: Vec<u16> = Operation::ALL.iter().map(|it| *it as u16).collect();
+        for (operation, number) in Operation::ALL.iter().zip(&numbers) {
+            assert_eq!(Operation::from_number(*number), Some(*operation));
+            assert_eq!(numbers.iter().filter(|it| *it == number).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! How a connection begins: the private data of both sides, and the client's first message.
+
+use super::{TOKEN_LEN, Token, VERSION};
+
+/// The first four bytes of private data: "gvol".
+const MAGIC: [u8; 4] = *b"gvol";
+
+/// Who connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// A client.
+    Client = 1,
+    /// The manager, to an I/O server.
+    Manager = 2,
+    /// An I/O server, to the manager.
+    IoServer = 3,
+}
+
+/// What the connecting side sends along (40 bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// Who connects.
+    pub role: Role,
+    /// The server it means: [`Hello::MANAGER`], or the number of an I/O server plus 1.
+    pub server: u16,
+    /// The volume it means.
+    pub volume: Token,
+    /// Never used before by this side.
+    pub nonce: Token,
+}
+
+/// What the accepting side sends along (56 bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// The volume it serves.
+    pub volume: Token,
+    /// Never used before by this side.
+    pub nonce: Token,
+    /// Proves that it knows the volume's secret.
+    pub proof: Token,
+}
+
+const HELLO_LEN: usize = 8 + 2 * TOKEN_LEN;
+const ACCEPTED_LEN: usize = 8 + 3 * TOKEN_LEN;
+
+impl Hello {
+    /// Stands for the manager among servers.
+    pub const MANAGER: u16 = 0;
+
+    /// What stands for an I/O server; numbers that no volume has stand for one that nobody is.
+    pub fn io_server(number: u32) -> u16 {
+        u16::try_from(number).map_or(u16::MAX, |number| number.saturating_add(1))
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; HELLO_LEN] {
+        let mut bytes = [0; HELLO_LEN];
+        let tokens = [&self.volume, &self.nonce];
+        fill(&mut bytes, (self.role as u8, self.server), &tokens);
+        bytes
+    }
+
+    /// Reads it; `None` when the bytes are not of this protocol and version. What follows is ignored: later
+    /// versions may say more.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
+        let ((role, server), tokens) = take(bytes)?;
+        let role = match role {
+            1 => Role::Client,
+            2 => Role::Manager,
+            3 => Role::IoServer,
+            _ => return None,
+        };
+        let [volume, nonce] = *tokens.first_chunk()?;
+        Some(Hello {
+            role,
+            server,
+            volume,
+            nonce,
+        })
+    }
+}
+
+impl Accepted {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; ACCEPTED_LEN] {
+        let mut bytes = [0; ACCEPTED_LEN];
+        let tokens = [&self.volume, &self.nonce, &self.proof];
+        fill(&mut bytes, (0, 0), &tokens);
+        bytes
+    }
+
+    /// Reads it, as [`Hello::from_bytes`] does.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Accepted> {
+        let (_, tokens) = take(bytes)?;
+        let [volume, nonce, proof] = *tokens.first_chunk()?;
+        Some(Accepted {
+            volume,
+            nonce,
+            proof,
+        })
+    }
+}
+
+/// Magic, version, role, server; then tokens.
+fn fill(bytes: &mut [u8], (role, server): (u8, u16), tokens: &[&Token]) {
+    let start = MAGIC.into_iter().chain([VERSION, role]);
+    let start = start.chain(server.to_be_bytes());
+    let all = start.chain(tokens.iter().copied().flatten().copied());
+    bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = byte);
+}
+
+fn take(bytes: &[u8]) -> Option<((u8, u16), &[Token])> {
+    let (start, rest) = bytes.split_first_chunk::<8>()?;
+    let [m0, m1, m2, m3, version, role, s0, s1] = *start;
+    let (tokens, _) = rest.as_chunks::<TOKEN_LEN>();
+    let head = (role, u16::from_be_bytes([s0, s1]));
+    ([m0, m1, m2, m3] == MAGIC && version == VERSION).then_some((head, tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_data_comes_back_as_it_went_in() {
+        let hello = Hello {
+            role: Role::Manager,
+            server: Hello::io_server(1),
+            volume: [1; 16],
+            nonce: [2; 16],
+        };
+        let bytes = hello.to_bytes();
+        assert_eq!(bytes[..10], *b"gvol\x01\x02\x00\x02\x01\x01");
+        assert_eq!(Hello::from_bytes(&bytes), Some(hello));
+        let accepted = Accepted {
+            volume: [1; 16],
+            nonce: [3; 16],
+            proof: [4; 16],
+        };
+        assert_eq!(Accepted::from_bytes(&accepted.to_bytes()), Some(accepted));
+    }
+
+    #[test]
+    fn anything_else_is_not_private_data() {
+        let mut bytes = Hello {
+            role: Role::Client,
+            server: Hello::MANAGER,
+            volume: [1; 16],
+            nonce: [2; 16],
+        }
+        .to_bytes();
+        assert_eq!(Hello::from_bytes(&bytes[..39]), None);
+        for (at, value) in [(0, 0), (4, 2), (5, 0), (5, 4)] {
+            let kept = core::mem::replace(&mut bytes[at], value);
+            assert_eq!(Hello::from_bytes(&bytes), None);
+            bytes[at] = kept;
+        }
+        assert!(Hello::from_bytes(&bytes).is_some());
+        assert_eq!(Accepted::from_bytes(&bytes), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! What the manager tells of the volume and of its I/O servers, and what these tell the manager.
+
+use super::WIDTH_MAX;
+use crate::nfs3::{Decode, Encode};
+use crate::xdr::{Decoder, Encoder, XdrError};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Longest host, in bytes: that of a name of the Domain Name System (RFC 1035 section 2.3.4).
+pub const HOST_MAX: usize = 255;
+/// Longest name of a volume, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Address {
+    /// A name or an IP address; empty stands for the host that the manager was reached at.
+    pub host: String,
+    /// Its port; 0 says that nobody knows where the server is.
+    pub port: u16,
+}
+
+impl Address {
+    /// Whether it leads somewhere.
+    pub fn is_known(&self) -> bool {
+        self.port != 0
+    }
+}
+
+impl Encode for Address {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.opaque(self.host.as_bytes());
+        encoder.u32(u32::from(self.port));
+    }
+}
+
+impl Decode<'_> for Address {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Address, XdrError> {
+        let host = text(decoder, HOST_MAX)?;
+        let port = u16::try_from(decoder.u32()?).map_err(|_| XdrError::Value)?;
+        Ok(Address { host, port })
+    }
+}
+
+fn text(decoder: &mut Decoder<'_>, max: usize) -> Result<String, XdrError> {
+    let bytes = decoder.opaque(max)?.to_vec();
+    String::from_utf8(bytes).map_err(|_| XdrError::Value)
+}
+
+/// A volume, and some of its I/O servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// What people call it; at most [`NAME_MAX`] bytes.
+    pub name: String,
+    /// Bytes of a stripe, where nothing else is chosen.
+    pub unit: u32,
+    /// I/O servers of a file, where nothing else is chosen; 0 stands for all.
+    pub width: u32,
+    /// All its I/O servers: from 1 to [`WIDTH_MAX`].
+    pub count: u32,
+    /// Those from the number that was asked for on, as many as a message holds.
+    pub servers: Vec<Address>,
+}
+
+impl Encode for VolumeRecord {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.opaque(self.name.as_bytes());
+        for word in [self.unit, self.width, self.count] {
+            encoder.u32(word);
+        }
+        // Bounded by WIDTH_MAX.
+        encoder.u32(self.servers.len() as u32);
+        self.servers.iter().for_each(|it| it.encode(encoder));
+    }
+}
+
+impl Decode<'_> for VolumeRecord {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<VolumeRecord, XdrError> {
+        let name = text(decoder, NAME_MAX)?;
+        let (unit, width, count) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
+        if count == 0 || count as usize > WIDTH_MAX || width > count || unit == 0 {
+            return Err(XdrError::Value);
+        }
+        let servers = (0..decoder.length(count as usize)?).map(|_| Address::decode(decoder));
+        Ok(VolumeRecord {
+            name,
+            unit,
+            width,
+            count,
+            servers: servers.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// An I/O server says where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisterRecord {
+    /// Its number.
+    pub number: u32,
+    /// An empty host stands for the one that the connection comes from.
+    pub address: Address,
+}
+
+impl Encode for RegisterRecord {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.number);
+        self.address.encode(encoder);
+    }
+}
+
+impl Decode<'_> for RegisterRecord {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<RegisterRecord, XdrError> {
+        let number = decoder.u32()?;
+        if number as usize >= WIDTH_MAX {
+            return Err(XdrError::Value);
+        }
+        Ok(RegisterRecord {
+            number,
+            address: Address::decode(decoder)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs3::from_bytes;
+
+    fn bytes(value: &impl Encode) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        value.encode(&mut Encoder::new(&mut bytes));
+        bytes
+    }
+
+    fn record() -> VolumeRecord {
+        let address = |host: &str, port| Address {
+            host: String::from(host),
+            port,
+        };
+        VolumeRecord {
+            name: String::from("data"),
+            unit: 65536,
+            width: 0,
+            count: 3,
+            servers: alloc::vec![address("", 0), address("io2.example", 20051)],
+        }
+    }
+
+    #[test]
+    fn records_are_laid_out_as_documented() {
+        let expected = [
+            &b"\0\0\0\x04data"[..],
+            b"\0\x01\0\0\0\0\0\0\0\0\0\x03",
+            b"\0\0\0\x02",
+            b"\0\0\0\0\0\0\0\0",
+            b"\0\0\0\x0bio2.example\0\0\0\x4e\x53",
+        ];
+        assert_eq!(bytes(&record()), expected.concat());
+        let register = RegisterRecord {
+            number: 2,
+            address: Address::default(),
+        };
+        assert_eq!(bytes(&register), b"\0\0\0\x02\0\0\0\0\0\0\0\0");
+        assert_eq!(
+            from_bytes::<RegisterRecord>(&bytes(&register)),
+            Ok(register)
+        );
+    }
+
+    #[test]
+    fn records_come_back_as_they_went_in_and_whole() {
+        let sent = bytes(&record());
+        assert_eq!(from_bytes::<VolumeRecord>(&sent), Ok(record()));
+        for len in 0..sent.len() {
+            assert!(from_bytes::<VolumeRecord>(&sent[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn impossible_records_are_refused() {
+        let volume = |change: fn(&mut VolumeRecord)| {
+            let mut record = record();
+            change(&mut record);
+            from_bytes::<VolumeRecord>(&bytes(&record))
+        };
+        assert!(volume(|it| it.count = 0).is_err());
+        assert!(volume(|it| it.count = 1).is_err());
+        assert!(volume(|it| it.count = 257).is_err());
+        assert!(volume(|it| it.width = 4).is_err());
+        assert!(volume(|it| it.unit = 0).is_err());
+        let far = RegisterRecord {
+            number: 256,
+            address: Address::default(),
+        };
+        assert!(from_bytes::<RegisterRecord>(&bytes(&far)).is_err());
+        let port = b"\0\0\0\0\0\x01\0\0";
+        assert!(from_bytes::<Address>(port).is_err());
+    }
+}

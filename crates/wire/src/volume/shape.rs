@@ -1,0 +1,371 @@
+//! Which bytes of a file, or of memory, a request is about: list I/O.
+
+use super::{LEVELS_MAX, NESTED_PIECES_MAX, PIECES_MAX, TRANSFER_MAX};
+use crate::nfs3::{Decode, Encode};
+use crate::xdr::{Decoder, Encoder, XdrError};
+use alloc::vec::Vec;
+
+/// Bytes that lie together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// Of the first byte, in the file or below a key.
+    pub offset: u64,
+    /// How many; never 0.
+    pub len: u32,
+}
+
+/// One level of a nested description: what is inside, again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// Repetitions; never 0.
+    pub count: u32,
+    /// Bytes from the start of one to the start of the next.
+    pub stride: u64,
+}
+
+/// A sequence of pieces. Their bytes, in this order, are the request's *stream*: byte `n` of the stream of a file's
+/// shape belongs to byte `n` of the stream of a memory's shape.
+///
+/// No arithmetic on a value of this type overflows: every constructor checks it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Shape {
+    form: Form,
+    /// Bytes of the stream.
+    len: u64,
+    /// Past the last byte of any piece.
+    end: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Form {
+    List(Vec<Piece>),
+    Nested { first: Piece, levels: Vec<Level> },
+}
+
+impl Shape {
+    /// `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// See [`Shape::nested`].
+    pub fn contiguous(offset: u64, len: u32) -> Result<Shape, XdrError> {
+        Shape::nested(Piece { offset, len }, Vec::new())
+    }
+
+    /// Pieces, in this order.
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`]: more than [`PIECES_MAX`] pieces or [`TRANSFER_MAX`] bytes. [`XdrError::Value`]: none, an
+    /// empty piece, or one beyond 2^64 - 1.
+    pub fn list(pieces: Vec<Piece>) -> Result<Shape, XdrError> {
+        if pieces.len() > PIECES_MAX {
+            return Err(XdrError::TooLong);
+        }
+        let (mut len, mut end) = (0u64, 0u64);
+        for piece in &pieces {
+            // At most PIECES_MAX times 2^32: no overflow.
+            len += u64::from(piece.len);
+            end = end.max(piece.end().ok_or(XdrError::Value)?);
+        }
+        if pieces.iter().any(|piece| piece.len == 0) || pieces.is_empty() {
+            return Err(XdrError::Value);
+        }
+        Shape::checked(Form::List(pieces), len, end)
+    }
+
+    /// `first`, repeated by each of `levels`, the innermost first: a row of a tile is a piece, the tile one level.
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`]: more than [`LEVELS_MAX`] levels, [`NESTED_PIECES_MAX`] pieces or [`TRANSFER_MAX`] bytes.
+    /// [`XdrError::Value`]: a piece or a level that is empty, or bytes beyond 2^64 - 1.
+    pub fn nested(first: Piece, levels: Vec<Level>) -> Result<Shape, XdrError> {
+        if levels.len() > LEVELS_MAX {
+            return Err(XdrError::TooLong);
+        }
+        if first.len == 0 || levels.iter().any(|level| level.count == 0) {
+            return Err(XdrError::Value);
+        }
+        let mut pieces = 1u64;
+        let mut end = first.end().ok_or(XdrError::Value)?;
+        for level in &levels {
+            pieces = pieces.saturating_mul(u64::from(level.count));
+            let reach = level.stride.checked_mul(u64::from(level.count - 1));
+            end = reach
+                .and_then(|reach| end.checked_add(reach))
+                .ok_or(XdrError::Value)?;
+        }
+        if pieces > NESTED_PIECES_MAX {
+            return Err(XdrError::TooLong);
+        }
+        let len = pieces.saturating_mul(u64::from(first.len));
+        Shape::checked(Form::Nested { first, levels }, len, end)
+    }
+
+    fn checked(form: Form, len: u64, end: u64) -> Result<Shape, XdrError> {
+        if len > TRANSFER_MAX {
+            return Err(XdrError::TooLong);
+        }
+        Ok(Shape { form, len, end })
+    }
+
+    /// Bytes of the stream, from 1 to [`TRANSFER_MAX`].
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Never: a shape has bytes.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Past the last byte of any piece.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The same, `by` bytes further on.
+    ///
+    /// # Errors
+    /// [`XdrError::Value`]: bytes beyond 2^64 - 1.
+    pub fn shifted(&self, by: u64) -> Result<Shape, XdrError> {
+        let end = self.end.checked_add(by).ok_or(XdrError::Value)?;
+        let mut form = self.form.clone();
+        match &mut form {
+            Form::List(pieces) => pieces.iter_mut().for_each(|piece| piece.offset += by),
+            Form::Nested { first, .. } => first.offset += by,
+        }
+        Ok(Shape {
+            form,
+            len: self.len,
+            end,
+        })
+    }
+
+    /// The pieces, in the order of the stream.
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces {
+            shape: self,
+            next: Some([0; LEVELS_MAX]),
+            at: 0,
+        }
+    }
+}
+
+impl Piece {
+    /// Past its last byte; `None` beyond 2^64 - 1.
+    pub fn end(&self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.len))
+    }
+}
+
+/// The pieces of a [`Shape`].
+#[derive(Debug, Clone)]
+pub struct Pieces<'a> {
+    shape: &'a Shape,
+    /// Of a nested shape: how often each level has been repeated already. `None` when all is done.
+    next: Option<[u32; LEVELS_MAX]>,
+    /// Of a list: the piece that is next.
+    at: usize,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        match &self.shape.form {
+            Form::List(pieces) => {
+                let piece = pieces.get(self.at).copied();
+                self.at += 1;
+                piece
+            }
+            Form::Nested { first, levels } => {
+                let turns = self.next.take()?;
+                let mut offset = first.offset;
+                for (level, turn) in levels.iter().zip(turns) {
+                    // The constructor has added up the largest of these.
+                    offset += level.stride * u64::from(turn);
+                }
+                self.next = following(turns, levels);
+                Some(Piece {
+                    offset,
+                    len: first.len,
+                })
+            }
+        }
+    }
+}
+
+/// Counts up by one, the innermost level first; `None` after the last.
+fn following(mut turns: [u32; LEVELS_MAX], levels: &[Level]) -> Option<[u32; LEVELS_MAX]> {
+    for (turn, level) in turns.iter_mut().zip(levels) {
+        *turn += 1;
+        if *turn < level.count {
+            return Some(turns);
+        }
+        *turn = 0;
+    }
+    None
+}
+
+impl Encode for Shape {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        match &self.form {
+            Form::List(pieces) => {
+                encoder.u32(0);
+                // Bounded by PIECES_MAX.
+                encoder.u32(pieces.len() as u32);
+                pieces.iter().for_each(|piece| piece.encode(encoder));
+            }
+            Form::Nested { first, levels } => {
+                encoder.u32(1);
+                first.encode(encoder);
+                encoder.u32(levels.len() as u32);
+                for level in levels {
+                    encoder.u32(level.count);
+                    encoder.u64(level.stride);
+                }
+            }
+        }
+    }
+}
+
+impl Decode<'_> for Shape {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Shape, XdrError> {
+        match decoder.u32()? {
+            0 => {
+                let count = decoder.length(PIECES_MAX)?;
+                let pieces = (0..count).map(|_| Piece::decode(decoder));
+                Shape::list(pieces.collect::<Result<_, _>>()?)
+            }
+            1 => {
+                let first = Piece::decode(decoder)?;
+                let count = decoder.length(LEVELS_MAX)?;
+                let levels = (0..count).map(|_| {
+                    Ok(Level {
+                        count: decoder.u32()?,
+                        stride: decoder.u64()?,
+                    })
+                });
+                Shape::nested(first, levels.collect::<Result<_, _>>()?)
+            }
+            _ => Err(XdrError::Value),
+        }
+    }
+}
+
+impl Encode for Piece {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u64(self.offset);
+        encoder.u32(self.len);
+    }
+}
+
+impl Decode<'_> for Piece {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Piece, XdrError> {
+        Ok(Piece {
+            offset: decoder.u64()?,
+            len: decoder.u32()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs3::from_bytes;
+    use alloc::vec;
+    use std::vec::Vec;
+
+    const ROW: Piece = Piece {
+        offset: 1000,
+        len: 24,
+    };
+
+    fn bytes_of(shape: &Shape) -> Vec<u8> {
+        let mut out = Vec::new();
+        shape.encode(&mut Encoder::new(&mut out));
+        out
+    }
+
+    #[test]
+    fn a_tile_is_a_row_and_a_level() {
+        let rows = Level {
+            count: 3,
+            stride: 100,
+        };
+        let tile = Shape::nested(ROW, vec![rows]).unwrap();
+        let offsets: Vec<u64> = tile.pieces().map(|piece| piece.offset).collect();
+        assert_eq!(offsets, [1000, 1100, 1200]);
+        assert_eq!((tile.len(), tile.end()), (72, 1224));
+        assert_eq!(from_bytes(&bytes_of(&tile)), Ok(tile));
+    }
+
+    #[test]
+    fn the_innermost_level_goes_round_first() {
+        let levels = [(2, 10), (2, 100), (1, 7), (2, 1000)];
+        let levels = levels.map(|(count, stride)| Level { count, stride });
+        let first = Piece { offset: 0, len: 1 };
+        let shape = Shape::nested(first, levels.to_vec()).unwrap();
+        let offsets: Vec<u64> = shape.pieces().map(|piece| piece.offset).collect();
+        assert_eq!(offsets, [0, 10, 100, 110, 1000, 1010, 1100, 1110]);
+    }
+
+    #[test]
+    fn a_shape_can_be_moved_as_far_as_there_are_offsets() {
+        let list = Shape::list(vec![ROW, Piece { offset: 5, len: 1 }]).unwrap();
+        for shape in [Shape::contiguous(5, 7).unwrap(), list] {
+            let moved = shape.shifted(1 << 40).unwrap();
+            let offsets = shape.pieces().map(|piece| piece.offset + (1 << 40));
+            assert!(moved.pieces().map(|piece| piece.offset).eq(offsets));
+            assert_eq!(
+                (moved.len(), moved.end()),
+                (shape.len(), shape.end() + (1 << 40))
+            );
+            assert_eq!(shape.shifted(u64::MAX), Err(XdrError::Value));
+        }
+    }
+
+    #[test]
+    fn a_list_keeps_its_order() {
+        let pieces = vec![ROW, Piece { offset: 5, len: 1 }];
+        let list = Shape::list(pieces.clone()).unwrap();
+        assert_eq!(list.pieces().collect::<Vec<_>>(), pieces);
+        assert_eq!((list.len(), list.end()), (25, 1024));
+        assert_eq!(from_bytes(&bytes_of(&list)), Ok(list));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_before_it_is_used() {
+        let list = |count: usize, piece: Piece| Shape::list(vec![piece; count]);
+        let nested =
+            |piece: Piece, count, stride| Shape::nested(piece, vec![Level { count, stride }]);
+        let (long, far) = (
+            Piece {
+                offset: 0,
+                len: u32::MAX,
+            },
+            Piece {
+                offset: u64::MAX - 10,
+                len: 11,
+            },
+        );
+        assert_eq!(list(0, ROW), Err(XdrError::Value));
+        assert_eq!(list(PIECES_MAX + 1, ROW), Err(XdrError::TooLong));
+        assert_eq!(list(1, long), Err(XdrError::TooLong));
+        assert_eq!(list(1, far), Err(XdrError::Value));
+        assert_eq!(list(2, Piece { offset: 0, len: 0 }), Err(XdrError::Value));
+        assert_eq!(nested(ROW, 0, 8), Err(XdrError::Value));
+        assert_eq!(nested(ROW, u32::MAX, 1), Err(XdrError::TooLong));
+        assert_eq!(nested(ROW, 3, u64::MAX / 2), Err(XdrError::Value));
+        let many = vec![
+            Level {
+                count: 1,
+                stride: 0
+            };
+            LEVELS_MAX + 1
+        ];
+        assert_eq!(Shape::nested(ROW, many), Err(XdrError::TooLong));
+        // A count that no message can hold.
+        let lie = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert_eq!(from_bytes::<Shape>(&lie), Err(XdrError::TooLong));
+    }
+}
