@@ -2,22 +2,35 @@
 
 use bytes::{Buf, BytesMut};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`].
+/// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`] or of [`crate::Zones`].
 ///
 /// Always initialised. Moving it into an operation or a region hands it to the fabric until it comes back. A slot
 /// returns to its arena when dropped, wherever that happens.
 #[derive(Default)]
 pub struct Buffer {
     bytes: BytesMut,
-    home: Option<(Arc<ArenaShared>, SlotId)>,
+    home: Option<(Home, SlotId)>,
+}
+
+/// Where memory goes when it is dropped.
+enum Home {
+    Arena(Arc<ArenaShared>),
+    /// The slot that this is a part of, and which.
+    Part(Arc<Split>, usize),
 }
 
 /// Names the memory of one slot of an arena, as long as that memory exists. Never given to other memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(u64);
+
+impl SlotId {
+    fn fresh() -> SlotId {
+        SlotId(SLOTS_MADE.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 impl Buffer {
     /// Zeroed memory of its own, `len` bytes; long ones start on a page.
@@ -96,10 +109,60 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some((home, slot)) = self.home.take() {
-            let bytes = std::mem::take(&mut self.bytes);
-            home.state().free.push((bytes, slot));
+        let bytes = std::mem::take(&mut self.bytes);
+        match self.home.take() {
+            Some((Home::Arena(home), slot)) => home.state().free.push((bytes, slot)),
+            Some((Home::Part(split, part), _)) => split.part_is_back(part, bytes),
+            None => {}
         }
+    }
+}
+
+/// A slot that serves as several shorter ones while some of them are in use.
+pub(crate) struct Split {
+    home: Arc<ArenaShared>,
+    slot: SlotId,
+    /// Those that nobody uses; none at all once they are one slot again.
+    parts: Mutex<Vec<Option<BytesMut>>>,
+}
+
+impl Split {
+    fn parts(&self) -> MutexGuard<'_, Vec<Option<BytesMut>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is one slot again.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.parts().is_empty()
+    }
+
+    /// A part that nobody uses, under a name of its own that ends with this use.
+    pub(crate) fn take(self: &Arc<Split>) -> Option<Buffer> {
+        let mut parts = self.parts();
+        let mut numbered = parts.iter_mut().enumerate();
+        let (part, bytes) = numbered.find_map(|(part, it)| Some((part, it.take()?)))?;
+        drop(parts);
+        Some(Buffer {
+            bytes,
+            home: Some((Home::Part(Arc::clone(self), part), SlotId::fresh())),
+        })
+    }
+
+    fn part_is_back(&self, part: usize, bytes: BytesMut) {
+        let mut parts = self.parts();
+        if let Some(place) = parts.get_mut(part) {
+            *place = Some(bytes);
+        }
+        if !parts.iter().all(Option::is_some) {
+            return;
+        }
+        let mut whole = BytesMut::new();
+        // Neighbours of one allocation become one again without a copy.
+        parts
+            .drain(..)
+            .flatten()
+            .for_each(|part| whole.unsplit(part));
+        self.home.state().free.push((whole, self.slot));
     }
 }
 
@@ -113,7 +176,7 @@ pub struct Arena {
 
 struct ArenaShared {
     slot_len: usize,
-    slots_max: usize,
+    budget: Arc<Budget>,
     state: Mutex<ArenaState>,
 }
 
@@ -122,12 +185,53 @@ struct ArenaState {
     made: usize,
 }
 
-/// Slots of all arenas made so far, of which each has its number.
+/// Bytes that arenas may have together.
+pub(crate) struct Budget {
+    bytes_max: usize,
+    made: AtomicUsize,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Budget> {
+        Arc::new(Budget {
+            bytes_max,
+            made: AtomicUsize::new(0),
+        })
+    }
+
+    /// Takes so many bytes from it; false, and none taken, when there are not so many left.
+    fn spend(&self, bytes: usize) -> bool {
+        let more = |made: usize| made.checked_add(bytes).filter(|it| *it <= self.bytes_max);
+        let spent = self
+            .made
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        spent.is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.made.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ArenaShared {
+    fn drop(&mut self) {
+        // No buffer of it is left: each keeps its arena.
+        let made = self.state().made;
+        self.budget.give_back(made * self.slot_len);
+    }
+}
+
+/// Slots of all arenas, and parts of them, made so far, of which each has its number.
 static SLOTS_MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Arena {
     /// An arena of at most `slots_max` slots of `slot_len` bytes each, none of them made yet.
     pub fn new(slot_len: usize, slots_max: usize) -> Arena {
+        Arena::within(&Budget::new(slot_len.saturating_mul(slots_max)), slot_len)
+    }
+
+    /// An arena whose slots are paid for from a budget that it may share with others.
+    pub(crate) fn within(budget: &Arc<Budget>, slot_len: usize) -> Arena {
         let state = Mutex::new(ArenaState {
             free: Vec::new(),
             made: 0,
@@ -135,7 +239,7 @@ impl Arena {
         Arena {
             shared: Arc::new(ArenaShared {
                 slot_len,
-                slots_max,
+                budget: Arc::clone(budget),
                 state,
             }),
         }
@@ -151,20 +255,34 @@ impl Arena {
         let mut state = self.shared.state();
         let recycled = state.free.pop();
         if recycled.is_none() {
-            if state.made == self.shared.slots_max {
+            if !self.shared.budget.spend(self.shared.slot_len) {
                 return None;
             }
             state.made += 1;
         }
         drop(state);
-        let (bytes, slot) = recycled.unwrap_or_else(|| {
-            let slot = SlotId(SLOTS_MADE.fetch_add(1, Ordering::Relaxed));
-            (page_aligned(self.shared.slot_len), slot)
-        });
+        let (bytes, slot) =
+            recycled.unwrap_or_else(|| (page_aligned(self.shared.slot_len), SlotId::fresh()));
         Some(Buffer {
             bytes,
-            home: Some((Arc::clone(&self.shared), slot)),
+            home: Some((Home::Arena(Arc::clone(&self.shared)), slot)),
         })
+    }
+
+    /// Cuts a slot that nobody uses into parts of `part_len` bytes. It is in use until all of them are dropped, and
+    /// must have one taken at once. `None` when no slot idles, or it does not hold several.
+    pub(crate) fn split_idle(&self, part_len: usize) -> Option<Arc<Split>> {
+        let count = self.shared.slot_len.checked_div(part_len)?;
+        if count < 2 || !self.shared.slot_len.is_multiple_of(part_len) {
+            return None;
+        }
+        let (mut bytes, slot) = self.shared.state().free.pop()?;
+        let parts = (0..count).map(|_| Some(bytes.split_to(part_len)));
+        Some(Arc::new(Split {
+            home: Arc::clone(&self.shared),
+            slot,
+            parts: Mutex::new(parts.collect()),
+        }))
     }
 
     /// Slots in use now.
@@ -173,11 +291,19 @@ impl Arena {
         state.made - state.free.len()
     }
 
+    /// Slots that nobody uses now, whose memory is kept.
+    pub fn idle(&self) -> usize {
+        self.shared.state().free.len()
+    }
+
     /// Gives the memory of slots that nobody uses back to the system. Registrations of them must be gone before.
     pub fn trim(&self) {
         let mut state = self.shared.state();
         let free = std::mem::take(&mut state.free);
         state.made -= free.len();
+        self.shared
+            .budget
+            .give_back(free.len() * self.shared.slot_len);
     }
 }
 

@@ -18,6 +18,7 @@ mod endpoint;
 mod error;
 mod memory_map;
 mod region;
+mod zones;
 
 pub mod conformance;
 pub mod limits;
@@ -35,3 +36,4 @@ pub use region::{
     Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
     Region, RegionStats, RemoteKey, Scope, Span,
 };
+pub use zones::Zones;

@@ -33,6 +33,10 @@ pub const EXPOSURE_MAX: Duration = Duration::from_millis(100);
 /// Bytes of the smallest slab of the client's cache.
 pub const SLAB_LEN_MIN: usize = 4 << 10;
 
+/// Pages of one memory that all-physical registration tells a peer of; longer ones are registered. As many segments fit
+/// the message of 1024 bytes that every RPC/RDMA peer takes, and they are the paper's records of 128 KiB.
+pub const PHYSICAL_SEGMENTS_MAX: usize = 32;
+
 /// Size classes of slabs, each twice as long as the one before: up to 2 MiB.
 pub const SLAB_CLASSES: usize = 10;
 

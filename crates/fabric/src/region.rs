@@ -198,6 +198,16 @@ pub trait Domain {
         regions.drain(..).for_each(|region| region.invalidate());
     }
 
+    /// A strategy has had the processor copy `len` bytes in place of registering memory. Providers that model costs
+    /// charge for it as for a registration; others have nothing to do.
+    fn copied(&self, _len: usize) {}
+
+    /// Where a key to all memory names it page by page: the bytes of a page. Who tells such memory to a peer needs a
+    /// segment for each. `None` where an address range of any length is one segment.
+    fn physical_segment_len(&self) -> Option<u32> {
+        None
+    }
+
     /// What was registered and is registered now.
     fn stats(&self) -> RegionStats;
 }
@@ -234,8 +244,9 @@ struct RegionState {
     key: RemoteKey,
     base: u64,
     len: u64,
-    access: Access,
-    scope: Scope,
+    /// What it was registered for, and what of that is granted now, to whom.
+    registered: Access,
+    granted: Cell<(Access, Scope)>,
     backing: RefCell<Option<Backing>>,
     valid: Cell<bool>,
     table: Weak<TableState>,
@@ -306,6 +317,21 @@ impl Region {
         }
         *backing = Some(Backing::Buffer(buffer));
         Ok(())
+    }
+
+    /// Grants `access` and no more of what it was registered for, and to `scope` alone, from now on: memory that stays
+    /// registered follows the one it serves. Providers in software refuse everybody else; hardware knows one right and
+    /// one domain for as long as a registration lives.
+    ///
+    /// False, and nothing changed, when it was not registered for that.
+    pub fn restrict(&self, access: Access, scope: Scope) -> bool {
+        let covers = self.state.registered == access
+            || self.state.registered == Access::RemoteReadWrite
+            || access == Access::Local;
+        if covers {
+            self.state.granted.set((access, scope));
+        }
+        covers
     }
 
     /// Puts a buffer under the key of a map, and says at which offset from the start of the region.
@@ -389,7 +415,7 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("key", &self.state.key)
             .field("len", &self.state.len)
-            .field("access", &self.state.access)
+            .field("access", &self.state.granted.get().0)
             .field("valid", &self.state.valid.get())
             .finish_non_exhaustive()
     }

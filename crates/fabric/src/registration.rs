@@ -7,8 +7,8 @@
 //! |---|---|---|
 //! | dynamic | one use | refused |
 //! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on hardware: reaches the memory |
-//! | server-cache | as long as the slab; never told to a peer | has no key |
-//! | client-cache | as long as the connection | on hardware: reaches the slab, not the application's memory |
+//! | server-cache | as long as the slab; told to peers by Read-Read only | has no key; by Read-Read: reads the slab |
+//! | client-cache | as long as the slab | on hardware: reaches the slab, not the application's memory |
 //! | all-physical | as long as the domain, for all memory | on hardware: reaches anything |
 //!
 //! A provider in software refuses late accesses under every strategy: memory that was released is out of the region
@@ -133,7 +133,13 @@ pub trait Strategy {
         scope: Scope,
     ) -> Result<Registered, RegisterError>;
 
-    /// Gives up registrations that serve nobody now, because memory is short or the connection has ended.
+    /// Segments that memory of `len` bytes will take to tell a peer; see [`Registered::segments`].
+    fn segments(&self, _len: usize) -> usize {
+        1
+    }
+
+    /// Gives up registrations that serve nobody now. Servers call it when their memory idles, when a bound is reached
+    /// by memory of other lengths, and when told that memory is short; clients when a connection has ended.
     fn reclaim(&self) {}
 
     /// What it did so far.
@@ -186,6 +192,8 @@ struct Parts {
     offset: u64,
     len: usize,
     access: Access,
+    /// Most bytes of it in one segment.
+    segment_len: Option<u32>,
     /// The application's memory, when the region's is a slab.
     original: Option<Buffer>,
     /// The strategy could not do it its own way.
@@ -202,6 +210,7 @@ impl Parts {
             offset: 0,
             len,
             access,
+            segment_len: None,
             original: None,
             fallback: false,
             spent: Duration::ZERO,
@@ -246,6 +255,18 @@ impl Registered {
             key: region.key(),
             offset: region.base() + offset,
         }
+    }
+
+    /// The first `len` bytes as the peer must be told them, address and length each: one segment, or one for each page
+    /// where the provider has nothing but pages under its key to all memory ([`Domain::physical_segment_len`]).
+    pub fn segments(&self, len: u32) -> impl Iterator<Item = (RemoteAddress, u32)> {
+        let RemoteAddress { key, offset } = self.address();
+        let most = self.parts().segment_len.unwrap_or(len).max(1);
+        let starts = (0..len.max(1)).step_by(most as usize);
+        starts.map(move |start| {
+            let offset = offset + u64::from(start);
+            (RemoteAddress { key, offset }, most.min(len - start))
+        })
     }
 
     /// Bytes.

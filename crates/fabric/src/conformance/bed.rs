@@ -6,16 +6,14 @@ use crate::{
     Disconnected, Done, Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal,
     Source, Span, WorkError, WorkId, next_completions,
 };
+use gannet_runtime::both;
 use gannet_runtime::{FileRef, FileSource, Handle};
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 /// Bytes of one arena slot, and so of a default receive.
@@ -102,7 +100,7 @@ impl Bed<'_> {
             let incoming = listener.accept().await.map_err(ConnectError::from)?;
             incoming.accept(far).await
         };
-        let (near, far) = join(connecting, accepting).await;
+        let (near, far) = both(connecting, accepting).await;
         Ok((Peer::new(near?), Peer::new(far?)))
     }
 
@@ -324,35 +322,6 @@ pub(super) fn invalidating(key: crate::RemoteKey) -> SendOptions {
 /// True when work was cut off by the end of the connection.
 pub(super) fn is_flushed(completion: &Completion) -> bool {
     completion.outcome == Err(WorkError::Flushed)
-}
-
-/// Polls both futures to their ends.
-pub(super) async fn join<A, B>(
-    first: impl Future<Output = A>,
-    second: impl Future<Output = B>,
-) -> (A, B) {
-    let (mut first, mut second) = (pin!(first), pin!(second));
-    let (mut left, mut right) = (None, None);
-    std::future::poll_fn(move |context| {
-        if left.is_none()
-            && let Poll::Ready(value) = first.as_mut().poll(context)
-        {
-            left = Some(value);
-        }
-        if right.is_none()
-            && let Poll::Ready(value) = second.as_mut().poll(context)
-        {
-            right = Some(value);
-        }
-        match (left.take(), right.take()) {
-            (Some(left), Some(right)) => Poll::Ready((left, right)),
-            (one, other) => {
-                (left, right) = (one, other);
-                Poll::Pending
-            }
-        }
-    })
-    .await
 }
 
 /// A file in memory without a descriptor: resident, cold until somebody waited for it, or failing.

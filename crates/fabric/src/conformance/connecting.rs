@@ -1,9 +1,10 @@
 //! Set-up: private data, refusals, depths.
 
-use super::bed::{Bed, join, pattern, ping};
+use super::bed::{Bed, pattern, ping};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::limits::PRIVATE_DATA_MAX;
 use crate::{ConnectError, ConnectOptions};
+use gannet_runtime::both;
 
 pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
     for (there, back) in [
@@ -24,7 +25,7 @@ pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
             let heard = incoming.private_data().to_vec();
             Ok::<_, ConnectError>((incoming.accept(far_options).await?, heard))
         };
-        let (near, far) = join(connecting, accepting).await;
+        let (near, far) = both(connecting, accepting).await;
         let (near, (far, heard)) = (near?, far?);
         ensure_bytes("private data seen before accepting", &heard, &question)?;
         ensure_bytes("private data at the far end", far.private_data(), &question)?;
@@ -55,7 +56,7 @@ pub(super) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcom
             listener.accept().await?.reject(why.clone()).await;
             Ok::<_, std::io::Error>(())
         };
-        let (near, far) = join(connecting, rejecting).await;
+        let (near, far) = both(connecting, rejecting).await;
         far?;
         match near {
             Err(ConnectError::Rejected { private_data }) => {

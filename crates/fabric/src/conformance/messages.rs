@@ -1,8 +1,9 @@
 //! Send and receive.
 
-use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, join, pattern, ping, source};
+use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, pattern, ping, source};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::{Access, Buffer, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
+use gannet_runtime::both;
 
 /// Lengths around what packets, pads and segments are made of.
 const SIZES: [usize; 14] = [
@@ -290,6 +291,6 @@ pub(super) async fn both_directions_at_once(bed: &Bed<'_>) -> Outcome {
         }
         Ok(())
     }
-    let (left, right) = join(receive(&mut near), receive(&mut far)).await;
+    let (left, right) = both(receive(&mut near), receive(&mut far)).await;
     left.and(right)
 }

@@ -203,6 +203,7 @@ cases! {
         slots_serve_our_own_reads_under_each,
         nothing_lands_after_release,
         nothing_is_read_after_release,
+        a_key_serves_one_connection_at_a_time,
         neighbours_are_out_of_reach_under_each,
     }
     ending {

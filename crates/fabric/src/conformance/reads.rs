@@ -1,11 +1,10 @@
 //! RDMA Read.
 
-use super::bed::{
-    Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, join, pattern, ping,
-};
+use super::bed::{Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, pattern, ping};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::limits::FILE_OFFSET_MAX;
 use crate::{Access, Backing, ConnectOptions, Done, PostError, RegisterError, Scope, Span, WorkId};
+use gannet_runtime::both;
 
 const SIZES: [usize; 10] = [
     0, 1, 5, 1448, 4096, 65_537, 300_001, 1_048_576, 3_000_003, 5_242_880,
@@ -159,7 +158,7 @@ pub(super) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
         Ok(())
     }
     let (near_bytes, far_bytes) = (pattern(5, LEN), pattern(6, LEN));
-    let (left, right) = join(
+    let (left, right) = both(
         pull(&mut near, &far_origin, &far_bytes),
         pull(&mut far, &near_origin, &near_bytes),
     )

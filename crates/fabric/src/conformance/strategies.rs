@@ -184,6 +184,53 @@ pub(super) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
+/// Memory that stays registered serves one connection after the other, and each sees its own use only.
+pub(super) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outcome {
+    for kind in [
+        StrategyKind::Dynamic,
+        StrategyKind::Fmr,
+        StrategyKind::ServerCache,
+        StrategyKind::ClientCache,
+    ] {
+        let (mut near, far) = bed.pair().await?;
+        let (mut other, other_far) = bed.pair().await?;
+        let strategy = over(bed, &far, kind)?;
+        let mut told = None;
+        for round in 0..4 {
+            let (reader, end) = if round % 2 == 0 {
+                (&mut near, &far)
+            } else {
+                (&mut other, &other_far)
+            };
+            // The same memory goes around.
+            drop(told.take());
+            let mut slot = bed.slot()?;
+            slot.fill(round);
+            let exposed = register(&strategy, end, slot, Access::RemoteRead)?;
+            let sink = reader.sink(8000)?;
+            reader.read(WORK, &sink, exposed.address())?;
+            reader.expect(WORK, Done::Read).await?;
+            ensure_bytes(kind.name(), &bytes_of(&sink)?, &[round; 8000])?;
+            told = Some((exposed.address(), exposed));
+        }
+        // The last use was for the other connection: its key says nothing to this one.
+        let Some((address, exposed)) = told.take() else {
+            return Err(Broken::new("no key"));
+        };
+        let sink = near.sink(8000)?;
+        near.read(WORK, &sink, address)?;
+        let outcome = near.next().await?.outcome;
+        ensure(
+            matches!(outcome, Err(WorkError::Remote(_))),
+            format!("{kind}: read by the key of another connection: {outcome:?}"),
+        )?;
+        ensure_bytes(kind.name(), &bytes_of(&sink)?, &[0; 8000])?;
+        drop(exposed);
+        settled(&strategy)?;
+    }
+    Ok(())
+}
+
 pub(super) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;

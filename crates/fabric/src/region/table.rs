@@ -79,7 +79,8 @@ impl ProtectionTable {
             .and_then(Weak::upgrade)
             .filter(|state| state.valid.get() && state.backing.borrow().is_some())
             .ok_or(AccessError::InvalidKey)?;
-        if let Scope::Endpoint(owner) = state.scope
+        let (access, scope) = state.granted.get();
+        if let Scope::Endpoint(owner) = scope
             && owner != endpoint
         {
             return Err(AccessError::WrongEndpoint);
@@ -88,13 +89,13 @@ impl ProtectionTable {
         let allowed = match kind {
             AccessKind::Local => true,
             AccessKind::RemoteRead => {
-                matches!(state.access, Access::RemoteRead | Access::RemoteReadWrite)
+                matches!(access, Access::RemoteRead | Access::RemoteReadWrite)
             }
             AccessKind::RemoteWrite => {
-                matches!(state.access, Access::RemoteWrite | Access::RemoteReadWrite)
+                matches!(access, Access::RemoteWrite | Access::RemoteReadWrite)
             }
             // A key that other peers use too is not for one of them to take away: RFC 5042 warns of shared STags.
-            AccessKind::Invalidate => state.access != Access::Local && state.scope != Scope::Domain,
+            AccessKind::Invalidate => access != Access::Local && scope != Scope::Domain,
         };
         if !allowed {
             return Err(AccessError::Rights);
@@ -157,8 +158,8 @@ impl Domain for ProtectionTable {
             key,
             base,
             len: backing.len(),
-            access,
-            scope,
+            registered: access,
+            granted: Cell::new((access, scope)),
             backing: RefCell::new(Some(backing)),
             valid: Cell::new(true),
             table: Rc::downgrade(&self.state),

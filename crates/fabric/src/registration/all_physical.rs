@@ -1,8 +1,12 @@
 //! One key for all memory: nothing is registered per use, and the peer can reach whatever is in use by anybody.
+//!
+//! Where the key names pages (`Domain::physical_segment_len`), a peer is told each by itself, and reads or writes
+//! each by itself. Memory of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use.
 
 use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use crate::limits::PHYSICAL_SEGMENTS_MAX;
 use crate::{Access, Backing, Buffer, Domain, MemoryMap, Region, RegisterError, Scope};
 use gannet_runtime::Handle;
 use std::cell::RefCell;
@@ -22,6 +26,12 @@ impl AllPhysical {
             meter: Meter::new(runtime),
             everything: RefCell::default(),
         })
+    }
+
+    /// Pages in which its memory would be told.
+    fn pages(&self, len: usize) -> usize {
+        let page = self.domain.physical_segment_len();
+        page.map_or(1, |page| len.div_ceil(page.max(1) as usize).max(1))
     }
 
     /// The region of the one key; made when it is first asked for, and again when a peer revoked it.
@@ -56,16 +66,30 @@ impl Strategy for AllPhysical {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
-        let region = self.everything()?;
         let len = buffer.len();
+        if self.pages(len) > PHYSICAL_SEGMENTS_MAX {
+            let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
+            return Ok(Registered::new(self, parts));
+        }
+        let region = self.everything()?;
         let parts = match region.place(buffer) {
             Ok(offset) => Parts {
                 offset,
+                segment_len: self.domain.physical_segment_len(),
                 ..Parts::whole(region, len, access)
             },
             Err(buffer) => dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?,
         };
         Ok(Registered::new(self, parts))
+    }
+
+    fn segments(&self, len: usize) -> usize {
+        let pages = self.pages(len);
+        if pages > PHYSICAL_SEGMENTS_MAX {
+            1
+        } else {
+            pages
+        }
     }
 
     fn reclaim(&self) {

@@ -8,7 +8,7 @@ use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
-use crate::{Access, Backing, Buffer, Domain, EndpointId, Region, RegisterError, Scope};
+use crate::{Access, Backing, Buffer, Domain, Region, RegisterError, Scope};
 use gannet_runtime::Handle;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,8 +24,6 @@ pub(super) struct ClientCache {
     domain: Rc<dyn Domain>,
     meter: Meter,
     classes: [SizeClass; SLAB_CLASSES],
-    /// The connection that the slabs are registered for.
-    owner: Cell<Option<EndpointId>>,
 }
 
 #[derive(Default)]
@@ -78,7 +76,6 @@ impl ClientCache {
             domain,
             meter: Meter::new(runtime),
             classes: Default::default(),
-            owner: Cell::new(None),
         })
     }
 
@@ -87,23 +84,7 @@ impl ClientCache {
         Some((self.classes.get(class)?, slab_len))
     }
 
-    /// Slabs of another connection are of no use to this one.
-    fn belong_to(&self, scope: Scope) {
-        let owner = match scope {
-            Scope::Endpoint(owner) => Some(owner),
-            Scope::Domain => None,
-        };
-        if self.owner.replace(owner) != owner {
-            self.reclaim();
-        }
-    }
-
-    fn slab(
-        &self,
-        class: &SizeClass,
-        slab_len: usize,
-        scope: Scope,
-    ) -> Result<(Region, Buffer), RegisterError> {
+    fn slab(&self, class: &SizeClass, slab_len: usize) -> Result<(Region, Buffer), RegisterError> {
         while let Some((region, buffer)) = class.idle.borrow_mut().pop() {
             if region.is_valid() {
                 self.meter.update(|counters| counters.hits += 1);
@@ -115,7 +96,7 @@ impl ClientCache {
         let backing = Backing::Buffer(Buffer::zeroed(slab_len));
         let region = self
             .domain
-            .register(backing, Access::RemoteReadWrite, scope)?;
+            .register(backing, Access::RemoteReadWrite, Scope::Domain)?;
         self.meter.registered(slab_len, start);
         let buffer = region.lend().unwrap_or_default();
         Ok((region, buffer))
@@ -135,6 +116,7 @@ impl ClientCache {
         if let (Some(from), Some(to)) = (from.get(..len), to.get_mut(..len)) {
             to.copy_from_slice(from);
         }
+        self.domain.copied(len);
         let took = self.meter.since(start);
         self.meter.update(|counters| {
             counters.copied_bytes += len as u64;
@@ -160,10 +142,15 @@ impl ClientCache {
         original: Buffer,
         (access, scope): (Access, Scope),
     ) -> Result<Parts, RegisterError> {
-        let (region, mut slab) = self.slab(class, slab_len, scope)?;
+        let (region, mut slab) = self.slab(class, slab_len)?;
+        region.restrict(access, scope);
         // Memory of our own operations may be their source or their sink.
         if access != Access::RemoteWrite {
             self.copy(&original, &mut slab);
+        }
+        // The peer can read all of the slab: what its last user left is not for this one.
+        if let (true, Some(rest)) = (access != Access::Local, slab.get_mut(original.len()..)) {
+            rest.fill(0);
         }
         if region.restore(slab).is_err() {
             self.forget(&region);
@@ -215,7 +202,6 @@ impl Strategy for ClientCache {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
-        self.belong_to(scope);
         let start = self.meter.now();
         let parts = match self.class(buffer.len()) {
             Some((class, slab_len)) if class.copies() => {

@@ -2,6 +2,8 @@
 
 use gannet_runtime::{Handle, Instant};
 use std::cell::Cell;
+use std::iter::Sum;
+use std::ops::Add;
 use std::time::Duration;
 
 /// Counters of a strategy, since its start.
@@ -50,6 +52,37 @@ impl Counters {
         {
             self.hits as f64 / uses as f64
         }
+    }
+}
+
+impl Add for Counters {
+    type Output = Counters;
+
+    /// Those of two strategies together. The peak is the sum of both peaks: no less than they had at a time.
+    fn add(self, other: Counters) -> Counters {
+        Counters {
+            registrations: self.registrations + other.registrations,
+            hits: self.hits + other.hits,
+            fallbacks: self.fallbacks + other.fallbacks,
+            deregistrations: self.deregistrations + other.deregistrations,
+            invalidated_by_peer: self.invalidated_by_peer + other.invalidated_by_peer,
+            batches: self.batches + other.batches,
+            in_use: self.in_use + other.in_use,
+            bytes: self.bytes + other.bytes,
+            bytes_peak: self.bytes_peak + other.bytes_peak,
+            register_time: self.register_time + other.register_time,
+            deregister_time: self.deregister_time + other.deregister_time,
+            copied_bytes: self.copied_bytes + other.copied_bytes,
+            copy_time: self.copy_time + other.copy_time,
+            exposures: self.exposures + other.exposures,
+            longest_exposure: self.longest_exposure.max(other.longest_exposure),
+        }
+    }
+}
+
+impl Sum for Counters {
+    fn sum<I: Iterator<Item = Counters>>(counters: I) -> Counters {
+        counters.fold(Counters::default(), Counters::add)
     }
 }
 

@@ -3,6 +3,10 @@
 //! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or given to
 //! somebody else can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
 //! operations and is not told to any peer. Registrations are given up when memory is short ([`Strategy::reclaim`]).
+//!
+//! In the Read-Read design the peer must be told: then a slot is registered for remote reading, by the connection alone
+//! whose reply lies in it, and every peer that once was knows its key. In software that is of no use to it; on
+//! hardware, whose keys know no connection, it can read what the slot holds for others.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -31,10 +35,21 @@ impl ServerCache {
     }
 
     /// The slot in its registration, kept or new.
-    fn region_of(&self, slot: SlotId, buffer: Buffer) -> Result<Region, RegisterError> {
+    fn region_of(
+        &self,
+        slot: SlotId,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
         let kept = self.idle.borrow_mut().remove(&slot);
         let (start, len) = (self.meter.now(), buffer.len());
         let buffer = match kept {
+            // It was for ourselves so far: a registration for peers serves us too.
+            Some(region) if !region.restrict(access, scope) => {
+                self.forget(&region);
+                buffer
+            }
             Some(region) => match region.restore(buffer) {
                 Ok(()) => {
                     self.meter.update(|counters| counters.hits += 1);
@@ -49,9 +64,8 @@ impl ServerCache {
         };
         // It outlives the connection that happens to use it first.
         let backing = Backing::Buffer(buffer);
-        let region = self
-            .domain
-            .register(backing, Access::Local, Scope::Domain)?;
+        let region = self.domain.register(backing, access, Scope::Domain)?;
+        region.restrict(access, scope);
         self.meter.registered(len, start);
         Ok(region)
     }
@@ -76,12 +90,13 @@ impl Strategy for ServerCache {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
-        let Some(slot) = buffer.slot().filter(|_| access == Access::Local) else {
+        let readable = matches!(access, Access::Local | Access::RemoteRead);
+        let Some(slot) = buffer.slot().filter(|_| readable) else {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
         };
         let len = buffer.len();
-        let region = self.region_of(slot, buffer)?;
+        let region = self.region_of(slot, buffer, access, scope)?;
         let parts = Parts::whole(region, len, access);
         Ok(Registered::new(self, parts))
     }

@@ -1,0 +1,189 @@
+//! Buffer zones: slots in size classes under one bound.
+
+use crate::buffer::{Budget, Split};
+use crate::{Arena, Buffer};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Arenas whose slots are powers of two long, with one bound for the bytes of all of them: memory for messages whose
+/// length is known only when they come. What is registered for a message is its slot, at most twice its length.
+///
+/// Clones share everything. Any mix of lengths may use up the bound; what idles in one class is not there for the
+/// others until [`Zones::trim`].
+#[derive(Clone)]
+pub struct Zones {
+    /// By length, each twice the one before.
+    classes: Vec<Arena>,
+    /// Longer slots that serve as several of a class, by class.
+    splits: Arc<Mutex<Vec<Vec<Arc<Split>>>>>,
+}
+
+impl Zones {
+    /// Slots from `slot_len_min` to `slot_len_max` bytes, both rounded up to powers of two, `bytes_max` bytes in all;
+    /// none of them made yet.
+    pub fn new(slot_len_min: usize, slot_len_max: usize, bytes_max: usize) -> Zones {
+        let budget = Budget::new(bytes_max);
+        let (min, max) = (
+            slot_len_min.next_power_of_two(),
+            slot_len_max.next_power_of_two(),
+        );
+        let lens = std::iter::successors(Some(min), |len| len.checked_mul(2));
+        let classes: Vec<Arena> = lens
+            .take_while(|len| *len <= max)
+            .map(|len| Arena::within(&budget, len))
+            .collect();
+        let splits = classes.iter().map(|_| Vec::new()).collect();
+        Zones {
+            classes,
+            splits: Arc::new(Mutex::new(splits)),
+        }
+    }
+
+    /// Bytes of the longest slots.
+    pub fn slot_len_max(&self) -> usize {
+        self.classes.last().map_or(0, Arena::slot_len)
+    }
+
+    /// A slot of the smallest class that holds `len` bytes, with whatever its last user left in it; when the bound is
+    /// reached, an idle one of a larger class. `None` when there is neither (wait for one to come back, or trim), and
+    /// for more than [`Zones::slot_len_max`].
+    pub fn take(&self, len: usize) -> Option<Buffer> {
+        self.fitting(len).iter().find_map(Arena::take)
+    }
+
+    /// As [`Zones::take`]; but where that would give a longer slot, that slot is cut and serves as several, and becomes
+    /// one again when all of them are back. For memory whose registrations do not outlive one use.
+    pub fn take_or_split(&self, len: usize) -> Option<Buffer> {
+        let class = self.classes.partition_point(|it| it.slot_len() < len);
+        let own = self.classes.get(class)?;
+        if let Some(buffer) = own.take() {
+            return Some(buffer);
+        }
+        let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
+        let splits = splits.get_mut(class)?;
+        splits.retain(|split| !split.is_joined());
+        if let Some(part) = splits.iter().find_map(Split::take) {
+            return Some(part);
+        }
+        let mut longer = self.classes.iter().skip(class + 1);
+        let split = longer.find_map(|it| it.split_idle(own.slot_len()))?;
+        let part = split.take();
+        splits.push(split);
+        part
+    }
+
+    /// The classes whose slots hold `len` bytes.
+    fn fitting(&self, len: usize) -> &[Arena] {
+        let first = self.classes.partition_point(|class| class.slot_len() < len);
+        self.classes.get(first..).unwrap_or(&[])
+    }
+
+    /// Bytes of slots in use now.
+    pub fn in_use(&self) -> usize {
+        let bytes = |class: &Arena| class.in_use() * class.slot_len();
+        self.classes.iter().map(bytes).sum()
+    }
+
+    /// Bytes of slots that nobody uses now, whose memory is kept.
+    pub fn idle(&self) -> usize {
+        let bytes = |class: &Arena| class.idle() * class.slot_len();
+        self.classes.iter().map(bytes).sum()
+    }
+
+    /// Gives the memory of slots that nobody uses back to the system, and their bytes to all classes. Registrations of
+    /// them must be gone before: [`crate::registration::Strategy::reclaim`].
+    pub fn trim(&self) {
+        self.classes.iter().for_each(Arena::trim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_takes_the_smallest_slot_that_holds_it() {
+        let zones = Zones::new(4096, 1 << 20, 8 << 20);
+        for (len, slot_len) in [
+            (0, 4096),
+            (4096, 4096),
+            (4097, 8192),
+            (100_000, 128 << 10),
+            (1 << 20, 1 << 20),
+        ] {
+            assert_eq!(zones.take(len).unwrap().len(), slot_len, "{len}");
+        }
+        assert!(zones.take((1 << 20) + 1).is_none());
+        assert_eq!(zones.slot_len_max(), 1 << 20);
+        assert_eq!(zones.in_use(), 0);
+    }
+
+    #[test]
+    fn all_lengths_share_one_bound() {
+        let zones = Zones::new(4096, 1 << 20, 2 << 20);
+        let large = zones.take(1 << 20).unwrap();
+        let small: Vec<Buffer> = std::iter::from_fn(|| zones.take(4096)).collect();
+        assert_eq!(small.len(), 256);
+        assert_eq!(zones.in_use(), 2 << 20);
+        drop(small);
+        assert_eq!((zones.in_use(), zones.idle()), (1 << 20, 1 << 20));
+        assert!(zones.take(1 << 20).is_none(), "small slots hold the room");
+        zones.trim();
+        assert_eq!(zones.idle(), 0);
+        assert!(zones.take(1 << 20).is_some());
+        drop(large);
+        // A large one that idles will do for a small message.
+        let slots: Vec<Buffer> = std::iter::from_fn(|| zones.take(1)).collect();
+        assert_eq!(slots.len(), 2);
+        assert!(slots.iter().all(|slot| slot.len() == 1 << 20));
+    }
+
+    #[test]
+    fn a_slot_that_idles_is_cut_when_shorter_ones_run_out_and_is_whole_again_after() {
+        let zones = Zones::new(64 << 10, 1 << 20, 1 << 20);
+        let mut large = zones.take(1 << 20).unwrap();
+        large.fill(7);
+        let (slot, address) = (large.slot(), large.as_ptr());
+        drop(large);
+        let all =
+            || -> Vec<Buffer> { std::iter::from_fn(|| zones.take_or_split(64 << 10)).collect() };
+        for _ in 0..2 {
+            let mut parts = all();
+            assert_eq!(parts.len(), 16, "no byte is lost");
+            assert!(parts.iter().all(|part| part.len() == 64 << 10));
+            parts
+                .iter_mut()
+                .zip(0..)
+                .for_each(|(part, it)| part.fill(it));
+            for (part, it) in parts.iter().zip(0u8..) {
+                assert!(
+                    part.iter().all(|byte| *byte == it),
+                    "no part overlaps another"
+                );
+            }
+            let names: std::collections::HashSet<_> = parts.iter().map(Buffer::slot).collect();
+            assert!(names.len() == 16 && !names.contains(&slot));
+            assert_eq!((zones.in_use(), zones.idle()), (1 << 20, 0));
+            // One that comes back serves again while the others are away.
+            parts.pop();
+            assert!(zones.take_or_split(1 << 20).is_none());
+            parts.extend(zones.take_or_split(10));
+            assert_eq!(parts.len(), 16);
+        }
+        let whole = zones.take(1 << 20).unwrap();
+        assert_eq!(
+            (whole.slot(), whole.as_ptr(), whole.len()),
+            (slot, address, 1 << 20)
+        );
+        assert!(zones.take_or_split(64 << 10).is_none());
+    }
+
+    #[test]
+    fn a_slot_keeps_its_name() {
+        let zones = Zones::new(4096, 8192, 1 << 20);
+        let slot = zones.take(5000).unwrap().slot();
+        assert!(slot.is_some());
+        let other = zones.take(4000).unwrap();
+        assert_ne!(other.slot(), slot);
+        assert_eq!(zones.take(8192).unwrap().slot(), slot);
+    }
+}
