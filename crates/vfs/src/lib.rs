@@ -10,10 +10,12 @@
 
 pub mod limits;
 pub mod local;
+mod memory;
 mod status;
 mod sys;
 mod types;
 
+pub use memory::in_memory;
 pub use status::Status;
 pub use types::{
     AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
@@ -95,6 +97,22 @@ pub trait Vfs: 'static {
         range: std::ops::Range<usize>,
         stability: Stability,
     ) -> Changed<WriteDone>;
+
+    /// As [`Vfs::write`], for who needs the memory again: it comes back if the write went well. A store that cannot
+    /// give it back makes a copy first.
+    async fn write_and_return(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: std::ops::Range<usize>,
+        stability: Stability,
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
+        let copy = Buffer::from_vec(data.to_vec());
+        let written = self.write(cred, file, offset, data, range, stability).await;
+        (written, Some(copy))
+    }
 
     /// Makes what was written unstably durable (COMMIT); `count` 0 means to the end.
     async fn commit(

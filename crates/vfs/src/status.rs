@@ -37,6 +37,43 @@ pub enum Status {
     Jukebox = 10008,
 }
 
+impl Status {
+    /// The status with NFSv3's number; `None` when there is none.
+    pub fn from_number(number: u32) -> Option<Status> {
+        Some(match number {
+            1 => Status::Perm,
+            2 => Status::Noent,
+            5 => Status::Io,
+            6 => Status::Nxio,
+            13 => Status::Acces,
+            17 => Status::Exist,
+            18 => Status::Xdev,
+            19 => Status::Nodev,
+            20 => Status::Notdir,
+            21 => Status::Isdir,
+            22 => Status::Inval,
+            27 => Status::Fbig,
+            28 => Status::Nospc,
+            30 => Status::Rofs,
+            31 => Status::Mlink,
+            63 => Status::Nametoolong,
+            66 => Status::Notempty,
+            69 => Status::Dquot,
+            70 => Status::Stale,
+            71 => Status::Remote,
+            10001 => Status::Badhandle,
+            10002 => Status::NotSync,
+            10003 => Status::BadCookie,
+            10004 => Status::Notsupp,
+            10005 => Status::Toosmall,
+            10006 => Status::Serverfault,
+            10007 => Status::Badtype,
+            10008 => Status::Jukebox,
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -4,6 +4,7 @@ use crate::Status;
 use crate::limits::{GROUPS_MAX, HANDLE_MAX};
 use gannet_runtime::FileRef;
 use std::fmt;
+use std::time::Duration;
 
 /// Names one object of a store for ever: opaque to everybody else, at most [`HANDLE_MAX`] bytes, equal bytes for
 /// equal objects.
@@ -83,6 +84,16 @@ pub struct Time {
     pub seconds: u32,
     /// Nanoseconds, below 10^9.
     pub nanoseconds: u32,
+}
+
+impl Time {
+    /// The moment that is this long after the Unix epoch; past 2106, the last that there is.
+    pub fn since_epoch(time: Duration) -> Time {
+        Time {
+            seconds: u32::try_from(time.as_secs()).unwrap_or(u32::MAX),
+            nanoseconds: time.subsec_nanos(),
+        }
+    }
 }
 
 /// What an object is (`ftype3`; values are NFSv3's).
