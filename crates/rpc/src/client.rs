@@ -19,6 +19,7 @@ use crate::limits::CLIENT_CALLS_MAX;
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Disconnected, Provider};
 use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
+use gannet_wire::rpcrdma::Design;
 use pending::Pending;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -83,6 +84,8 @@ struct Shared {
     closed: Cell<bool>,
     /// How long calls have waited for credits.
     credit_starved: Cell<Duration>,
+    /// Of the newest connection.
+    design: Cell<Design>,
 }
 
 impl Client {
@@ -101,6 +104,7 @@ impl Client {
             started: Cell::new(false),
             closed: Cell::new(false),
             credit_starved: Cell::new(Duration::ZERO),
+            design: Cell::default(),
         });
         Client {
             owner: Rc::new(Owner { shared }),
@@ -152,6 +156,11 @@ impl Client {
             Route::Tcp(_) => None,
             Route::Rdma(_, _, strategy) => Some(strategy.counters()),
         }
+    }
+
+    /// The design of the newest connection: what the server agreed to. Read-Write before there was one, and on TCP.
+    pub fn design(&self) -> Design {
+        self.owner.shared.design.get()
     }
 
     /// Closes the connection; calls under way fail with [`CallError::Closed`].
@@ -271,7 +280,12 @@ async fn connect(shared: &Shared) -> Result<Link, String> {
     let patience = shared.config.connect_timeout;
     match &shared.route {
         Route::Rdma(provider, address, strategy) => {
-            let connecting = rdma::connect(&**provider, *address, Rc::clone(strategy));
+            let connecting = rdma::connect(
+                &**provider,
+                *address,
+                Rc::clone(strategy),
+                shared.config.design,
+            );
             match timeout(&shared.runtime, patience, connecting).await {
                 Ok(Ok(link)) => Ok(Link::Rdma(link)),
                 Ok(Err(error)) => Err(error.to_string()),

@@ -18,6 +18,34 @@ impl Counter {
     }
 }
 
+/// A number that comes and goes; shared between cores.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Gauge {
+    pub(crate) fn raise(&self, count: u64) {
+        let now = self.now.fetch_add(count, Ordering::Relaxed) + count;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lower(&self, count: u64) {
+        self.now.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// What it is now.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// The most it ever was.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+}
+
 /// Counters of a server, over all its connections.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -29,7 +57,7 @@ pub struct Counters {
     pub calls: Counter,
     /// Bytes of calls received, with what was read for them by RDMA.
     pub bytes_in: Counter,
-    /// Bytes of replies sent, with what was written for them by RDMA.
+    /// Bytes of replies sent, with what was written for them by RDMA or given to the peer to read.
     pub bytes_out: Counter,
     /// Connections ended because of something the peer did or failed to do.
     pub drops: Counter,
@@ -42,4 +70,10 @@ pub struct Counters {
     pub unreadable: Counter,
     /// RPC/RDMA transport errors answered (ERR_VERS, ERR_CHUNK).
     pub transport_errors: Counter,
+    /// Replies that peers were to read by themselves (the Read-Read design).
+    pub exposures: Counter,
+    /// Bytes of memory that peers can read now.
+    pub exposed: Gauge,
+    /// Connections ended because their peers were not done with such a reply in time.
+    pub overdue: Counter,
 }

@@ -2,7 +2,8 @@
 //!
 //! A [`Service`] executes calls and does not know how they came; a [`Client`] makes calls and does not know how
 //! they go. Between them lie two transports: TCP with record marks, and RPC-over-RDMA version 1 in the Read-Write
-//! design (the server alone starts bulk transfers), over any provider of the fabric seam.
+//! design (the server alone starts bulk transfers; Read-Read where both ends want it), over any provider of the fabric
+//! seam.
 //!
 //! Layers, top down: [`Service`] and [`Client`]; the [`ReplyCache`], which answers a duplicate of a call that must
 //! not be executed twice; the slots that run calls in place; the two transports. What this crate refuses: knowing
@@ -10,6 +11,7 @@
 //!
 //! First types to read: [`Service`], then [`Call`] and [`Reply`].
 
+mod chunks;
 mod client;
 mod counters;
 pub mod limits;
@@ -23,9 +25,10 @@ pub use client::{
     ArgumentPayload, CallError, CallerCredential, Client, ClientConfig, Persistence, Request,
     Response, Sink, Target,
 };
-pub use counters::{Counter, Counters};
+pub use counters::{Counter, Counters, Gauge};
+pub use gannet_wire::rpcrdma::Design;
 pub use reply_cache::{CacheLimits, ReplyCache};
-pub use server::{ConnectionLimits, MemoryInUse, Server};
+pub use server::{ConnectionLimits, MemoryInUse, RdmaOptions, Server};
 pub use service::{
     Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
     Service, Transport,

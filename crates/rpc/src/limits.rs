@@ -46,15 +46,19 @@ pub const SEND_FILE_MIN: usize = 32 << 10;
 pub const BATCH_LEN: usize = 64 << 10;
 /// Emptied batches that a connection keeps.
 pub const SPARE_BATCHES_MAX: usize = 2;
-/// Payloads received apart that a core holds at a time, [`PAYLOAD_MAX`] bytes each; beyond them, one of every
-/// connection that holds no other.
-pub const PAYLOAD_SLOTS_MAX: usize = 256;
-/// The same for RDMA calls with Read chunks beyond [`PAYLOAD_MAX`], [`RECORD_MAX`] bytes each.
+/// Bytes of payloads received apart that a core holds at a time, and of files in memory for RDMA replies; beyond them,
+/// one payload of every connection that holds no other.
+pub const PAYLOAD_BYTES_MAX: usize = 256 << 20;
+/// Bytes of the shortest slots for them; the others are powers of two, up to [`PAYLOAD_MAX`].
+pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
+/// How long a core keeps payload memory that nobody wants. Twice as long at most.
+pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
+/// RDMA calls with Read chunks beyond [`PAYLOAD_MAX`] that a core holds at a time, [`RECORD_MAX`] bytes each.
 pub const LONG_CALL_SLOTS_MAX: usize = 16;
-/// Payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
-pub const PAYLOAD_SHARE_MAX: u32 = 32;
-/// Memory for calls that one RDMA connection may hold when it wants more for a long one.
-pub const LONG_CALL_SHARE_MAX: u32 = 4;
+/// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
+pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
+/// Bytes of memory for calls that one RDMA connection may hold when it wants more for a long one.
+pub const LONG_CALL_SHARE_MAX: usize = 4 << 20;
 /// Idle call futures that a core keeps.
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
@@ -73,6 +77,8 @@ pub const RECORD_PAUSE_DEADLINE: Duration = Duration::from_secs(15);
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a peer may take nothing of what was written for it.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a peer may take to read an exposed reply and say so; then it is revoked, and the connection ended.
+pub const DONE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
 pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
 
@@ -83,6 +89,13 @@ pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub const INLINE_THRESHOLD: u32 = 4096;
 /// Credits granted per RDMA connection.
 pub const CREDITS: u32 = 128;
+/// The same in the Read-Read design: each call may be followed by an RDMA_DONE, which takes a receive as well.
+pub const CREDITS_READ_READ: u32 = CREDITS / 2;
+/// Bytes of replies that one connection has to read at a time in the Read-Read design; others wait for an RDMA_DONE.
+/// One reply is always exposed, whatever its length.
+pub const EXPOSED_SHARE_MAX: usize = 8 << 20;
+/// The same for all connections of a server's cores together, beyond one reply of each.
+pub const EXPOSED_BYTES_MAX: usize = 256 << 20;
 /// Receives posted beyond the credits: for transport errors and other messages that no credit covers.
 pub const RECEIVES_SPARE: u32 = 8;
 /// Receives and Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each.
@@ -114,7 +127,11 @@ const _: () = assert!(
 );
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
-const _: () = assert!(CALL_BYTES_MAX / PAYLOAD_MAX <= PAYLOAD_SHARE_MAX as usize);
-const _: () = assert!(4 * PAYLOAD_SHARE_MAX as usize <= PAYLOAD_SLOTS_MAX);
-const _: () = assert!(4 * LONG_CALL_SHARE_MAX as usize <= LONG_CALL_SLOTS_MAX);
+const _: () = assert!(CALL_BYTES_MAX <= PAYLOAD_SHARE_MAX);
+const _: () = assert!(4 * PAYLOAD_SHARE_MAX <= PAYLOAD_BYTES_MAX);
+const _: () = assert!(4 * LONG_CALL_SHARE_MAX <= LONG_CALL_SLOTS_MAX * PAYLOAD_MAX);
+const _: () = assert!(2 * CREDITS_READ_READ <= CREDITS && CREDITS_READ_READ > 0);
+const _: () =
+    assert!(RECORD_MAX <= EXPOSED_SHARE_MAX && 4 * EXPOSED_SHARE_MAX <= EXPOSED_BYTES_MAX);
+const _: () = assert!(gannet_fabric::limits::PHYSICAL_SEGMENTS_MAX <= SEGMENTS_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

@@ -3,6 +3,7 @@
 mod activity;
 mod admit;
 mod deadlines;
+mod payloads;
 mod rdma;
 mod tcp;
 mod worker;
@@ -12,15 +13,16 @@ pub use activity::ConnectionLimits;
 use crate::counters::Counters;
 use crate::limits::{
     IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT,
-    LOG_INTERVAL, LONG_CALL_SLOTS_MAX, PAYLOAD_MAX, PAYLOAD_SLOTS_MAX, RECORD_MAX, STAGE_LEN,
+    LOG_INTERVAL, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use activity::{Activities, Activity, Crowd};
-use gannet_fabric::registration::{self, Registration, Strategy};
+use gannet_fabric::registration::{self, Registration};
 use gannet_fabric::{Arena, Buffer, Provider};
 use gannet_runtime::{Handle, Listener, LogLimit, Stream};
-use gannet_wire::rpcrdma::ChunkLists;
+use gannet_wire::rpcrdma::{ChunkLists, Design};
+use payloads::PayloadMemory;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io;
@@ -53,12 +55,11 @@ impl<S: Service> Server<S> {
         counters: Arc<Counters>,
     ) -> Server<S> {
         let core = Core {
+            payloads: PayloadMemory::new(Handle::clone(&runtime)),
             runtime,
             service,
             cache,
             counters,
-            payloads: Arena::new(PAYLOAD_MAX, PAYLOAD_SLOTS_MAX),
-            long_calls: Arena::new(RECORD_MAX, LONG_CALL_SLOTS_MAX),
             inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
             stage: Cell::default(),
             scratch: Cell::default(),
@@ -66,7 +67,6 @@ impl<S: Service> Server<S> {
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
             activities: Rc::default(),
-            strategies: RefCell::default(),
             unreadable_log: LogLimit::new(LOG_INTERVAL),
             refused_log: LogLimit::new(LOG_INTERVAL),
             dropped_log: LogLimit::new(LOG_INTERVAL),
@@ -97,24 +97,28 @@ impl<S: Service> Server<S> {
     }
 
     /// Takes connections of `provider` from `listener` and answers them until [`Server::stop`]. Their payloads move
-    /// by the strategy that `registration` says.
+    /// as `options` say; a [`Registration`] alone means the Read-Write design.
     ///
     /// # Errors
     /// The listener is broken.
     pub async fn serve_rdma(
         &self,
         provider: Rc<dyn Provider>,
-        registration: Registration,
+        options: impl Into<RdmaOptions>,
         mut listener: Box<dyn gannet_fabric::Listener>,
     ) -> io::Result<()> {
         let activity = self.core.activities.listener();
         let runtime = Handle::clone(&self.core.runtime);
+        let RdmaOptions {
+            registration,
+            design,
+        } = options.into();
         let strategy = registration.over(provider.domain(), runtime);
-        self.core.strategies.borrow_mut().push(Rc::clone(&strategy));
+        self.core.payloads.add_strategy(&strategy);
         tracing::debug!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, incoming) = (Rc::clone(&self.core), incoming?);
-            let memory = rdma::Memory::new(&provider.capabilities(), &strategy);
+            let memory = rdma::Memory::new(&provider.capabilities(), &strategy, design);
             let task = Box::pin(async move { rdma::serve(core, memory, incoming).await });
             self.core.runtime.spawn("rpc over rdma", task);
         }
@@ -128,18 +132,19 @@ impl<S: Service> Server<S> {
 
     /// What the registration strategies of this core did so far, one for each RDMA listener.
     pub fn registrations(&self) -> Vec<registration::Counters> {
-        let strategies = self.core.strategies.borrow();
-        strategies.iter().map(|it| it.counters()).collect()
+        self.core.payloads.registrations()
     }
 
-    /// Gives up registrations and memory that serve nobody now, because memory is short.
+    /// Gives up registrations and payload memory that serve nobody now, because memory is short. The core does so by
+    /// itself when slots of unwanted lengths use up its bound, and when nobody wanted any for
+    /// [`crate::limits::PAYLOAD_IDLE_MAX`].
     pub fn reclaim(&self) {
-        for strategy in &*self.core.strategies.borrow() {
-            strategy.reclaim();
-        }
-        for arena in [&self.core.payloads, &self.core.long_calls] {
-            arena.trim();
-        }
+        self.core.payloads.reclaim();
+    }
+
+    /// Bytes of payload memory that are kept for nobody; see [`Server::reclaim`].
+    pub fn memory_kept(&self) -> usize {
+        self.core.payloads.idle()
     }
 
     /// Takes no new connections and no new calls; calls under way are still answered.
@@ -154,23 +159,31 @@ impl<S: Service> Server<S> {
 
     /// Memory that the connections of this core hold now.
     pub fn memory_in_use(&self) -> MemoryInUse {
-        let Core {
-            payloads,
-            long_calls,
-            inline,
-            ..
-        } = &*self.core;
-        let bytes = |arena: &Arena| arena.in_use() * arena.slot_len();
-        MemoryInUse {
-            payloads: bytes(payloads),
-            long_calls: bytes(long_calls),
-            inline: bytes(inline),
-        }
+        self.core.payloads.in_use(&self.core.inline)
     }
 
     /// What was done so far.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
+    }
+}
+
+/// How the RDMA connections of a listener move payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RdmaOptions {
+    /// How memory is registered.
+    pub registration: Registration,
+    /// The design for clients that ask for it; all others get Read-Write. Read-Read opens payload memory to them: each
+    /// connection to its own replies, until RDMA_DONE.
+    pub design: Design,
+}
+
+impl From<Registration> for RdmaOptions {
+    fn from(registration: Registration) -> RdmaOptions {
+        RdmaOptions {
+            registration,
+            design: Design::default(),
+        }
     }
 }
 
@@ -191,10 +204,7 @@ pub(crate) struct Core<S> {
     service: Rc<S>,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
-    /// Memory for payloads received apart, one slot per call.
-    payloads: Arena,
-    /// The same for RDMA calls that bring more than a payload in their Read chunks.
-    long_calls: Arena,
+    payloads: Rc<PayloadMemory>,
     /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
     /// pass on their way out. Taken by whoever uses it, never across an await.
     stage: Cell<Buffer>,
@@ -208,8 +218,6 @@ pub(crate) struct Core<S> {
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
     activities: Rc<Activities>,
-    /// How the payloads of each RDMA listener are registered.
-    strategies: RefCell<Vec<Rc<dyn Strategy>>>,
     unreadable_log: LogLimit,
     refused_log: LogLimit,
     dropped_log: LogLimit,
@@ -294,19 +302,6 @@ impl<S: Service> Core<S> {
         if let Some(left_out) = self.unreadable_log.admit(self.runtime.now()) {
             tracing::warn!(%peer, xid, %error, left_out, "the file of a reply cannot be read");
         }
-    }
-
-    /// Memory for a payload of `len` bytes. When all slots are in use, the `only` payload of a connection gets memory
-    /// of its own: others who are slow to fill their slots cannot keep it waiting.
-    fn take_payload(&self, len: usize, only: bool) -> Option<Buffer> {
-        let slot = self.payloads.take();
-        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
-    }
-
-    /// The same for an RDMA call that brings more than a payload.
-    fn take_long_call(&self, len: usize, only: bool) -> Option<Buffer> {
-        let slot = self.long_calls.take();
-        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
     }
 
     fn take_stage(&self) -> Buffer {

@@ -22,6 +22,7 @@ pub(super) struct Entry {
     pub(super) payload: Option<SharedPayload>,
     pub(super) sink: Option<Sink>,
     pub(super) results_max: usize,
+    credential: Option<Rc<CallerCredential>>,
     /// `None` when the caller is gone.
     answer: Option<Answer>,
     /// Transmissions so far, and connections that could not be made for one.
@@ -41,7 +42,7 @@ pub(super) struct SharedPayload {
 }
 
 impl Entry {
-    /// Appends the call's header.
+    /// Appends the call's header; `credential` is for calls that brought none.
     pub(super) fn emit_header(
         &self,
         xid: u32,
@@ -54,7 +55,10 @@ impl Entry {
         encoder.u32(self.program);
         encoder.u32(self.version);
         encoder.u32(self.procedure);
-        credential.emit(encoder);
+        self.credential
+            .as_deref()
+            .unwrap_or(credential)
+            .emit(encoder);
     }
 
     /// The arguments before and behind the payload.
@@ -114,6 +118,7 @@ impl Pending {
             payload,
             sink: request.sink,
             results_max: request.results_max,
+            credential: request.credential,
             answer: Some(answer),
             attempts: 0,
             transmissions: 0,

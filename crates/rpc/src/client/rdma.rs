@@ -4,6 +4,11 @@
 //! reachable just before the call leaves, for this connection alone, and taken back before anybody sees the data; how
 //! is the registration strategy's business. Credits bound the calls under way: one until the first reply tells the
 //! grant.
+//!
+//! In the Read-Read design no memory is offered for results: the server exposes what fits no Send, and the client reads
+//! it ([`pull`]).
+
+mod pull;
 
 use super::pending::{Entry, SharedPayload, check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
@@ -13,13 +18,16 @@ use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE, SEGMENTS_MAX, WRI
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
     Access, Arena, Buffer, Completion, ConnectError, ConnectOptions, Connected, Done, PostError,
-    Provider, RegisterError, RemoteKey, Scope, SendOptions, Signal, Source, WorkError, WorkId,
+    Provider, RegisterError, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source,
+    WorkError, WorkId,
 };
 use gannet_runtime::Instant;
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION, Segment,
+    ChunkLimits, ChunkLists, Design, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION,
+    Segment,
 };
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
+use pull::{Pull, Pulls};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,6 +49,8 @@ const SEND: WorkId = WorkId(1);
 const HEADER_LEN: usize = 28;
 const READ_LEN: usize = 24;
 const WRITE_LEN: usize = 24;
+/// One more segment of a Write or Reply chunk.
+const SEGMENT_LEN: usize = 16;
 const REPLY_HEADER_LEN: usize = 24;
 
 impl From<PostError> for Lost {
@@ -60,14 +70,16 @@ pub(super) struct RdmaLink {
     endpoint: Connected,
     strategy: Rc<dyn Strategy>,
     own: PrivateData,
+    design: Design,
     inline: Arena,
 }
 
-/// Connects to `address`.
+/// Connects to `address`, in the design that is wanted if the server agrees.
 pub(super) async fn connect(
     provider: &dyn Provider,
     address: SocketAddr,
     strategy: Rc<dyn Strategy>,
+    wanted: Design,
 ) -> Result<RdmaLink, ConnectError> {
     let capabilities = provider.capabilities();
     let own = PrivateData {
@@ -78,18 +90,30 @@ pub(super) async fn connect(
     };
     let slots = (RECEIVES + CREDITS) as usize;
     let inline = Arena::new(INLINE_THRESHOLD as usize, slots);
+    let mut private_data = own.to_bytes().to_vec();
+    private_data.extend(wanted.to_bytes().into_iter().flatten());
     let options = ConnectOptions {
-        private_data: own.to_bytes().to_vec(),
-        // The server alone reads.
-        ord: 0,
+        private_data,
+        ord: match wanted {
+            // The server alone reads.
+            Design::ReadWrite => 0,
+            Design::ReadRead => capabilities.read_depth_max,
+        },
         ird: capabilities.read_depth_max,
         receives: (0..RECEIVES).map_while(|_| inline.take()).collect(),
     };
     let endpoint = provider.connect(address, options).await?;
+    let agreed = Design::find(endpoint.private_data()) == wanted;
+    let possible = wanted == Design::ReadWrite || (agreed && endpoint.attributes().ord > 0);
+    let design = if possible { wanted } else { Design::ReadWrite };
+    if design != wanted {
+        tracing::info!(%address, %wanted, %design, "the server does not offer the design that is wanted");
+    }
     Ok(RdmaLink {
         endpoint,
         strategy,
         own,
+        design,
         inline,
     })
 }
@@ -122,6 +146,8 @@ struct Link {
     /// Since when a call waits for a credit.
     starved_since: Option<Instant>,
     sent: BTreeMap<u32, Sent>,
+    design: Design,
+    pulls: Pulls,
     lists: ChunkLists,
     scratch: Vec<u8>,
     completions: Vec<Completion>,
@@ -139,6 +165,8 @@ struct Sent {
     sink: Option<ExposedSink>,
     /// Takes the whole reply.
     reply: Option<Registered>,
+    /// The reply is here, and what it leaves to be read is on its way.
+    pull: Option<Pull>,
 }
 
 struct ExposedSink {
@@ -170,6 +198,9 @@ impl Sent {
         {
             entry.sink = Some(Sink { buffer, locate });
         }
+        if let Some(pull) = self.pull.take() {
+            pull.give_up(entry);
+        }
     }
 }
 
@@ -179,9 +210,11 @@ impl Link {
             endpoint,
             strategy,
             own,
+            design,
             inline,
         } = made;
         let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
+        shared.design.set(design);
         Link {
             timer: ReplyTimer::new(&shared),
             shared,
@@ -193,6 +226,8 @@ impl Link {
             credits: 1,
             starved_since: None,
             sent: BTreeMap::new(),
+            design,
+            pulls: Pulls::default(),
             lists: ChunkLists::new(),
             scratch: Vec::new(),
             completions: Vec::new(),
@@ -227,6 +262,7 @@ impl Link {
         }
         let woken = self.shared.work.poll_notified(context).is_ready();
         self.send_calls()?;
+        self.post_pulls()?;
         self.endpoint.flush();
         if woken || polled.is_ready() {
             return Ok(true);
@@ -248,6 +284,7 @@ impl Link {
                 self.endpoint.post_receive(RECEIVE, buffer)?;
                 outcome
             }
+            Ok(Done::Read) => self.pulled(completion.id),
             Ok(_) | Err(WorkError::Flushed) => Ok(()),
             Err(error) => Err(Lost::Protocol(error.to_string())),
         }
@@ -261,8 +298,13 @@ impl Link {
             return Ok(());
         }
         let queue = self.endpoint.attributes().send_queue_max as usize;
+        let calls_max = match self.design {
+            Design::ReadWrite => queue,
+            // The other half is for Reads, and each call has an RDMA_DONE behind it.
+            Design::ReadRead => queue / 4,
+        };
         let now = shared.now();
-        while self.sent.len() < self.credits.min(queue)
+        while self.sent.len() < self.credits.min(calls_max)
             && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
         {
             let mut sent = Sent::default();
@@ -337,23 +379,27 @@ impl Link {
         sent: &mut Sent,
         lists: &mut ChunkLists,
     ) -> Result<(), Lost> {
+        if self.design == Design::ReadRead {
+            return Ok(());
+        }
         let inline = HEADER_LEN + REPLY_HEADER_LEN + entry.results_max;
         let sink_len = entry.sink.as_ref().map_or(0, |sink| sink.buffer.len());
         let sink_len = sink_len + pad_len(sink_len);
         if inline + sink_len <= self.reply_max {
             return Ok(());
         }
-        if inline + WRITE_LEN <= self.reply_max
+        let write_len = WRITE_LEN + SEGMENT_LEN * (self.strategy.segments(sink_len) - 1);
+        if inline + write_len <= self.reply_max
             && let Some(Sink { buffer, locate }) = entry.sink.take()
         {
             let memory = self.register(buffer, Access::RemoteWrite)?;
-            lists.push_write(&[segment(&memory, memory.len())]);
+            lists.push_write(&segments(&memory, memory.len()));
             sent.sink = Some(ExposedSink { memory, locate });
             return Ok(());
         }
         let len = REPLY_HEADER_LEN + entry.results_max + sink_len;
         let memory = self.register(Buffer::zeroed(len + pad_len(len)), Access::RemoteWrite)?;
-        lists.set_reply(&[segment(&memory, memory.len())]);
+        lists.set_reply(&segments(&memory, memory.len()));
         sent.reply = Some(memory);
         Ok(())
     }
@@ -382,7 +428,9 @@ impl Link {
         if transport + reduced + padded <= self.call_max {
             emit_arguments(entry, &mut call);
             procedure = Procedure::Msg;
-        } else if payload_len > 0 && transport + READ_LEN + reduced <= self.call_max {
+        } else if payload_len > 0
+            && transport + self.read_list_len(payload_len) + reduced <= self.call_max
+        {
             let Some(payload) = entry.payload.take() else {
                 return Ok(false);
             };
@@ -394,20 +442,24 @@ impl Link {
             };
             let memory = self.register(buffer, Access::RemoteRead)?;
             let place = u32::try_from(header_len + position).unwrap_or(u32::MAX);
-            lists.push_read(place, segment(&memory, payload_len));
+            for segment in segments(&memory, payload_len) {
+                lists.push_read(place, segment);
+            }
             sent.source = Some(memory);
             sent.payload = Some((position, payload_len));
             procedure = Procedure::Msg;
         } else {
-            if transport + READ_LEN > self.call_max {
+            emit_arguments(entry, &mut call);
+            if transport + self.read_list_len(call.len()) > self.call_max {
                 return Ok(false);
             }
-            emit_arguments(entry, &mut call);
             let memory = self.register(
                 Buffer::from_vec(std::mem::take(&mut call)),
                 Access::RemoteRead,
             )?;
-            lists.push_read(0, segment(&memory, memory.len()));
+            for segment in segments(&memory, memory.len()) {
+                lists.push_read(0, segment);
+            }
             sent.source = Some(memory);
             procedure = Procedure::Nomsg;
         }
@@ -420,6 +472,11 @@ impl Link {
         header.emit(&mut Encoder::new(message), lists);
         message.extend_from_slice(&call);
         Ok(true)
+    }
+
+    /// Bytes of a Read chunk for memory of `len` bytes.
+    fn read_list_len(&self, len: usize) -> usize {
+        READ_LEN * self.strategy.segments(len)
     }
 
     fn register(&self, buffer: Buffer, access: Access) -> Result<Registered, Lost> {
@@ -453,7 +510,8 @@ impl Link {
                 | HeaderError::Chunk { xid, .. },
             ) => (xid, None),
         };
-        let Some(mut sent) = self.sent.remove(&xid) else {
+        let answered = self.sent.get(&xid).is_some_and(|sent| sent.pull.is_some());
+        let Some(mut sent) = (!answered).then(|| self.sent.remove(&xid)).flatten() else {
             tracing::debug!(xid, "reply to no call");
             return Ok(());
         };
@@ -476,6 +534,13 @@ impl Link {
         sent.withdraw(entry, placed);
         let written = lists.reply().map_or(0, total);
         let reply = sent.reply.take().and_then(|memory| memory.release(written));
+        if let (Some(header), Design::ReadRead, false) =
+            (header, self.design, lists.reads().is_empty())
+        {
+            drop(pending);
+            let long = header.procedure == Procedure::Nomsg;
+            return self.pull(xid, sent, lists, message, long);
+        }
         let outcome = match header.map(|header| header.procedure) {
             None => Err(CallError::Malformed("transport header")),
             Some(Procedure::Error(_)) => Err(CallError::TransportRefused),
@@ -509,14 +574,15 @@ impl Link {
 }
 
 /// Names the first `len` bytes of exposed memory to the server.
-fn segment(memory: &Registered, len: usize) -> Segment {
-    let address = memory.address();
-    Segment {
+fn segments(memory: &Registered, len: usize) -> Vec<Segment> {
+    // Payloads and replies are far below 2^32.
+    let named = memory.segments(u32::try_from(len).unwrap_or(u32::MAX));
+    let segment = |(address, length): (RemoteAddress, u32)| Segment {
         handle: address.key.0,
-        // Payloads and replies are far below 2^32.
-        length: u32::try_from(len).unwrap_or(u32::MAX),
+        length,
         offset: address.offset,
-    }
+    };
+    named.map(segment).collect()
 }
 
 fn total(segments: &[Segment]) -> usize {

@@ -5,6 +5,7 @@ use gannet_fabric::registration::Registration;
 use gannet_fabric::{Buffer, Provider};
 use gannet_wire::rpc::{AcceptStatus, AuthSys, Groups, MACHINE_NAME_MAX, OpaqueAuth, Rejection};
 use gannet_wire::rpc::{AuthFlavor, ReplyHeaderError};
+use gannet_wire::rpcrdma::Design;
 use gannet_wire::xdr::{Encoder, XdrError};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -58,6 +59,8 @@ pub struct ClientConfig {
     pub persistence: Persistence,
     /// How memory becomes reachable for the server, on RDMA.
     pub registration: Registration,
+    /// Which end moves bulk results, on RDMA. A server that does not offer what is wanted gets Read-Write.
+    pub design: Design,
 }
 
 impl Default for ClientConfig {
@@ -70,6 +73,7 @@ impl Default for ClientConfig {
             backoff_max: Duration::from_secs(10),
             persistence: Persistence::Soft { attempts: 3 },
             registration: Registration::default(),
+            design: Design::default(),
         }
     }
 }
@@ -168,6 +172,8 @@ pub struct Request {
     pub results_max: usize,
     /// Where the opaque result goes.
     pub sink: Option<Sink>,
+    /// Who calls, if not whom [`ClientConfig::credential`] says: for clients that speak for many callers.
+    pub credential: Option<Rc<CallerCredential>>,
 }
 
 impl Request {
@@ -181,6 +187,7 @@ impl Request {
             payload: None,
             results_max,
             sink: None,
+            credential: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! How long a peer may leave a connection in which state, and the timer that tells.
 
 use crate::limits::{
-    FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY, RECORD_DEADLINE, RECORD_PAUSE_DEADLINE,
-    WRITE_DEADLINE,
+    DONE_DEADLINE, FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY, RECORD_DEADLINE,
+    RECORD_PAUSE_DEADLINE, WRITE_DEADLINE,
 };
 use gannet_runtime::{Handle, Instant, LocalFuture};
 use std::task::Context;
@@ -17,6 +17,8 @@ pub(super) enum Overdue {
     Record,
     #[error("the peer does not take its replies")]
     Reading,
+    #[error("not done with a reply that it was to read")]
+    Done,
     #[error("idle for too long")]
     Idle,
 }
@@ -41,6 +43,8 @@ pub(super) struct Waits {
     pub(super) busy: bool,
     /// Memory is missing, and nobody tells when it comes back.
     pub(super) short_of_memory: bool,
+    /// Since when the peer has had a reply to read.
+    pub(super) exposed_since: Option<Instant>,
 }
 
 /// Wakes a connection when its peer is late.
@@ -201,7 +205,12 @@ impl Deadlines {
         let reading = waits
             .to_send
             .then_some((self.unsent_since + WRITE_DEADLINE, Overdue::Reading));
+        let done = waits
+            .exposed_since
+            .map(|since| (since + DONE_DEADLINE, Overdue::Done));
         let idle = (self.moved + IDLE_DEADLINE, Overdue::Idle);
-        [first, record, reading, Some(idle)].into_iter().flatten()
+        [first, record, reading, done, Some(idle)]
+            .into_iter()
+            .flatten()
     }
 }

@@ -1,28 +1,31 @@
 //! One RPC/RDMA connection in the Read-Write design (RFC 8166): the server alone moves bulk data.
 //!
-//! A call's life: its Send arrives in a posted receive ([`inbound`]); its Read chunks are pulled and the message is
-//! put together ([`assemble`]); the service executes it in a worker, as over TCP; the reply's payload is written
-//! to the Write chunk, or the whole reply to the Reply chunk, and one Send ends it ([`reply`]).
+//! A call's life: its Send arrives in a posted receive; its Read chunks are pulled and the message is put together
+//! ([`inbound`]); the service executes it in a worker, as over TCP; the reply's payload is written to the Write chunk,
+//! or the whole reply to the Reply chunk, and one Send ends it ([`reply`]).
+//!
+//! Where both ends wanted the Read-Read design, replies that fit no Send are exposed instead ([`exposed`]).
 //!
 //! The receive of a call is posted again just before its reply leaves: so receives posted plus calls under way is
 //! constant, and a peer that sends more calls than it has credits for ends its own connection.
 
-mod assemble;
+mod exposed;
 mod inbound;
 mod reply;
 
 use super::deadlines::{Deadlines, Overdue, Timer, Waits};
 use super::worker::{CallTable, Job};
 use super::{Activity, Core};
-use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE};
+use crate::limits::{CREDITS, CREDITS_READ_READ, INLINE_THRESHOLD, RECEIVES_SPARE};
 use crate::service::Service;
+use exposed::{Exposed, Part};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
     Access, Buffer, Capabilities, Completion, ConnectOptions, Connected, Disconnected, Done,
     Endpoint, Incoming, PostError, RegisterError, Scope, WorkError, WorkId,
 };
 use gannet_runtime::LocalFuture;
-use gannet_wire::rpcrdma::PrivateData;
+use gannet_wire::rpcrdma::{Design, PrivateData};
 use inbound::Context as CallContext;
 use reply::{Departure, Held};
 use std::collections::VecDeque;
@@ -120,11 +123,18 @@ pub(super) struct Memory {
     needs_registration: bool,
     remote_invalidation: bool,
     read_depth_max: u16,
+    /// What clients may ask for.
+    design: Design,
 }
 
 impl Memory {
-    pub(super) fn new(capabilities: &Capabilities, strategy: &Rc<dyn Strategy>) -> Memory {
+    pub(super) fn new(
+        capabilities: &Capabilities,
+        strategy: &Rc<dyn Strategy>,
+        design: Design,
+    ) -> Memory {
         Memory {
+            design,
             strategy: Rc::clone(strategy),
             needs_registration: capabilities.needs_local_registration,
             remote_invalidation: capabilities.remote_invalidation,
@@ -140,6 +150,16 @@ impl Memory {
     ) -> Result<Registered, RegisterError> {
         let scope = Scope::Endpoint(endpoint.id());
         Rc::clone(&self.strategy).register(buffer, Access::Local, scope)
+    }
+
+    /// The design of a connection: what a peer has asked for, if that is allowed and it can read.
+    fn agree(&self, incoming: &dyn Incoming) -> Design {
+        let can_read = incoming.read_depths().is_none_or(|(_, ord)| ord > 0);
+        if self.design == Design::ReadRead && self.read_depth_max > 0 && can_read {
+            Design::find(incoming.private_data())
+        } else {
+            Design::ReadWrite
+        }
     }
 }
 
@@ -165,12 +185,19 @@ pub(super) async fn serve<S: Service>(
         core.note_refused(peer, OUT_OF_MEMORY);
         return incoming.reject(Vec::new()).await;
     }
+    let design = memory.agree(&*incoming);
+    let mut private_data = own.to_bytes().to_vec();
+    private_data.extend(design.to_bytes().into_iter().flatten());
     let options = ConnectOptions {
-        private_data: own.to_bytes().to_vec(),
+        private_data,
         ord: memory.read_depth_max,
-        ird: 0,
+        ird: match design {
+            Design::ReadWrite => 0,
+            Design::ReadRead => memory.read_depth_max,
+        },
         receives,
     };
+    let memory = Memory { design, ..memory };
     match activity.unless_stopped(incoming.accept(options)).await {
         Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, own).await,
         Some(Err(error)) => tracing::debug!(%peer, %error, "rdma connection not made"),
@@ -188,12 +215,15 @@ async fn answer<S: Service>(
     core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
-    tracing::debug!(%peer, ?theirs, "rdma connection");
+    tracing::debug!(%peer, ?theirs, design = %memory.design, "rdma connection");
     let ends = (own, theirs);
     let mut connection = Connection::new(&core, activity, memory, Rc::clone(&endpoint), ends);
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
     if matches!(end, End::Memory) {
         core.note_refused(peer, OUT_OF_MEMORY);
+    }
+    if matches!(end, End::Overdue(Overdue::Done)) {
+        core.counters.overdue.add(1);
     }
     if end.is_offence() {
         core.note_dropped(peer, &end);
@@ -233,8 +263,8 @@ struct Connection<S: Service> {
     free: Vec<usize>,
     /// Calls whose Read chunks wait for memory or for room in the send queue, in their order.
     pulls_waiting: VecDeque<usize>,
-    /// Calls under way that hold memory for their Read chunks.
-    holding: u32,
+    /// Bytes of memory that calls under way hold for their Read chunks.
+    holding: usize,
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
@@ -242,6 +272,12 @@ struct Connection<S: Service> {
     leaving: VecDeque<Held>,
     /// Finished calls whose files wait to be read into memory until other replies have left it.
     unread: VecDeque<Box<Job>>,
+    /// What the peer may read of replies.
+    exposed: Exposed,
+    /// Finished calls that wait until the peer is done with others.
+    unexposed: VecDeque<(Box<Job>, Part)>,
+    /// Calls that the peer may have under way.
+    credits: u32,
     /// Bytes of files in memory for replies.
     reply_bytes: usize,
     /// Receives that are posted or under way.
@@ -266,9 +302,12 @@ impl<S: Service> Connection<S> {
     ) -> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
+        let credits = match memory.design {
+            Design::ReadWrite => CREDITS,
+            Design::ReadRead => CREDITS_READ_READ,
+        };
         Connection {
             core: Rc::clone(core),
-            memory,
             peer: endpoint.peer_address(),
             send_max: own.threshold_to(&theirs) as usize,
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
@@ -276,6 +315,7 @@ impl<S: Service> Connection<S> {
             endpoint,
             calls: CallTable::new(activity.id()),
             activity,
+            memory,
             contexts: Vec::new(),
             free: Vec::new(),
             pulls_waiting: VecDeque::new(),
@@ -284,6 +324,9 @@ impl<S: Service> Connection<S> {
             departures: VecDeque::new(),
             leaving: VecDeque::new(),
             unread: VecDeque::new(),
+            exposed: Exposed::default(),
+            unexposed: VecDeque::new(),
+            credits,
             reply_bytes: 0,
             receives: RECEIVES_FIRST,
             posted: 0,
@@ -339,7 +382,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn is_quiet(&self) -> bool {
-        self.posted == 0 && self.free.len() == self.contexts.len()
+        self.posted == 0 && self.free.len() == self.contexts.len() && self.exposed.is_empty()
     }
 
     fn poll_endpoint(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
@@ -447,6 +490,7 @@ impl<S: Service> Connection<S> {
             to_send: self.posted > 0,
             busy: self.free.len() < self.contexts.len(),
             short_of_memory: !self.pulls_waiting.is_empty(),
+            exposed_since: self.exposed.oldest(),
         };
         let Connection {
             core,

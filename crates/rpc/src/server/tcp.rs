@@ -300,6 +300,7 @@ impl<S: Service> Connection<S> {
             to_send: !self.outgoing.is_empty() && self.cold.is_none(),
             busy: held_back || !self.calls.is_empty() || self.cold.is_some(),
             short_of_memory,
+            exposed_since: None,
         };
         let Connection {
             core,

@@ -398,26 +398,5 @@ pub async fn eventually(runtime: &Handle, mut condition: impl FnMut() -> bool) {
 
 /// Runs all futures at the same time.
 pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = futures.into_iter().map(|it| (Box::pin(it), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut ready = true;
-        for (future, output) in &mut running {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => ready = false,
-                }
-            }
-        }
-        if ready {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
-    running
-        .into_iter()
-        .map(|(_, output)| output.unwrap())
-        .collect()
+    gannet_runtime::all(futures.into_iter().map(Box::pin)).await
 }

@@ -95,7 +95,8 @@ impl Raw {
     ) -> Result<Raw, ConnectError> {
         let options = ConnectOptions {
             private_data: private_data.to_vec(),
-            ord: 0,
+            // For the Read-Read design; a server of the other one grants none.
+            ord: 8,
             ird: 8,
             receives: (0..200).map(|_| Buffer::zeroed(4096)).collect(),
         };

@@ -1,10 +1,9 @@
 //! From a received Send to a call: header, Read chunks, the message.
 
-use super::assemble::{ReadChunk, read_chunks, unreduce};
 use super::{Connection, End, Work};
+use crate::chunks::{ReadChunk, read_chunks, unreduce};
 use crate::limits::{
-    CREDITS, LONG_CALL_SHARE_MAX, PAYLOAD_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX,
-    WRITE_CHUNKS_MAX,
+    LONG_CALL_SHARE_MAX, PAYLOAD_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
 };
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
@@ -38,8 +37,8 @@ pub(super) struct Context {
     /// The memory that the chunks are read into; see [`pulled_into`].
     pulled: Option<Registered>,
     pulls_left: usize,
-    /// There was memory for its chunks.
-    holds_memory: bool,
+    /// Bytes of memory that it has for its chunks.
+    held: usize,
     /// Bytes of a file that its reply has in memory.
     pub(super) reply_bytes: usize,
 }
@@ -63,6 +62,9 @@ impl<S: Service> Connection<S> {
             Procedure::Nomsg => true,
             Procedure::Done | Procedure::Error(_) => {
                 self.core.put_lists(lists);
+                if header.procedure == Procedure::Done {
+                    self.done(header.xid);
+                }
                 return self.repost(buffer);
             }
         };
@@ -79,7 +81,7 @@ impl<S: Service> Connection<S> {
             chunks: Vec::new(),
             pulled: None,
             pulls_left: 0,
-            holds_memory: false,
+            held: 0,
             reply_bytes: 0,
         };
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
@@ -111,7 +113,7 @@ impl<S: Service> Connection<S> {
         if let Some(slot) = self.contexts.get_mut(place) {
             *slot = Some(call);
         }
-        if self.contexts.len() - self.free.len() > CREDITS as usize {
+        if self.contexts.len() - self.free.len() > self.credits as usize {
             return Err(End::Credits);
         }
         Ok(place)
@@ -154,6 +156,7 @@ impl<S: Service> Connection<S> {
         let Some(memory) = self.take_memory(total) else {
             return Ok(false);
         };
+        let held = memory.len();
         let sinks = match self.memory.register(&*self.endpoint, memory) {
             Ok(sinks) => sinks,
             Err(error) => {
@@ -189,8 +192,8 @@ impl<S: Service> Connection<S> {
         }
         self.core.counters.bytes_in.add(total as u64);
         call.pulled = Some(sinks);
-        call.holds_memory = true;
-        self.holding += 1;
+        call.held = held;
+        self.holding += held;
         if call.pulls_left == 0 {
             self.assemble(place)?;
         }
@@ -202,9 +205,10 @@ impl<S: Service> Connection<S> {
     fn take_memory(&self, len: usize) -> Option<Buffer> {
         let only = self.holding == 0;
         if len <= PAYLOAD_MAX {
-            (self.holding < PAYLOAD_SHARE_MAX).then(|| self.core.take_payload(len, only))?
+            (self.holding < PAYLOAD_SHARE_MAX).then(|| self.core.payloads.take(len, only))?
         } else {
-            (self.holding < LONG_CALL_SHARE_MAX).then(|| self.core.take_long_call(len, only))?
+            (self.holding < LONG_CALL_SHARE_MAX)
+                .then(|| self.core.payloads.take_long_call(len, only))?
         }
     }
 
@@ -301,7 +305,7 @@ impl<S: Service> Connection<S> {
 
     /// Gives back what a call held whose context was in `place`.
     pub(super) fn release(&mut self, place: usize, call: Context) {
-        self.holding -= u32::from(call.holds_memory);
+        self.holding -= call.held;
         self.reply_bytes -= call.reply_bytes;
         self.free.push(place);
         self.core.put_lists(call.lists);

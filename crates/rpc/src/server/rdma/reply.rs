@@ -1,7 +1,8 @@
 //! From a finished call to RDMA Writes and one Send.
 
+use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
-use crate::limits::{COPY_FILE_MAX, CREDITS, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
+use crate::limits::{COPY_FILE_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
 use gannet_fabric::registration::Registered;
@@ -9,13 +10,15 @@ use gannet_fabric::{
     Arena, Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source,
 };
 use gannet_runtime::file;
-use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION, Segment, TransportError};
+use gannet_wire::rpcrdma::{
+    ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
+};
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::io;
 use std::rc::Rc;
 
 /// Bytes of a transport header before its lists.
-const FIXED_LEN: usize = 16;
+pub(super) const FIXED_LEN: usize = 16;
 
 /// A reply ready to leave: the work requests that make it up.
 pub(super) struct Departure {
@@ -48,11 +51,34 @@ struct Writes {
 }
 
 /// How a reply travels.
-struct Plan {
+pub(super) struct Plan {
     /// Bytes of the payload that go to the Write chunk.
     placed: u64,
     /// Bytes of RPC message that go to the Reply chunk; `None` when it is sent inline.
     reply_chunk: Option<u64>,
+    /// What the peer is to read by itself.
+    exposed: Option<Part>,
+}
+
+impl Plan {
+    /// By the peer's own reading.
+    pub(super) fn exposing(part: Part) -> Plan {
+        Plan {
+            placed: 0,
+            reply_chunk: None,
+            exposed: Some(part),
+        }
+    }
+
+    /// The Send has no RPC message.
+    fn is_long(&self) -> bool {
+        self.reply_chunk.is_some() || self.exposed == Some(Part::Whole)
+    }
+
+    /// The payload does not travel with the RPC message.
+    fn is_reduced(&self) -> bool {
+        self.placed > 0 || self.exposed == Some(Part::Payload)
+    }
 }
 
 impl<S: Service> Connection<S> {
@@ -108,16 +134,28 @@ impl<S: Service> Connection<S> {
     }
 
     /// Queues a reply that is complete.
-    fn leave(&mut self, mut job: Box<Job>, to_chunk: bool) -> Result<(), End> {
+    fn leave(&mut self, job: Box<Job>, to_chunk: bool) -> Result<(), End> {
         let place = job.tag;
         let send_max = self.send_max;
         let plan = (self.context(place))
             .and_then(|call| plan(&job.reply, &call.lists, to_chunk, send_max));
+        if plan.is_none()
+            && let Some(part) = self.part_to_expose(&job)
+        {
+            self.unexposed.push_back((job, part));
+            return self.expose_more();
+        }
         let Some(plan) = plan else {
             tracing::debug!(peer = %self.peer, xid = job.call.xid, "reply larger than its chunks");
             self.core.put_job(job);
             return self.refuse(place, TransportError::Chunk);
         };
+        self.send_off(job, plan)
+    }
+
+    /// Queues a reply that travels as planned.
+    pub(super) fn send_off(&mut self, mut job: Box<Job>, plan: Plan) -> Result<(), End> {
+        let place = job.tag;
         let departure = self.build(&mut job, plan);
         self.core.put_job(job);
         match departure {
@@ -129,8 +167,18 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// What of a reply that fits nowhere else the peer may read, in the Read-Read design. A call that offers chunks for
+    /// its results is answered there or not at all.
+    fn part_to_expose(&mut self, job: &Job) -> Option<Part> {
+        let lists = &self.context(job.tag)?.lists;
+        let chunks = lists.writes().len() > 0 || lists.reply().is_some();
+        let allowed = self.memory.design == Design::ReadRead && !chunks;
+        allowed.then(|| part_of(&job.reply, self.send_max, &*self.memory.strategy))?
+    }
+
     /// Goes on with finished calls that had to wait for memory.
     pub(super) fn read_on(&mut self) -> Result<(), End> {
+        self.expose_more()?;
         for _ in 0..self.unread.len() {
             if self.reply_bytes >= OUTGOING_BYTES_MAX {
                 break;
@@ -152,11 +200,9 @@ impl<S: Service> Connection<S> {
             return Ok(());
         };
         let (offset, len) = (*offset, *len);
-        let slots = [&self.core.inline, &self.core.payloads];
-        let fitting = slots.into_iter().find(|slots| slots.slot_len() >= len);
-        let mut buffer = fitting
-            .and_then(Arena::take)
-            .unwrap_or_else(|| Buffer::zeroed(len));
+        let inline = Some(&self.core.inline).filter(|slots| slots.slot_len() >= len);
+        let slot = inline.map_or_else(|| self.core.payloads.take(len, true), Arena::take);
+        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(len));
         let mut filled = 0;
         while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
             match file.try_read_at(offset + filled as u64, target)? {
@@ -226,6 +272,7 @@ impl<S: Service> Connection<S> {
             let segments = call.lists.writes().next().unwrap_or(&[]);
             self.write_payload(payload, segments, &mut writes).is_some()
         });
+        let built = built && self.expose_part(xid, &mut job.reply, &plan, &mut echo);
         let message = self.message(xid, &mut job.reply, &echo, &plan);
         let built = built
             && plan.reply_chunk.is_none_or(|len| {
@@ -264,6 +311,23 @@ impl<S: Service> Connection<S> {
         })
     }
 
+    /// Exposes what the plan says; false when memory cannot be registered.
+    fn expose_part(
+        &mut self,
+        xid: u32,
+        reply: &mut Reply,
+        plan: &Plan,
+        lists: &mut ChunkLists,
+    ) -> bool {
+        let Some(part) = plan.exposed else {
+            return true;
+        };
+        let exposed = self.expose(xid, reply, part, lists);
+        exposed
+            .inspect_err(|error| tracing::warn!(peer = %self.peer, %error, "no region for a reply"))
+            .is_ok()
+    }
+
     /// The Send: transport header and, unless it goes to the Reply chunk, the RPC message.
     fn message(
         &self,
@@ -274,7 +338,7 @@ impl<S: Service> Connection<S> {
     ) -> (Buffer, u32) {
         let mut bytes = self.core.scratch.take();
         bytes.clear();
-        let long = plan.reply_chunk.is_some();
+        let long = plan.is_long();
         let procedure = if long {
             Procedure::Nomsg
         } else {
@@ -283,12 +347,12 @@ impl<S: Service> Connection<S> {
         let header = Header {
             xid,
             version: RDMA_VERSION,
-            credits: CREDITS,
+            credits: self.credits,
             procedure,
         };
         header.emit(&mut Encoder::new(&mut bytes), echo);
         if !long {
-            emit_stream(xid, reply, plan.placed > 0, &mut bytes);
+            emit_stream(xid, reply, plan.is_reduced(), &mut bytes);
         }
         let message = self.inline_buffer(&bytes);
         self.core.scratch.set(bytes);
@@ -433,7 +497,7 @@ impl<S: Service> Connection<S> {
         let header = Header {
             xid,
             version,
-            credits: CREDITS,
+            credits: self.credits,
             procedure: Procedure::Error(error),
         };
         let mut bytes = Vec::with_capacity(28);
@@ -481,6 +545,7 @@ fn plan(reply: &Reply, lists: &ChunkLists, to_chunk: bool, send_max: usize) -> O
         return Some(Plan {
             placed: placed as u64,
             reply_chunk: Some(stream),
+            exposed: None,
         });
     }
     // The echo has no Read list: what is left of the lists is as long as in the call.
@@ -490,6 +555,7 @@ fn plan(reply: &Reply, lists: &ChunkLists, to_chunk: bool, send_max: usize) -> O
     fits.then_some(Plan {
         placed: placed as u64,
         reply_chunk: None,
+        exposed: None,
     })
 }
 
@@ -521,7 +587,7 @@ fn slices(len: u64, segments: &[Segment]) -> Vec<(u64, u32, RemoteAddress)> {
 }
 
 /// The RPC message in memory of its own.
-fn stream(xid: u32, reply: &mut Reply, placed: bool) -> Vec<u8> {
+pub(super) fn stream(xid: u32, reply: &mut Reply, placed: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(reply.header_len() + reply.stream_len());
     emit_stream(xid, reply, placed, &mut bytes);
     bytes

@@ -351,8 +351,9 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
-        let only = self.call_bytes < PAYLOAD_MAX;
-        let Some(buffer) = self.core.take_payload(len, only) else {
+        // Beside the arguments of small calls.
+        let only = self.call_bytes + len <= RECORD_MAX;
+        let Some(buffer) = self.core.payloads.take(len, only) else {
             self.core.put_job(job);
             return Ok(Large::NoMemory);
         };

@@ -5,20 +5,20 @@ use gannet_wire::xdr::pad_len;
 
 /// A Read chunk: the segments that share a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ReadChunk {
+pub(crate) struct ReadChunk {
     /// Where its bytes belong in the unreduced message.
-    pub(super) position: usize,
+    pub(crate) position: usize,
     /// Its segments, as a range of the Read list.
-    pub(super) first: usize,
-    pub(super) count: usize,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
     /// Bytes in all of them.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 /// Groups a Read list into chunks, in the order of their positions.
 ///
 /// `None` when the list cannot be meant: a position that is no multiple of four, or more than `len_max` bytes in all.
-pub(super) fn read_chunks(reads: &[ReadSegment], len_max: usize) -> Option<Vec<ReadChunk>> {
+pub(crate) fn read_chunks(reads: &[ReadSegment], len_max: usize) -> Option<Vec<ReadChunk>> {
     let mut chunks: Vec<ReadChunk> = Vec::new();
     let mut total = 0usize;
     for (index, read) in reads.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(super) fn read_chunks(reads: &[ReadSegment], len_max: usize) -> Option<Vec<R
 
 /// Puts `chunks` (position and bytes, in order of position) into `base` at their positions, each padded to four
 /// bytes; a chunk may bring its pad along. `None` when a position lies inside another chunk or past the end.
-pub(super) fn unreduce(base: &[u8], chunks: &[(usize, &[u8])]) -> Option<Vec<u8>> {
+pub(crate) fn unreduce(base: &[u8], chunks: &[(usize, &[u8])]) -> Option<Vec<u8>> {
     let len = chunks
         .iter()
         .map(|(_, bytes)| bytes.len() + 3)

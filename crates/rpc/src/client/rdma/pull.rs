@@ -1,0 +1,253 @@
+//! The Read-Read design: the server's reply names memory of the server, which is read here, and RDMA_DONE lets it go.
+
+use super::super::pending::{Entry, check_reply};
+use super::super::types::{CallError, Sink};
+use super::{HEADER_LEN, Link, Lost, Sent, take_results};
+use crate::chunks::{ReadChunk, read_chunks, unreduce};
+use crate::limits::{CREDITS, RECORD_MAX};
+use gannet_fabric::registration::Registered;
+use gannet_fabric::{Access, Buffer, RemoteAddress, RemoteKey, WorkId};
+use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION};
+use gannet_wire::xdr::Encoder;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Marks the work of a Read; the call's XID is in its low half.
+const PULL: u64 = 1 << 32;
+
+/// The Reads of a connection.
+#[derive(Default)]
+pub(super) struct Pulls {
+    /// Calls of which Reads are still to be posted, in the order of their replies.
+    waiting: VecDeque<u32>,
+    /// Reads in the send queue.
+    posted: usize,
+}
+
+/// What a reply leaves to be read.
+pub(super) struct Pull {
+    memory: Registered,
+    len: usize,
+    /// Reads to be posted: offset in the memory, length, place in the server's.
+    unposted: VecDeque<(u64, u32, RemoteAddress)>,
+    /// Reads that are not done.
+    left: usize,
+    /// The message that came with the reply.
+    message: Vec<u8>,
+    home: Home,
+}
+
+/// Where its bytes belong.
+enum Home {
+    /// The memory is the caller's sink.
+    Sink(fn(&[u8]) -> Option<usize>),
+    /// The memory is all of the message.
+    Whole,
+    /// At these positions of the message, from these places in the memory.
+    Parts(Vec<(usize, Range<usize>)>),
+}
+
+impl Pull {
+    /// The connection is over: the caller's sink goes back to its call.
+    pub(super) fn give_up(self, entry: &mut Entry) {
+        if let (Home::Sink(locate), Some(buffer)) = (self.home, self.memory.release(0)) {
+            entry.sink = Some(Sink { buffer, locate });
+        }
+    }
+}
+
+impl Link {
+    /// Reads what the reply to the call `xid` leaves to be read.
+    pub(super) fn pull(
+        &mut self,
+        xid: u32,
+        mut sent: Sent,
+        lists: &ChunkLists,
+        message: &[u8],
+        long: bool,
+    ) -> Result<(), Lost> {
+        let mut pending = self.shared.pending.borrow_mut();
+        let Some(entry) = pending.get_mut(xid) else {
+            return Ok(());
+        };
+        let Some(pull) = self.prepare_pull(entry, lists, message, long)? else {
+            let malformed = CallError::Malformed("read list in a reply");
+            pending.finish(xid, Err(malformed));
+            return self.post_done(xid);
+        };
+        drop(pending);
+        sent.pull = Some(pull);
+        self.sent.insert(xid, sent);
+        self.pulls.waiting.push_back(xid);
+        self.post_pulls()
+    }
+
+    /// Gets memory ready for what a reply with a Read list leaves to be read; `None` when the list cannot be meant.
+    fn prepare_pull(
+        &self,
+        entry: &mut Entry,
+        lists: &ChunkLists,
+        message: &[u8],
+        long: bool,
+    ) -> Result<Option<Pull>, Lost> {
+        let Some(chunks) = read_chunks(lists.reads(), RECORD_MAX) else {
+            return Ok(None);
+        };
+        let starts_at_zero = chunks.first().is_some_and(|chunk| chunk.position == 0);
+        if starts_at_zero != long || (long && chunks.len() != 1) {
+            return Ok(None);
+        }
+        let len = chunks.iter().map(|chunk| chunk.len).sum();
+        let sink = entry
+            .sink
+            .take_if(|sink| !long && fits_sink(sink, &chunks, message));
+        let (buffer, home) = match sink {
+            Some(Sink { buffer, locate }) => (buffer, Home::Sink(locate)),
+            None if long => (Buffer::zeroed(len), Home::Whole),
+            None => (Buffer::zeroed(len), Home::Parts(places(&chunks, lists))),
+        };
+        let mut unposted = VecDeque::new();
+        let mut offset = 0;
+        for read in lists.reads() {
+            let segment = read.segment;
+            let source = RemoteAddress {
+                key: RemoteKey(segment.handle),
+                offset: segment.offset,
+            };
+            if segment.length > 0 {
+                unposted.push_back((offset, segment.length, source));
+            }
+            offset += u64::from(segment.length);
+        }
+        Ok(Some(Pull {
+            memory: self.register(buffer, Access::Local)?,
+            len,
+            left: unposted.len(),
+            unposted,
+            message: message.to_vec(),
+            home,
+        }))
+    }
+
+    /// Posts as many Reads as may be in the send queue; the endpoint keeps to the depth that was agreed.
+    pub(super) fn post_pulls(&mut self) -> Result<(), Lost> {
+        let reads_max = (self.endpoint.attributes().send_queue_max as usize / 2).max(1);
+        while let Some(xid) = self.pulls.waiting.front().copied() {
+            let Some(pull) = self.sent.get_mut(&xid).and_then(|sent| sent.pull.as_mut()) else {
+                self.pulls.waiting.pop_front();
+                continue;
+            };
+            while self.pulls.posted < reads_max
+                && let Some((offset, len, source)) = pull.unposted.pop_front()
+            {
+                let sink = pull.memory.span(offset, len);
+                let id = WorkId(PULL | u64::from(xid));
+                self.endpoint.post_read(id, sink, source)?;
+                self.pulls.posted += 1;
+            }
+            if !pull.unposted.is_empty() {
+                break;
+            }
+            let nothing_left = pull.left == 0;
+            self.pulls.waiting.pop_front();
+            if nothing_left {
+                self.finish_pull(xid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One Read is done.
+    pub(super) fn pulled(&mut self, id: WorkId) -> Result<(), Lost> {
+        let xid = (id.0 & u64::from(u32::MAX)) as u32;
+        self.pulls.posted = self.pulls.posted.saturating_sub(1);
+        let Some(pull) = self.sent.get_mut(&xid).and_then(|sent| sent.pull.as_mut()) else {
+            return Ok(());
+        };
+        pull.left = pull.left.saturating_sub(1);
+        if pull.left == 0 {
+            self.finish_pull(xid)?;
+        }
+        Ok(())
+    }
+
+    /// Everything is here: ends the call, and lets the server's memory go.
+    fn finish_pull(&mut self, xid: u32) -> Result<(), Lost> {
+        let Some(pull) = self.sent.remove(&xid).and_then(|sent| sent.pull) else {
+            return Ok(());
+        };
+        let mut pending = self.shared.pending.borrow_mut();
+        if let Some(entry) = pending.get_mut(xid) {
+            match pull.results(entry) {
+                Ok((results, sink)) => pending.answer(xid, results, sink),
+                Err(error) => pending.finish(xid, Err(error)),
+            }
+        }
+        // Last: if it cannot be sent the call is answered all the same.
+        self.post_done(xid)
+    }
+
+    /// Tells the server that the reply to the call `xid` is read.
+    fn post_done(&self, xid: u32) -> Result<(), Lost> {
+        let header = Header {
+            xid,
+            version: RDMA_VERSION,
+            credits: CREDITS,
+            procedure: Procedure::Done,
+        };
+        let mut bytes = Vec::with_capacity(HEADER_LEN);
+        header.emit(&mut Encoder::new(&mut bytes), &ChunkLists::new());
+        self.post(&bytes)
+    }
+}
+
+impl Pull {
+    /// The call's results, now that all bytes are here.
+    fn results(self, entry: &mut Entry) -> Result<super::Results, CallError> {
+        let malformed = CallError::Malformed("read list in a reply");
+        let (message, len) = (self.message, self.len);
+        let buffer = self.memory.release(len).ok_or(malformed.clone())?;
+        match self.home {
+            Home::Sink(locate) => {
+                entry.sink = Some(Sink { buffer, locate });
+                take_results(entry, &message, len)
+            }
+            Home::Whole => take_results(entry, &buffer, 0),
+            Home::Parts(places) => {
+                let bytes = |(position, place): &(usize, Range<usize>)| {
+                    Some((*position, buffer.get(place.clone())?))
+                };
+                let parts: Option<Vec<_>> = places.iter().map(bytes).collect();
+                let message = parts.and_then(|parts| unreduce(&message, &parts));
+                take_results(entry, &message.ok_or(malformed)?, 0)
+            }
+        }
+    }
+}
+
+/// True when the one chunk of a reply is the opaque that `sink` waits for.
+fn fits_sink(sink: &Sink, chunks: &[ReadChunk], message: &[u8]) -> bool {
+    let [chunk] = chunks else {
+        return false;
+    };
+    let located = check_reply(message).ok().and_then(|results_at| {
+        let results = message.get(results_at..)?;
+        Some(results_at + (sink.locate)(results)?)
+    });
+    located == Some(chunk.position) && chunk.len <= sink.buffer.len()
+}
+
+/// Position and place in the memory of each chunk, whose segments are read one behind the other.
+fn places(chunks: &[ReadChunk], lists: &ChunkLists) -> Vec<(usize, Range<usize>)> {
+    let start_of = |first: usize| {
+        let before = lists.reads().iter().take(first);
+        before
+            .map(|read| read.segment.length as usize)
+            .sum::<usize>()
+    };
+    let place = |chunk: &ReadChunk| {
+        let start = start_of(chunk.first);
+        (chunk.position, start..start + chunk.len)
+    };
+    chunks.iter().map(place).collect()
+}
