@@ -9,7 +9,9 @@
 //! already. Replies are not believed: a READ that returns more than was asked for, a name with a slash in it, a
 //! listing that does not move on are errors, not data.
 
+mod direct;
 mod error;
+mod file_system;
 mod files;
 mod listing;
 mod mount;
@@ -19,23 +21,26 @@ mod reader;
 mod walk;
 mod writer;
 
+pub use direct::{Direct, DirectAnswer};
 pub use error::Error;
+pub use file_system::NfsFs;
 pub use files::{Existing, Files, Node};
 pub use listing::{Item, Page, Position};
 pub use mount::ExportedPath;
-pub use procedures::{Found, ReadDone, WriteOutcome};
+pub use procedures::{Committed, Found, ReadDone, WriteOutcome};
 pub use reader::{Block, Reader};
 pub use walk::Follow;
 pub use writer::{Writer, Written, Zeros};
 
 use crate::convert::status_from_wire;
 use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN, PIPELINE_DEPTH};
-use gannet_rpc::{Request, Response};
+use gannet_rpc::{CallerCredential, Request, Response};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Nfsstat, Procedure};
 use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
 use gannet_wire::xdr::Decoder;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Room for a few words that a server may add to its longest reply.
@@ -59,21 +64,40 @@ impl Default for Transfer {
     }
 }
 
+/// How procedures reach the files.
+#[derive(Clone)]
+enum Way {
+    Rpc(gannet_rpc::Client),
+    Direct(Rc<dyn Direct>),
+}
+
 /// NFSv3 and MOUNT, procedure by procedure. Clones share the connection.
 #[derive(Clone)]
 pub struct Client {
-    rpc: gannet_rpc::Client,
+    way: Way,
     runtime: Handle,
     forgives_echoes: bool,
+    /// Who calls, if not whom the connection is for.
+    credential: Option<Rc<CallerCredential>>,
 }
 
 impl Client {
     /// A client over `rpc`, whose settings say who calls and how patient it is.
     pub fn new(runtime: Handle, rpc: gannet_rpc::Client) -> Client {
+        Client::by(Way::Rpc(rpc), runtime)
+    }
+
+    /// A client of files that are not reached by RPC. There is no MOUNT, FSINFO, PATHCONF and READDIR then.
+    pub fn over(runtime: Handle, direct: Rc<dyn Direct>) -> Client {
+        Client::by(Way::Direct(direct), runtime)
+    }
+
+    fn by(way: Way, runtime: Handle) -> Client {
         Client {
-            rpc,
+            way,
             runtime,
             forgives_echoes: false,
+            credential: None,
         }
     }
 
@@ -88,9 +112,49 @@ impl Client {
         }
     }
 
-    /// The connection below, to close it.
-    pub fn rpc(&self) -> &gannet_rpc::Client {
-        &self.rpc
+    /// The same, calling as somebody else over the same connection.
+    #[must_use]
+    pub fn calling_as(&self, credential: Rc<CallerCredential>) -> Client {
+        Client {
+            credential: Some(credential),
+            ..self.clone()
+        }
+    }
+
+    /// The connection below, to close it, if there is one.
+    pub fn rpc(&self) -> Option<&gannet_rpc::Client> {
+        match &self.way {
+            Way::Rpc(rpc) => Some(rpc),
+            Way::Direct(_) => None,
+        }
+    }
+
+    fn direct(&self) -> Option<&dyn Direct> {
+        match &self.way {
+            Way::Rpc(_) => None,
+            Way::Direct(direct) => Some(&**direct),
+        }
+    }
+
+    /// Sends a call, where there is somebody to send it to.
+    async fn call(&self, request: Request) -> Result<Response, Error> {
+        let rpc = self.rpc().ok_or(Error::Status(Status::Notsupp))?;
+        Ok(rpc.call(request).await?)
+    }
+
+    /// An empty call of `procedure`, with room for its longest reply.
+    fn request(&self, procedure: Procedure, room: u32) -> Request {
+        let reply_max = nfs3::reply_max(procedure, room);
+        let results_max = reply_max.saturating_sub(ACCEPTED_HEADER_LEN) + REPLY_SLACK;
+        Request {
+            credential: self.credential.clone(),
+            ..Request::new(
+                nfs3::PROGRAM,
+                nfs3::VERSION,
+                procedure.number(),
+                results_max,
+            )
+        }
     }
 
     /// Makes an NFS call whose arguments and results travel in one piece; gives the results. `room` bounds their
@@ -114,9 +178,9 @@ impl Client {
     ) -> Result<Answer, Error> {
         let (mut patience, mut resent) = (Patience::default(), false);
         loop {
-            let mut request = request(procedure, room);
+            let mut request = self.request(procedure, room);
             arguments.encode(&mut request.arguments());
-            let response = self.rpc.call(request).await?;
+            let response = self.call(request).await?;
             resent |= response.resent;
             if !is_busy(&response) || !patience.pause(&self.runtime).await {
                 return Ok(Answer {
@@ -149,18 +213,6 @@ impl Answer {
             outcome => outcome,
         }
     }
-}
-
-/// An empty call of `procedure`, with room for its longest reply.
-fn request(procedure: Procedure, room: u32) -> Request {
-    let reply_max = nfs3::reply_max(procedure, room);
-    let results_max = reply_max.saturating_sub(ACCEPTED_HEADER_LEN) + REPLY_SLACK;
-    Request::new(
-        nfs3::PROGRAM,
-        nfs3::VERSION,
-        procedure.number(),
-        results_max,
-    )
 }
 
 /// True when the server asks to be asked again later.

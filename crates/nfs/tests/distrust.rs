@@ -96,8 +96,16 @@ fn is_malformed<T: std::fmt::Debug>(result: Result<T, Error>) {
 }
 
 fn read_answer(count: u32, eof: bool, data: &[u8]) -> Vec<u8> {
+    sized_read_answer(None, count, eof, data)
+}
+
+/// As [`read_answer`], from a server that says how long the file is.
+fn sized_read_answer(size: Option<u64>, count: u32, eof: bool, data: &[u8]) -> Vec<u8> {
     let result: nfs3::ReadResult<'_> = Ok(nfs3::ReadOk {
-        attributes: None,
+        attributes: size.map(|size| nfs3::Attributes {
+            size,
+            ..attributes()
+        }),
         count,
         eof,
         data,
@@ -393,6 +401,48 @@ fn short_reads_are_continued() {
             seen.extend_from_slice(block.data());
         }
         assert_eq!(seen, b"abcdefgh");
+    });
+}
+
+#[test]
+fn nothing_is_asked_for_behind_a_known_end() {
+    const SPARE: usize = 20;
+    let how = Transfer {
+        block: Some(1000),
+        depth: 8,
+    };
+    run(move |runtime| async move {
+        let all: Vec<u8> = (0..2500).map(|at| (at % 251) as u8).collect();
+        let part = |range: std::ops::Range<usize>, eof, size| {
+            let data = &all[range];
+            sized_read_answer(Some(size), data.len() as u32, eof, data)
+        };
+        let constant = vec![
+            part(0..1000, false, 2500),
+            part(1000..2000, false, 2500),
+            part(2000..2500, true, 2500),
+        ];
+        let growing = vec![
+            part(0..1000, false, 1000),
+            part(1000..2000, false, 2500),
+            part(2000..2500, true, 2500),
+        ];
+        for reads in [constant, growing] {
+            let spare = vec![read_answer(0, true, b""); SPARE];
+            let script = Script::new([mount_answers(8192), reads, spare].concat());
+            let running = Running::serve(&runtime, script.clone(), Addresses::any());
+            let client = running.client(&runtime, CallerCredential::None);
+            let files = Files::mount(client, b"/").await.unwrap();
+            let mut reader = files.read_file(&handle(), 0..u64::MAX, how);
+            let mut seen = Vec::new();
+            while let Some(block) = reader.next().await.unwrap() {
+                seen.extend_from_slice(block.data());
+            }
+            assert!(seen == all);
+            // Behind whatever else was asked for.
+            let _ = files.client().null().await;
+            assert_eq!(script.answers.borrow().len(), SPARE - 1);
+        }
     });
 }
 

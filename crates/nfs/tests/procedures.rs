@@ -271,8 +271,8 @@ fn writes_of_every_size_and_stability() {
             assert_eq!(done.buffer[..], data[..], "the memory comes back");
             expected[..len].copy_from_slice(&data);
             assert_eq!(content(client, &handle).await, expected[..len]);
-            let verifier = client.commit(&handle, 0, 0).await.unwrap();
-            assert_eq!(verifier, done.verifier);
+            let committed = client.commit(&handle, 0, 0).await.unwrap();
+            assert_eq!(committed.verifier, done.verifier);
         }
     });
 }

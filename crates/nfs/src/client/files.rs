@@ -71,6 +71,20 @@ impl Files {
         })
     }
 
+    /// Takes all below `root`, which is not reached by RPC; it is moved in blocks of `block` bytes.
+    pub fn over(client: Client, root: FileHandle, block: u32) -> Files {
+        let block = block.clamp(BLOCK_MIN, TRANSFER_MAX);
+        Files {
+            client,
+            root,
+            path: Vec::new(),
+            read_block: block,
+            read_max: block,
+            write_block: block,
+            write_max: block,
+        }
+    }
+
     /// Tells the server that the export is no longer used. The connection stays.
     ///
     /// # Errors
@@ -321,6 +335,11 @@ impl Files {
             self.client.fsstat(&node.handle).await
         })
         .await
+    }
+
+    /// Bytes per READ and per WRITE that suit the server best.
+    pub(super) fn blocks(&self) -> (u32, u32) {
+        (self.read_block, self.write_block)
     }
 
     /// Reads `range` of a file, in order, with several READs in flight. Give `0..u64::MAX` for all of it.

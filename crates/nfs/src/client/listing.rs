@@ -5,8 +5,8 @@ use crate::convert::attributes_from_wire;
 use crate::limits::{LISTING_ENTRIES_MAX, LISTING_PAGE, LISTING_RESTARTS_MAX};
 use gannet_vfs::{Attributes, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::{
-    EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
-    ReaddirplusResult,
+    DirectoryListing, EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs, ReaddirResult,
+    ReaddirplusArgs, ReaddirplusResult,
 };
 
 /// One name in a directory; never `.` or `..`, never with a slash or a NUL in it.
@@ -25,8 +25,8 @@ pub struct Item {
 /// Where a page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    cookie: u64,
-    verifier: Verifier,
+    pub(super) cookie: u64,
+    pub(super) verifier: Verifier,
 }
 
 /// Part of a listing.
@@ -49,6 +49,18 @@ impl Client {
         position: Position,
         bytes: u32,
     ) -> Result<Page, Error> {
+        let reply = self.readdirplus_reply(directory, position, bytes).await?;
+        let listing = readdirplus_listing(&reply)?;
+        page(listing.entries.iter(), listing.verifier, listing.eof)
+    }
+
+    /// READDIRPLUS, not decoded yet: see [`readdirplus_listing`].
+    pub(super) async fn readdirplus_reply(
+        &self,
+        directory: &FileHandle,
+        position: Position,
+        bytes: u32,
+    ) -> Result<Vec<u8>, Error> {
         let arguments = ReaddirplusArgs {
             directory: WireHandle(directory.as_bytes()),
             cookie: position.cookie,
@@ -56,11 +68,8 @@ impl Client {
             directory_count: bytes,
             max_count: bytes,
         };
-        let reply = self
-            .exchange(Procedure::Readdirplus, &arguments, bytes)
-            .await?;
-        let listing = good(results::<ReaddirplusResult<'_>>(&reply)?)?;
-        page(listing.entries.iter(), listing.verifier, listing.eof)
+        self.exchange(Procedure::Readdirplus, &arguments, bytes)
+            .await
     }
 
     /// READDIR from `position` on, about `bytes` of it.
@@ -99,6 +108,9 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.list(directory).await;
+        }
         let (mut items, mut position, mut restarts) = (Vec::new(), Position::default(), 0);
         let mut plus = true;
         loop {
@@ -130,6 +142,23 @@ impl Client {
     }
 }
 
+/// What a READDIRPLUS brought.
+pub(super) fn readdirplus_listing(
+    reply: &[u8],
+) -> Result<DirectoryListing<'_, EntryPlus<'_>>, Error> {
+    good(results::<ReaddirplusResult<'_>>(reply)?)
+}
+
+/// Refuses a name that would not stay where it is put: what is listed may become a local path.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Error> {
+    match name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        true => Err(Error::Malformed(
+            "a name with a slash or a NUL in a directory",
+        )),
+        false => Ok(()),
+    }
+}
+
 fn page<'a>(
     entries: impl Iterator<Item = EntryPlus<'a>>,
     verifier: Verifier,
@@ -142,12 +171,7 @@ fn page<'a>(
         if matches!(name, b"." | b"..") {
             continue;
         }
-        // What is listed may become a local path: a name must stay where it is put.
-        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-            return Err(Error::Malformed(
-                "a name with a slash or a NUL in a directory",
-            ));
-        }
+        check_name(name)?;
         items.push(Item {
             name: name.to_vec(),
             fileid: entry.fileid,

@@ -67,7 +67,7 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         let mut request = Request::new(PROGRAM, VERSION, procedure.number(), results_max);
         arguments.encode(&mut request.arguments());
-        Ok(self.rpc.call(request).await?.results)
+        Ok(self.call(request).await?.results)
     }
 }
 

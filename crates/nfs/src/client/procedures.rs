@@ -1,6 +1,6 @@
 //! The procedures of NFSv3, one method each, in the order of their numbers.
 
-use super::{Client, Error, Patience, good, is_busy, request, results};
+use super::{Client, Error, Patience, good, is_busy, results};
 use crate::convert::{
     attributes_from_wire, set_attributes_to_wire, stability_from_wire, stability_to_wire,
     time_to_wire,
@@ -47,6 +47,17 @@ pub struct WriteOutcome {
     pub committed: Stability,
     /// Of the server's present life.
     pub verifier: Verifier,
+    /// The file's attributes afterwards, if the server sent them along.
+    pub attributes: Option<Attributes>,
+}
+
+/// What a COMMIT did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// What the WRITEs must have had.
+    pub verifier: Verifier,
+    /// The file's attributes afterwards, if the server sent them along.
+    pub attributes: Option<Attributes>,
 }
 
 fn wire(handle: &FileHandle) -> nfs3::FileHandle<'_> {
@@ -77,7 +88,10 @@ impl Client {
     /// # Errors
     /// No answer.
     pub async fn null(&self) -> Result<(), Error> {
-        self.rpc.call(request(Procedure::Null, 0)).await?;
+        if let Some(direct) = self.direct() {
+            return direct.null().await;
+        }
+        self.call(self.request(Procedure::Null, 0)).await?;
         Ok(())
     }
 
@@ -86,6 +100,9 @@ impl Client {
     /// # Errors
     /// See [`Error`]; so for all that follow.
     pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.getattr(object).await;
+        }
         let bytes = self.exchange(Procedure::Getattr, &wire(object), 0).await?;
         let attributes = good(results::<nfs3::GetattrResult>(&bytes)?)?;
         Ok(attributes_from_wire(&attributes))
@@ -99,6 +116,9 @@ impl Client {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Result<Option<Attributes>, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.setattr(object, change, guard).await;
+        }
         let arguments = nfs3::SetattrArgs {
             object: wire(object),
             change: set_attributes_to_wire(change),
@@ -111,6 +131,9 @@ impl Client {
 
     /// LOOKUP.
     pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Found, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.lookup(directory, name).await;
+        }
         let bytes = self
             .exchange(Procedure::Lookup, &at(directory, name), 0)
             .await?;
@@ -127,6 +150,9 @@ impl Client {
         object: &FileHandle,
         wanted: AccessMask,
     ) -> Result<AccessMask, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.access(object, wanted).await;
+        }
         let arguments = nfs3::AccessArgs {
             object: wire(object),
             access: wanted.0,
@@ -138,6 +164,9 @@ impl Client {
 
     /// READLINK.
     pub async fn readlink(&self, link: &FileHandle) -> Result<Vec<u8>, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.readlink(link).await;
+        }
         let room = nfs3::PATH_MAX as u32;
         let bytes = self
             .exchange(Procedure::Readlink, &wire(link), room)
@@ -154,10 +183,13 @@ impl Client {
         count: u32,
         mut buffer: Buffer,
     ) -> Result<ReadDone, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.read(file, offset, count, buffer).await;
+        }
         let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
-            let mut request = request(Procedure::Read, 0);
+            let mut request = self.request(Procedure::Read, 0);
             let file = wire(file);
             nfs3::ReadArgs {
                 file,
@@ -169,7 +201,7 @@ impl Client {
                 buffer,
                 locate: locate_read_data,
             });
-            let response = self.rpc.call(request).await?;
+            let response = self.call(request).await?;
             let busy = is_busy(&response);
             let (returned, placed) = response
                 .sink
@@ -203,17 +235,20 @@ impl Client {
         len: u32,
         stability: Stability,
     ) -> Result<WriteOutcome, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.write(file, offset, (buffer, len), stability).await;
+        }
         let count = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
-            let mut request = request(Procedure::Write, 0);
+            let mut request = self.request(Procedure::Write, 0);
             let mut arguments = request.arguments();
             wire(file).encode(&mut arguments);
             arguments.u64(offset);
             arguments.u32(count);
             stability_to_wire(stability).encode(&mut arguments);
             request.put_payload(buffer, count as usize);
-            let response = self.rpc.call(request).await?;
+            let response = self.call(request).await?;
             let busy = is_busy(&response);
             let returned = response
                 .payload
@@ -235,6 +270,7 @@ impl Client {
                 count: done.count,
                 committed,
                 verifier: done.verifier,
+                attributes: done.wcc.after.as_ref().map(attributes_from_wire),
             });
         }
     }
@@ -246,6 +282,9 @@ impl Client {
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Found, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.create(directory, name, mode).await;
+        }
         let how = match mode {
             CreateMode::Unchecked(set) => nfs3::CreateHow::Unchecked(set_attributes_to_wire(set)),
             CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)),
@@ -264,6 +303,9 @@ impl Client {
         name: &[u8],
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.mkdir(directory, name, attributes).await;
+        }
         let arguments = nfs3::MkdirArgs {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
@@ -295,6 +337,9 @@ impl Client {
         target: &[u8],
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.symlink(directory, name, target, attributes).await;
+        }
         let arguments = nfs3::SymlinkArgs {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
@@ -312,6 +357,9 @@ impl Client {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.mknod(directory, name, kind, attributes).await;
+        }
         let set = set_attributes_to_wire(attributes);
         let device = |major, minor| nfs3::Device { major, minor };
         let what = match kind {
@@ -361,6 +409,9 @@ impl Client {
 
     /// REMOVE. See [`Client::forgiving_echoes`].
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
+        if let Some(direct) = self.direct() {
+            return direct.remove(directory, name).await;
+        }
         let answer = self
             .exchange_change(Procedure::Remove, &at(directory, name), 0)
             .await?;
@@ -370,6 +421,9 @@ impl Client {
 
     /// RMDIR; as [`Client::remove`].
     pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
+        if let Some(direct) = self.direct() {
+            return direct.rmdir(directory, name).await;
+        }
         let answer = self
             .exchange_change(Procedure::Rmdir, &at(directory, name), 0)
             .await?;
@@ -384,6 +438,9 @@ impl Client {
         from: (&FileHandle, &[u8]),
         to: (&FileHandle, &[u8]),
     ) -> Result<(), Error> {
+        if let Some(direct) = self.direct() {
+            return direct.rename(from, to).await;
+        }
         let arguments = nfs3::RenameArgs {
             from: at(from.0, from.1),
             to: at(to.0, to.1),
@@ -410,6 +467,9 @@ impl Client {
         directory: &FileHandle,
         name: &[u8],
     ) -> Result<(), Error> {
+        if let Some(direct) = self.direct() {
+            return direct.link(file, directory, name).await;
+        }
         let arguments = nfs3::LinkArgs {
             file: wire(file),
             place: at(directory, name),
@@ -420,6 +480,9 @@ impl Client {
 
     /// FSSTAT.
     pub async fn fsstat(&self, object: &FileHandle) -> Result<FileSystemUsage, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.fsstat(object).await;
+        }
         let bytes = self.exchange(Procedure::Fsstat, &wire(object), 0).await?;
         let usage = good(results::<nfs3::FsstatResult>(&bytes)?)?;
         Ok(FileSystemUsage {
@@ -444,13 +507,16 @@ impl Client {
         good(results::<nfs3::PathconfResult>(&bytes)?)
     }
 
-    /// COMMIT; `count` 0 means to the end. Gives the verifier that the WRITEs must have had.
+    /// COMMIT; `count` 0 means to the end.
     pub async fn commit(
         &self,
         file: &FileHandle,
         offset: u64,
         count: u32,
-    ) -> Result<Verifier, Error> {
+    ) -> Result<Committed, Error> {
+        if let Some(direct) = self.direct() {
+            return direct.commit(file).await;
+        }
         let file = wire(file);
         let arguments = nfs3::CommitArgs {
             file,
@@ -458,6 +524,10 @@ impl Client {
             count,
         };
         let bytes = self.exchange(Procedure::Commit, &arguments, 0).await?;
-        Ok(good(results::<nfs3::CommitResult>(&bytes)?)?.verifier)
+        let done = good(results::<nfs3::CommitResult>(&bytes)?)?;
+        Ok(Committed {
+            verifier: done.verifier,
+            attributes: done.wcc.after.as_ref().map(attributes_from_wire),
+        })
     }
 }

@@ -3,7 +3,7 @@
 use super::pipeline::InOrder;
 use super::{Client, Error};
 use gannet_fabric::Buffer;
-use gannet_vfs::FileHandle;
+use gannet_vfs::{Attributes, FileHandle};
 use std::ops::Range;
 
 /// Part of a file.
@@ -51,9 +51,20 @@ pub struct Reader {
     /// READs that may be in flight now: doubles up to `depth` with each block, where the end of the file is not known
     /// and most of them might ask for what does not exist.
     window: usize,
-    in_flight: InOrder<Result<(Block, bool), Error>>,
+    in_flight: InOrder<Result<Part, Error>>,
+    /// The file's length, as the server said last.
+    size: Option<u64>,
     free: Vec<Buffer>,
     is_over: bool,
+}
+
+/// A block that was read.
+pub(super) struct Part {
+    pub(super) block: Block,
+    /// It is the last of the file.
+    pub(super) eof: bool,
+    /// The file's attributes, if the server sent them along.
+    pub(super) attributes: Option<Attributes>,
 }
 
 impl Reader {
@@ -73,6 +84,7 @@ impl Reader {
             depth,
             window,
             in_flight: InOrder::new(),
+            size: None,
             free: Vec::new(),
             is_over: false,
         }
@@ -86,7 +98,7 @@ impl Reader {
         if self.is_over {
             return Ok(None);
         }
-        while self.in_flight.len() < self.window && !self.ahead.is_empty() {
+        while self.in_flight.len() < self.window && !self.ahead.is_empty() && self.may_be_there() {
             let offset = self.ahead.start;
             let count = u64::from(self.block).min(self.ahead.end - offset);
             self.ahead.start = offset.saturating_add(count);
@@ -108,13 +120,24 @@ impl Reader {
                 self.is_over = true;
                 Err(error)
             }
-            Some(Ok((block, eof))) => {
+            Some(Ok(Part {
+                block,
+                eof,
+                attributes,
+            })) => {
                 // What lies behind the end was asked for in vain; those READs are left to end by themselves.
                 self.is_over = eof;
+                self.size = attributes.map(|it| it.size).or(self.size);
                 self.window = self.depth.min(2 * self.window);
                 Ok((block.len > 0).then_some(block))
             }
         }
+    }
+
+    /// Whether to ask for what comes next. Behind the end as it was known last, only the READ that learns whether the
+    /// file has grown.
+    fn may_be_there(&self) -> bool {
+        self.in_flight.len() == 0 || self.size.is_none_or(|size| self.ahead.start < size)
     }
 
     /// Gives a block's memory back for another one.
@@ -126,15 +149,16 @@ impl Reader {
 }
 
 /// Reads until the block is full or the file ends; servers may return less at a time.
-async fn read_block(
+pub(super) async fn read_block(
     client: Client,
     file: FileHandle,
     offset: u64,
     count: u32,
     buffer: Buffer,
-) -> Result<(Block, bool), Error> {
+) -> Result<Part, Error> {
     let first = client.read(&file, offset, count, buffer).await?;
     let (mut buffer, mut eof) = (first.buffer, first.eof);
+    let attributes = first.attributes;
     let mut filled = first.count;
     while filled < count && !eof {
         let rest = count - filled;
@@ -158,7 +182,11 @@ async fn read_block(
         buffer,
         len,
     };
-    Ok((block, eof))
+    Ok(Part {
+        block,
+        eof,
+        attributes,
+    })
 }
 
 #[cfg(test)]

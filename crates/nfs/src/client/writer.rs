@@ -174,7 +174,7 @@ impl Writer {
             if self.kept.is_empty() {
                 return Ok(());
             }
-            let verifier = self.client.commit(&self.file, 0, 0).await?;
+            let verifier = self.client.commit(&self.file, 0, 0).await?.verifier;
             self.kept_bytes = 0;
             let mut lost = Vec::new();
             for kept in std::mem::take(&mut self.kept) {
