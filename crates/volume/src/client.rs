@@ -1,0 +1,19 @@
+//! The client's side of a volume.
+
+pub mod data;
+mod file;
+mod file_system;
+mod leases;
+mod pin_down;
+mod policy;
+mod servers;
+mod tickets;
+mod verifier;
+
+pub use file::{File, FileError};
+pub use file_system::{BytesRead, Striping, VolumeFs};
+pub use gannet_wire::volume::{Level, Piece, Shape};
+pub use pin_down::{PinDownCache, PinDownCounters};
+pub use policy::TransferPolicy;
+pub use servers::{Addresses, Resolver, io_servers, registered_io_servers};
+pub use verifier::WriteVerifier;

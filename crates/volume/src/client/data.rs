@@ -1,0 +1,436 @@
+//! Reading and writing a file's bytes at all of its servers at once.
+
+use super::pin_down::{Exposed, PinDownCache};
+use super::policy::{TransferPolicy, Way};
+use crate::calls::encode;
+use crate::layout::{own_len, pairs};
+use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
+use crate::link::{FastSlot, Link, LinkError, Message};
+use gannet_fabric::{Access, Buffer, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
+use gannet_runtime::{LocalFuture, all};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Transfer, TransferDone,
+};
+use std::rc::Rc;
+use thiserror::Error;
+
+/// Why bytes were not read, or perhaps not all written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DataError {
+    /// The connection to a server ended: which of the bytes it has written is not known.
+    #[error("server {index} of the file: {error}")]
+    Link {
+        /// Which of the file's servers.
+        index: u32,
+        /// What happened.
+        error: LinkError,
+    },
+    /// A server refused; the status is NFSv3's.
+    #[error("server {index} of the file refuses with status {status}")]
+    Refused {
+        /// Which of the file's servers.
+        index: u32,
+        /// Why.
+        status: u32,
+    },
+    /// A server answered what is no answer.
+    #[error("server {index} of the file gives an answer that cannot be understood")]
+    Nonsense {
+        /// Which of the file's servers.
+        index: u32,
+    },
+    /// The shapes do not fit each other or the buffer.
+    #[error("the bytes in memory are not those of the file")]
+    Shape,
+    /// Memory could not be registered, and is gone.
+    #[error("memory could not be registered: {0}")]
+    Memory(#[from] RegisterError),
+}
+
+/// One server of a file.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The connection to it.
+    pub link: Link,
+    /// Its part of the file.
+    pub placement: Placement,
+}
+
+/// What bytes of a file go to or come from which bytes of memory.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The manager's word that it is allowed.
+    pub capability: Capability,
+    /// In the file.
+    pub file: Shape,
+    /// In the buffer.
+    pub memory: Shape,
+}
+
+/// What the servers said of their objects, by the file's server.
+pub type States = Vec<(u32, ObjectState)>;
+
+/// Moves bytes of files to and from a client's memory, whichever way suits them: the paper's communication manager.
+pub struct Mover {
+    policy: TransferPolicy,
+    cache: PinDownCache,
+}
+
+/// A server's part of a request, and the way that it goes.
+struct Share<'a> {
+    target: &'a Target,
+    /// Bytes, never 0.
+    len: u64,
+    way: ShareWay,
+}
+
+enum ShareWay {
+    Inline,
+    /// Through these buffers.
+    Fast(FastSlot),
+    /// WRITE: from the client's memory, which is registered, to the server's buffer.
+    FastDirect(FastSlot),
+    ServerBased,
+}
+
+impl Share<'_> {
+    fn class(&self) -> Class {
+        match self.len <= SMALL_MAX {
+            true => Class::Small,
+            false => Class::Bulk,
+        }
+    }
+
+    /// Needs the client's memory to be registered.
+    fn is_direct(&self) -> bool {
+        matches!(self.way, ShareWay::ServerBased | ShareWay::FastDirect(_))
+    }
+}
+
+impl Mover {
+    /// For servers that are reached by connections of `domain`.
+    pub fn new(domain: Rc<dyn Domain>, policy: TransferPolicy) -> Mover {
+        Mover {
+            policy,
+            cache: PinDownCache::new(domain),
+        }
+    }
+
+    /// Memory whose transfers need no registration; see [`PinDownCache::memory`].
+    pub fn cache(&self) -> &PinDownCache {
+        &self.cache
+    }
+
+    /// From now on, requests go as `policy` says.
+    #[must_use]
+    pub fn with_policy(self, policy: TransferPolicy) -> Mover {
+        Mover { policy, ..self }
+    }
+
+    /// Reads into `buffer`; bytes that no server has come as zeros.
+    ///
+    /// # Errors
+    /// See [`DataError`].
+    pub async fn read(
+        &self,
+        targets: &[Target],
+        request: &Request,
+        buffer: &mut Buffer,
+    ) -> Result<States, DataError> {
+        self.transfer(targets, Operation::Read, 0, request, buffer)
+            .await
+    }
+
+    /// Writes from `buffer`, as durably as `stability` (NFSv3's `stable_how`) says.
+    ///
+    /// # Errors
+    /// See [`DataError`]. Any of the bytes may have been written then.
+    pub async fn write(
+        &self,
+        targets: &[Target],
+        stability: u32,
+        request: &Request,
+        buffer: &mut Buffer,
+    ) -> Result<States, DataError> {
+        self.transfer(targets, Operation::Write, stability, request, buffer)
+            .await
+    }
+
+    async fn transfer(
+        &self,
+        targets: &[Target],
+        operation: Operation,
+        stability: u32,
+        request: &Request,
+        buffer: &mut Buffer,
+    ) -> Result<States, DataError> {
+        let Request { file, memory, .. } = request;
+        if file.len() != memory.len() || memory.end() > buffer.len() as u64 {
+            return Err(DataError::Shape);
+        }
+        let writes = operation == Operation::Write;
+        let mut shares = self.shares(targets, request, writes, buffer);
+        let gathered = match writes {
+            true => shares
+                .iter()
+                .map(|share| share.gather(request, buffer))
+                .collect(),
+            false => vec![Vec::new(); shares.len()],
+        };
+        let exposed = self.expose(&shares, writes, buffer)?;
+        let reach = exposed
+            .as_ref()
+            .map(|it| it.memory(memory).ok_or(DataError::Shape));
+        let reach = reach.transpose()?;
+        let mut calls: Vec<LocalFuture<Result<Message, DataError>>> = Vec::new();
+        for (share, data) in shares.iter_mut().zip(gathered) {
+            let (memory, writes) = share.memory(&reach, request, exposed.as_ref(), writes);
+            let transfer = Transfer {
+                capability: request.capability,
+                placement: share.target.placement,
+                stability,
+                file: file.clone(),
+                memory,
+            };
+            let (target, class) = (share.target.clone(), share.class());
+            let slot = share.take_slot();
+            let call = call(target, (operation, class), transfer, data, (slot, writes));
+            calls.push(Box::pin(call));
+        }
+        let answers = all(calls).await;
+        if let Some(exposed) = exposed {
+            *buffer = self.cache.take_back(exposed).ok_or(DataError::Shape)?;
+        }
+        let states = (shares.iter().zip(answers))
+            .map(|(share, answer)| take_answer(share, answer?, request, writes, buffer));
+        states.collect()
+    }
+
+    /// What each server has to do with a request, and the way it goes.
+    fn shares<'a>(
+        &self,
+        targets: &'a [Target],
+        request: &Request,
+        writes: bool,
+        buffer: &Buffer,
+    ) -> Vec<Share<'a>> {
+        let Request { file, memory, .. } = request;
+        let lens = targets.iter().map(|target| own_len(file, target.placement));
+        let lens: Vec<u64> = lens.collect();
+        let ways = || lens.iter().map(|len| self.policy.way(*len));
+        // Memory that is registered in any case needs no copy.
+        let registered =
+            self.cache.is_registered(buffer) || ways().any(|way| way == Way::ServerBased);
+        let share = |(target, (len, way)): (&'a Target, (&u64, Way))| {
+            let slot = match way {
+                Way::Inline => None,
+                Way::Fast if registered && !writes => None,
+                Way::Fast => target.link.fast_slot(*len),
+                Way::ServerBased => None,
+            };
+            let few = || {
+                let pairs = pairs(file, target.placement, memory);
+                pairs.take(DIRECT_PIECES_MAX + 1).count() <= DIRECT_PIECES_MAX
+            };
+            let way = match slot {
+                Some(slot) if registered && few() => ShareWay::FastDirect(slot),
+                Some(slot) => ShareWay::Fast(slot),
+                None if way == Way::Inline => ShareWay::Inline,
+                None => ShareWay::ServerBased,
+            };
+            Share {
+                target,
+                len: *len,
+                way,
+            }
+        };
+        let shares = targets.iter().zip(lens.iter().zip(ways()));
+        shares
+            .filter(|(_, (len, _))| **len > 0)
+            .map(share)
+            .collect()
+    }
+
+    /// Registers `buffer`, if a server must reach it or we write from it.
+    fn expose(
+        &self,
+        shares: &[Share<'_>],
+        writes: bool,
+        buffer: &mut Buffer,
+    ) -> Result<Option<Exposed>, RegisterError> {
+        let mut direct = shares.iter().filter(|share| share.is_direct());
+        let Some(first) = direct.next() else {
+            return Ok(None);
+        };
+        let scope = match direct.next() {
+            None => Scope::Endpoint(first.target.link.endpoint().id()),
+            Some(_) => Scope::Domain,
+        };
+        let access = match writes {
+            true => Access::RemoteRead,
+            false => Access::RemoteWrite,
+        };
+        let exposed = self.cache.expose(std::mem::take(buffer), access, scope)?;
+        Ok(Some(exposed))
+    }
+}
+
+/// RDMA Writes that go before a request.
+type Writes = Vec<(Span, RemoteAddress)>;
+
+impl Share<'_> {
+    /// Copies a WRITE's bytes to where they are sent from: gives those that travel in the message.
+    fn gather(&self, request: &Request, buffer: &[u8]) -> Vec<u8> {
+        let Request { file, memory, .. } = request;
+        let bytes = || {
+            let pairs = pairs(file, self.target.placement, memory);
+            pairs.map(|pair| {
+                // The caller has checked that the buffer reaches so far.
+                let start = pair.memory_offset as usize;
+                let range = start..start + pair.len as usize;
+                buffer.get(range).unwrap_or_default()
+            })
+        };
+        match &self.way {
+            ShareWay::Inline => {
+                self.copied();
+                bytes().flatten().copied().collect()
+            }
+            ShareWay::Fast(slot) => {
+                self.copied();
+                // A slot was only given for a share that it holds.
+                let filled = slot.fill(bytes());
+                debug_assert_eq!(filled.map(u64::from), Some(self.len));
+                Vec::new()
+            }
+            ShareWay::FastDirect(_) | ShareWay::ServerBased => Vec::new(),
+        }
+    }
+
+    /// Its bytes are copied by this side.
+    fn copied(&self) {
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        self.target.link.endpoint().domain().copied(len);
+    }
+
+    /// Where the server finds the bytes or puts them, and what must be written there before it is asked.
+    fn memory(
+        &self,
+        reach: &Option<Memory>,
+        request: &Request,
+        exposed: Option<&Exposed>,
+        writes: bool,
+    ) -> (Memory, Writes) {
+        match (&self.way, reach, exposed) {
+            (ShareWay::Fast(slot), _, _) => {
+                // Bounded by FAST_LEN.
+                let write = (slot.span(self.len as u32), slot.target);
+                let writes = writes.then_some(write).into_iter().collect();
+                (Memory::Fast { slot: slot.number }, writes)
+            }
+            (ShareWay::FastDirect(slot), _, Some(exposed)) => {
+                let pairs = pairs(&request.file, self.target.placement, &request.memory);
+                let mut target = slot.target;
+                let writes = pairs.map(|pair| {
+                    let write = (exposed.span(pair.memory_offset, pair.len), target);
+                    target.offset += u64::from(pair.len);
+                    write
+                });
+                (Memory::Fast { slot: slot.number }, writes.collect())
+            }
+            (ShareWay::ServerBased, Some(reach), _) => (reach.clone(), Writes::new()),
+            _ => (Memory::Inline, Writes::new()),
+        }
+    }
+
+    /// Its buffers, for the call that uses them.
+    fn take_slot(&mut self) -> Option<FastSlot> {
+        let way = std::mem::replace(&mut self.way, ShareWay::ServerBased);
+        match way {
+            ShareWay::Fast(slot) | ShareWay::FastDirect(slot) => Some(slot),
+            other => {
+                self.way = other;
+                None
+            }
+        }
+    }
+}
+
+/// What a server says; bytes in its answer, or in the buffer that came with it, go where they belong.
+fn take_answer(
+    share: &Share<'_>,
+    answer: Message,
+    request: &Request,
+    writes: bool,
+    buffer: &mut [u8],
+) -> Result<(u32, ObjectState), DataError> {
+    let Placement { index, .. } = share.target.placement;
+    let nonsense = DataError::Nonsense { index };
+    let Ok(done) = from_bytes::<TransferDone>(answer.body()) else {
+        return Err(nonsense);
+    };
+    if done.count != share.len {
+        return Err(nonsense);
+    }
+    let (placement, Request { file, memory, .. }) = (share.target.placement, request);
+    if !writes && matches!(share.way, ShareWay::Inline) {
+        share.copied();
+        scatter(file, placement, memory, answer.data(), buffer).ok_or(nonsense)?;
+    } else if !writes && let Some(slot) = &answer.slot {
+        share.copied();
+        // Bounded by FAST_LEN.
+        let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
+        scatter(file, placement, memory, &bytes, buffer).ok_or(nonsense)?;
+    }
+    Ok((index, done.state))
+}
+
+async fn call(
+    target: Target,
+    (operation, class): (Operation, Class),
+    transfer: Transfer,
+    data: Vec<u8>,
+    (slot, writes): (Option<FastSlot>, Writes),
+) -> Result<Message, DataError> {
+    let Target { link, placement } = target;
+    let index = placement.index;
+    let body = encode(&transfer);
+    for (span, target) in writes {
+        link.write(Source::Span(span), target).await;
+    }
+    let answer = link.call_with(slot, (operation, class), &body, &data).await;
+    accepted(index, answer)
+}
+
+/// The answer of the file's server `index`, if it has done what it was asked.
+pub(in crate::client) fn accepted(
+    index: u32,
+    answer: Result<Message, LinkError>,
+) -> Result<Message, DataError> {
+    let answer = answer.map_err(|error| DataError::Link { index, error })?;
+    match answer.header.status.0 {
+        0 => Ok(answer),
+        status => Err(DataError::Refused { index, status }),
+    }
+}
+
+/// Puts the bytes of a server where they belong; `None` when there are too few.
+fn scatter(
+    file: &Shape,
+    placement: Placement,
+    memory: &Shape,
+    bytes: &[u8],
+    buffer: &mut [u8],
+) -> Option<()> {
+    let mut rest = bytes;
+    for pair in pairs(file, placement, memory) {
+        let (head, tail) = rest.split_at_checked(pair.len as usize)?;
+        let start = usize::try_from(pair.memory_offset).ok()?;
+        buffer
+            .get_mut(start..start + head.len())?
+            .copy_from_slice(head);
+        rest = tail;
+    }
+    rest.is_empty().then_some(())
+}

@@ -1,0 +1,220 @@
+//! A file of a volume, for programs: contiguous and list I/O on memory of their own.
+//!
+//! Memory is a [`Buffer`] of the caller's; one from [`VolumeFs::memory`] is registered with its first transfer and
+//! never again. A [`Shape`] names bytes of the file, or of the buffer, piece by piece: a list of up to 128, or a row
+//! that repeats in up to 4 levels (a tile is one level, a block of a volume two). Byte `n` of the one is byte `n` of
+//! the other. However many pieces there are, each I/O server gets one request, and the buffer, which is all that the
+//! pieces lie in, is registered once: the paper's list I/O with allocation hints.
+//!
+//! ```
+//! use gannet_volume::client::{Level, Piece, Shape};
+//!
+//! // 768 rows of 1024 pixels of 3 bytes, out of an image whose rows are twice as long.
+//! let row = Piece { offset: 0, len: 1024 * 3 };
+//! let rows = Level { count: 768, stride: 2 * 1024 * 3 };
+//! let tile = Shape::nested(row, vec![rows])?;
+//! assert_eq!(tile.len(), 768 * 1024 * 3);
+//! # Ok::<(), gannet_wire::xdr::XdrError>(())
+//! ```
+
+use super::VolumeFs;
+use crate::limits::FILE_SIZE_MAX;
+use gannet_fabric::Buffer;
+use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
+use gannet_wire::volume::{Shape, TRANSFER_MAX};
+use std::cell::Cell;
+use std::rc::Rc;
+use thiserror::Error;
+
+/// Why a file's bytes were not moved or made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FileError {
+    /// The manager or a server refused, or servers were away for too long. The status is NFSv3's.
+    #[error("{0}")]
+    Refused(Status),
+    /// A server restarted: what was written since the file was last made durable may be gone. Write it again.
+    #[error("an I/O server restarted before what was written was durable: write it again")]
+    Lost,
+    /// The pieces in memory have not as many bytes as those of the file, or lie outside the buffer.
+    #[error("the bytes in memory are not those of the file")]
+    Shape,
+}
+
+impl From<Status> for FileError {
+    fn from(status: Status) -> FileError {
+        FileError::Refused(status)
+    }
+}
+
+/// A file and on whose behalf it is read and written. Any number of its calls may be under way at once, each with a
+/// buffer of its own.
+///
+/// A call moves its buffer to where servers can reach it, and back; dropped before its end, it keeps the buffer, and
+/// after an error of registration there is none. A buffer that comes back empty is gone.
+pub struct File {
+    fs: Rc<VolumeFs>,
+    caller: Credentials,
+    handle: FileHandle,
+    /// What writes that are not yet durable were answered with.
+    written: Cell<Written>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Nothing,
+    /// All with this.
+    With(Verifier),
+    /// Some with another than others.
+    Lost,
+}
+
+impl File {
+    /// The file of `handle`, as [`Vfs::lookup`] and [`Vfs::create`] of `fs` give it. Whether `caller` may read or
+    /// write is found out when it does.
+    pub fn new(fs: Rc<VolumeFs>, caller: Credentials, handle: FileHandle) -> File {
+        File {
+            fs,
+            caller,
+            handle,
+            written: Cell::new(Written::Nothing),
+        }
+    }
+
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    pub async fn size(&self) -> Result<u64, FileError> {
+        Ok(self.fs.attributes(&self.handle).await?.size)
+    }
+
+    /// Fills the first `len` bytes of `buffer` from `offset` of the file on; how many bytes there were. At most 64
+    /// MiB come at a time, as many as one request moves.
+    ///
+    /// # Errors
+    /// See [`FileError`]; what these bytes of the buffer hold is not known then.
+    pub async fn read_at(
+        &self,
+        offset: u64,
+        buffer: &mut Buffer,
+        len: usize,
+    ) -> Result<usize, FileError> {
+        let len = len.min(buffer.len());
+        let range = (offset, part_of(len));
+        let read = self.fs.read_into(&self.caller, &self.handle, range, buffer);
+        Ok(read.await?.count as usize)
+    }
+
+    /// Writes the first `len` bytes of `buffer` at `offset` of the file. They are seen by everybody when this
+    /// returns, and durable as `stability` says or by [`File::sync`].
+    ///
+    /// # Errors
+    /// See [`FileError`]; any of the bytes may have been written.
+    pub async fn write_at(
+        &self,
+        offset: u64,
+        buffer: &mut Buffer,
+        len: usize,
+        stability: Stability,
+    ) -> Result<(), FileError> {
+        let mut at = 0;
+        while at < len {
+            let part = part_of(len - at);
+            let start = offset.checked_add(at as u64);
+            let file = start.and_then(|start| Shape::contiguous(start, part).ok());
+            let file = file.ok_or(FileError::Refused(Status::Fbig))?;
+            let memory = Shape::contiguous(at as u64, part).map_err(|_| FileError::Shape)?;
+            let shapes = (file, memory);
+            self.transfer(shapes, Some(stability), buffer).await?;
+            at += part as usize;
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of `file` to those of `memory`, which lie in `buffer`. Bytes behind the end of the file come as
+    /// zeros.
+    ///
+    /// # Errors
+    /// See [`FileError`]; what the bytes of `memory` hold is not known then.
+    pub async fn read_shape(
+        &self,
+        file: &Shape,
+        memory: &Shape,
+        buffer: &mut Buffer,
+    ) -> Result<(), FileError> {
+        self.transfer((file.clone(), memory.clone()), None, buffer)
+            .await
+    }
+
+    /// Writes the bytes of `memory`, which lie in `buffer`, to those of `file`; as [`File::write_at`].
+    ///
+    /// # Errors
+    /// See [`FileError`]; any of the bytes may have been written.
+    pub async fn write_shape(
+        &self,
+        file: &Shape,
+        memory: &Shape,
+        buffer: &mut Buffer,
+        stability: Stability,
+    ) -> Result<(), FileError> {
+        self.transfer((file.clone(), memory.clone()), Some(stability), buffer)
+            .await
+    }
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    /// [`FileError::Lost`] when some of it may be gone: said once, then counted from new.
+    pub async fn sync(&self) -> Result<(), FileError> {
+        let written = self.written.replace(Written::Nothing);
+        let committed = self.fs.commit(&self.caller, &self.handle, 0, 0).await;
+        match (written, committed.result) {
+            (Written::Lost, _) => Err(FileError::Lost),
+            (Written::With(verifier), Ok(done)) if done.verifier != verifier => {
+                Err(FileError::Lost)
+            }
+            (_, Ok(_)) => Ok(()),
+            (written, Err(status)) => {
+                self.note(written);
+                Err(FileError::Refused(status))
+            }
+        }
+    }
+
+    async fn transfer(
+        &self,
+        (file, memory): (Shape, Shape),
+        stability: Option<Stability>,
+        buffer: &mut Buffer,
+    ) -> Result<(), FileError> {
+        if file.len() != memory.len() || memory.end() > buffer.len() as u64 {
+            return Err(FileError::Shape);
+        }
+        if file.end() > FILE_SIZE_MAX {
+            return Err(FileError::Refused(Status::Fbig));
+        }
+        let (fs, caller) = (&self.fs, &self.caller);
+        let moved = fs.move_shapes(caller, &self.handle, (file, memory), stability, buffer);
+        let verifier = moved.await?;
+        if stability == Some(Stability::Unstable) {
+            self.note(Written::With(verifier));
+        }
+        Ok(())
+    }
+
+    /// Adds to what is known of writes that are not durable.
+    fn note(&self, more: Written) {
+        let both = match (self.written.get(), more) {
+            (Written::Nothing, one) | (one, Written::Nothing) => one,
+            (one, other) if one == other => one,
+            _ => Written::Lost,
+        };
+        self.written.set(both);
+    }
+}
+
+/// Bytes of `left` that go in one request.
+fn part_of(left: usize) -> u32 {
+    // TRANSFER_MAX fits.
+    left.min(TRANSFER_MAX as usize) as u32
+}

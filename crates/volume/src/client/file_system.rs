@@ -1,0 +1,360 @@
+//! A volume as a file system: what NFS and FUSE serve.
+
+mod bytes;
+mod names;
+mod stripes;
+
+pub use bytes::BytesRead;
+pub use stripes::Striping;
+
+use super::data::{DataError, Mover, States, Target};
+use super::leases::{Lease, Leases};
+use super::policy::TransferPolicy;
+use super::servers::{Addresses, Resolver, Servers};
+use super::tickets::Tickets;
+use super::verifier::WriteVerifier;
+use crate::calls::{Call, Found, Granted, Ticket, parse_found};
+use crate::layout::{placements, size_from_object};
+use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, FILE_SIZE_MAX, OPERATION_DEADLINE};
+use crate::link::{Identity, LinkError, Message};
+use crate::meta::{Body, FileId};
+use crate::secret::Secret;
+use gannet_fabric::Provider;
+use gannet_runtime::{Handle, sleep};
+use gannet_vfs::{
+    Attributes, Credentials, FileHandle, SetAttributes, SetTime, Status, Time, Verifier,
+};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{Class, LayoutRecord, Shape, VolumeRecord};
+use gannet_wire::xdr::Decoder;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client of a volume on one core.
+pub struct VolumeFs {
+    runtime: Handle,
+    servers: Rc<Servers>,
+    mover: Mover,
+    /// Of the volume, for handles and attributes.
+    fsid: u64,
+    /// Handles are signed with it.
+    key: Secret,
+    tickets: Tickets,
+    leases: Rc<Leases>,
+    /// What files were like when they were last asked for: hints.
+    seen: RefCell<HashMap<FileId, Attributes>>,
+    /// Whether changes and reads are answered with attributes as they are afterwards.
+    attributes: bool,
+    /// How long an operation is tried.
+    patience: Duration,
+    /// Why the last attempt of an operation failed.
+    trouble: RefCell<Option<String>>,
+    verifier: Arc<WriteVerifier>,
+}
+
+impl VolumeFs {
+    /// A client of the volume that `identity` means, whose servers are at `addresses`. Connects when it must. Clients
+    /// that stand for one server, as those of the cores of an NFS server, share `verifier`.
+    pub fn new(
+        runtime: Handle,
+        provider: Rc<dyn Provider>,
+        identity: Identity,
+        addresses: Addresses,
+        verifier: Arc<WriteVerifier>,
+    ) -> VolumeFs {
+        let fsid = identity.volume.first_chunk().copied().unwrap_or_default();
+        let mover = Mover::new(provider.domain(), TransferPolicy::default());
+        let servers = Servers::new(Handle::clone(&runtime), provider, identity, addresses);
+        let client = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
+        VolumeFs {
+            mover,
+            tickets: Tickets::new(client.to_be_bytes()),
+            leases: Leases::new(Handle::clone(&runtime), Rc::clone(&servers)),
+            servers,
+            fsid: u64::from_be_bytes(fsid),
+            key: identity.key,
+            seen: RefCell::default(),
+            attributes: true,
+            patience: OPERATION_DEADLINE,
+            trouble: RefCell::default(),
+            verifier,
+            runtime,
+        }
+    }
+
+    /// The same, but changes and reads are answered without asking for attributes, for callers that have no use for
+    /// them: those of changes are missing, and those of reads may be old.
+    #[must_use]
+    pub fn without_attributes(self) -> VolumeFs {
+        VolumeFs {
+            attributes: false,
+            ..self
+        }
+    }
+
+    /// The same, moving bytes as `policy` says.
+    #[must_use]
+    pub fn with_policy(self, policy: TransferPolicy) -> VolumeFs {
+        let mover = self.mover.with_policy(policy);
+        VolumeFs { mover, ..self }
+    }
+
+    /// The same, with hosts that are given by name found by `resolver`.
+    #[must_use]
+    pub fn resolving(self, resolver: Resolver) -> VolumeFs {
+        self.servers.resolve_with(resolver);
+        self
+    }
+
+    /// The same, with operations tried for `patience` over lost connections and servers that are away, and then given
+    /// up with `Jukebox`.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> VolumeFs {
+        VolumeFs { patience, ..self }
+    }
+
+    /// What the manager says of the volume, asked once.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not know us.
+    pub async fn volume(&self) -> Result<VolumeRecord, LinkError> {
+        self.servers.ask_manager().await
+    }
+
+    /// Why the last attempt of an operation failed, if one has.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
+
+    fn deadline(&self) -> gannet_runtime::Instant {
+        self.runtime.now() + self.patience
+    }
+
+    fn handle(&self, id: FileId) -> FileHandle {
+        let mut bytes = [0; 24];
+        let words = [self.fsid, id.0, self.key.handle_proof(self.fsid, id.0)];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        let Some(handle) = FileHandle::new(&bytes) else {
+            unreachable!("24 bytes are a handle");
+        };
+        handle
+    }
+
+    fn id(&self, handle: &FileHandle) -> Result<FileId, Status> {
+        let mut decoder = Decoder::new(handle.as_bytes());
+        let mut word = || decoder.u64().map_err(|_| Status::Badhandle);
+        let (fsid, id) = (word()?, FileId(word()?));
+        if fsid != self.fsid {
+            return Err(Status::Stale);
+        }
+        // Made up, it could lead into a directory that its bearer may not search.
+        match *handle == self.handle(id) {
+            true => Ok(id),
+            false => Err(Status::Badhandle),
+        }
+    }
+
+    /// Asks the manager, again and again over lost answers: a change is done once.
+    async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
+        let held = match call.is_change() {
+            true => Some(self.tickets.take().await),
+            false => None,
+        };
+        let ticket = held.as_ref().map_or(Ticket::default(), |held| held.ticket);
+        let body = call.to_body(caller, &ticket);
+        let deadline = self.deadline();
+        loop {
+            let asked = match self.servers.manager().await {
+                Ok(link) => {
+                    link.call(call.operation(), Class::Metadata, &body, &[])
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            let away = match asked {
+                Ok(answer) => match status_of(&answer) {
+                    None => return Ok(answer),
+                    // An I/O server is away.
+                    Some(Status::Jukebox) => DataError::Refused {
+                        index: 0,
+                        status: Status::Jukebox as u32,
+                    },
+                    Some(status) => return Err(status),
+                },
+                Err(error) => DataError::Link { index: 0, error },
+            };
+            self.pause(deadline, &away).await?;
+        }
+    }
+
+    /// Waits for the next attempt.
+    async fn pause(
+        &self,
+        deadline: gannet_runtime::Instant,
+        error: &dyn std::error::Error,
+    ) -> Result<(), Status> {
+        self.trouble.replace(Some(error.to_string()));
+        if self.runtime.now() >= deadline {
+            tracing::warn!(%error, "a server of the volume does not answer");
+            return Err(Status::Jukebox);
+        }
+        sleep(&self.runtime, ATTEMPT_PAUSE).await;
+        Ok(())
+    }
+
+    /// Asks the manager for something whose answer is files.
+    async fn find<const N: usize>(
+        &self,
+        caller: &Credentials,
+        call: Call,
+    ) -> Result<[Found; N], Status> {
+        let answer = self.ask(caller, call).await?;
+        let found = parse_found(answer.body()).ok();
+        let found = found.and_then(|found| found.try_into().ok());
+        found.ok_or(Status::Serverfault)
+    }
+
+    /// A right of `caller`'s to a file's objects.
+    async fn lease(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Lease, Status> {
+        if let Some(lease) = self.leases.get(id, caller, rights) {
+            return Ok(lease);
+        }
+        let asked = self.runtime.now();
+        let answer = self.ask(caller, Call::Layout(id, rights)).await?;
+        let granted: Granted = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        Ok(self
+            .leases
+            .keep((id, caller.clone(), rights), granted, asked))
+    }
+
+    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, LinkError> {
+        let mut targets = Vec::with_capacity(layout.servers.len());
+        for (number, placement) in placements(layout) {
+            let link = self.servers.io_server(number).await?;
+            targets.push(Target { link, placement });
+        }
+        Ok(targets)
+    }
+
+    /// What comes after a failure of I/O servers: another attempt, or the end.
+    async fn after(
+        &self,
+        id: FileId,
+        deadline: gannet_runtime::Instant,
+        failed: DataError,
+    ) -> Result<(), Status> {
+        match failed {
+            DataError::Link { .. } => {}
+            DataError::Refused { status, .. } if status == Status::Jukebox as u32 => {}
+            // The capability is not good any more; the manager will say why, or give another.
+            DataError::Refused { status, .. } if status == Status::Stale as u32 => {
+                self.leases.drop_all(id);
+            }
+            DataError::Refused { status, .. } => return Err(known(status)),
+            DataError::Nonsense { .. } | DataError::Shape | DataError::Memory(_) => {
+                tracing::warn!(error = %failed, "a transfer failed");
+                return Err(Status::Serverfault);
+            }
+        }
+        self.pause(deadline, &failed).await
+    }
+
+    /// Takes note of the servers' verifiers; what an operation with these answers is answered with.
+    fn note_verifiers(&self, layout: &LayoutRecord, states: &States) -> Verifier {
+        let said = states.iter().filter_map(|(index, state)| {
+            let number = layout.servers.get(*index as usize)?;
+            Some((*number, state.verifier))
+        });
+        self.verifier.note(said, || self.runtime.random())
+    }
+
+    /// Attributes of a file; `None` when an I/O server is away that knows some of them.
+    fn attributes_of(&self, found: &Found) -> Option<Attributes> {
+        let attributes = whole(found, self.fsid)?;
+        if let Body::Regular { .. } = found.inode.body {
+            let mut seen = self.seen.borrow_mut();
+            if seen.len() >= CAPABILITIES_MAX {
+                seen.clear();
+            }
+            seen.insert(found.id, attributes);
+        }
+        Some(attributes)
+    }
+
+    /// Sets attributes. A modification time comes last: cutting a file is a write, which it is to hold beyond.
+    async fn set(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<Found, Status> {
+        let mut guard = guard;
+        if let (SetTime::To(_), Some(size)) = (change.modify_time, change.size) {
+            let first = SetAttributes {
+                size: Some(size),
+                ..SetAttributes::default()
+            };
+            let call = Call::Setattr(id, first, guard.take());
+            self.find::<1>(caller, call).await?;
+            let rest = SetAttributes {
+                size: None,
+                ..*change
+            };
+            let [found] = self.find(caller, Call::Setattr(id, rest, None)).await?;
+            return Ok(found);
+        }
+        let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
+        Ok(found)
+    }
+}
+
+/// What the manager and the objects know of a file together; `None` when the objects' part is missing.
+fn whole(found: &Found, fsid: u64) -> Option<Attributes> {
+    let mut whole = found.inode.attributes(found.id, fsid);
+    let Body::Regular { written, .. } = &found.inode.body else {
+        return Some(whole);
+    };
+    let state = found.state?;
+    whole.size = state.size;
+    whole.used = state.used;
+    let last = state.written;
+    whole.modify_time = match written {
+        Some(written) if last > *written => last,
+        Some(_) => whole.modify_time,
+        None => whole.modify_time.max(last),
+    };
+    whole.change_time = whole.change_time.max(last);
+    Some(whole)
+}
+
+/// How long a file is, by what some of its objects say.
+fn size_of(layout: &LayoutRecord, states: &States) -> u64 {
+    let sizes = placements(layout).filter_map(|(_, placement)| {
+        let mut said = states.iter();
+        let (_, state) = said.find(|(index, _)| *index == placement.index)?;
+        Some(size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX))
+    });
+    sizes.max().unwrap_or(0)
+}
+
+fn status_of(answer: &Message) -> Option<Status> {
+    match answer.header.status.0 {
+        0 => None,
+        status => Some(known(status)),
+    }
+}
+
+/// The status with this number.
+fn known(number: u32) -> Status {
+    Status::from_number(number).unwrap_or(Status::Serverfault)
+}
+
+fn shape(offset: u64, len: u32) -> Result<Shape, Status> {
+    Shape::contiguous(offset, len).map_err(|_| Status::Fbig)
+}

@@ -1,0 +1,281 @@
+//! Bytes between a file and memory of the caller's.
+
+use super::{VolumeFs, shape, size_of};
+use crate::calls::encode;
+use crate::client::data::{DataError, Request, States, Target, accepted};
+use crate::limits::FILE_SIZE_MAX;
+use crate::link::Link;
+use crate::meta::FileId;
+use gannet_fabric::Buffer;
+use gannet_runtime::{LocalFuture, all, both};
+use gannet_vfs::{Attributes, Credentials, FileHandle, Stability, Status, Verifier, WriteDone};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    Capability, Class, ObjectRange, ObjectState, Operation, Placement, Shape,
+};
+
+/// What a read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BytesRead {
+    /// Bytes, at the start of the buffer.
+    pub count: u32,
+    /// The last of them is the last of the file, or the file ends before them.
+    pub eof: bool,
+    /// How long the file was: at least so many bytes if the read did not come to its end, and exactly otherwise.
+    pub size: u64,
+}
+
+impl VolumeFs {
+    /// Reads up to `count` bytes at `offset` of a file into the start of `buffer`, which has room for them. Servers
+    /// place them there by RDMA. On an error the buffer's content is unknown.
+    ///
+    /// # Errors
+    /// As READ of NFSv3; `Jukebox` when servers were away for longer than [`VolumeFs::patient`] says.
+    pub async fn read_into(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        (offset, count): (u64, u32),
+        buffer: &mut Buffer,
+    ) -> Result<BytesRead, Status> {
+        let read = self.read_all(caller, self.id(file)?, (offset, count), buffer);
+        Ok(read.await?.0)
+    }
+
+    /// What [`VolumeFs::read_into`] does; also gives attributes, which may be old if none are asked for.
+    ///
+    /// Bytes are real up to the size that was asked for before them, or that their own servers tell of. So attributes
+    /// are asked for at the same time, in the belief that the file is as long as it was.
+    pub(super) async fn read_all(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        (offset, count): (u64, u32),
+        buffer: &mut Buffer,
+    ) -> Result<(BytesRead, Attributes), Status> {
+        let seen = self.seen.borrow().get(&id).copied();
+        let believed = seen.map_or(0, |seen| left(&seen, offset, count));
+        let end = offset.saturating_add(u64::from(believed));
+        if let Some(seen) = seen
+            && !self.attributes
+            && believed > 0
+            && believed == count
+        {
+            let proven = self.read_some(caller, id, (offset, count), buffer).await?;
+            if end <= proven {
+                let size = seen.size.max(proven);
+                let attributes = Attributes { size, ..seen };
+                let eof = false;
+                return Ok((BytesRead { count, eof, size }, attributes));
+            }
+        } else if believed > 0 {
+            let reading = self.read_some(caller, id, (offset, believed), buffer);
+            let (proven, attributes) = both(reading, self.stat(id)).await;
+            let (proven, attributes) = (proven?, attributes?);
+            let there = left(&attributes, offset, count);
+            if there <= believed && offset + u64::from(there) <= proven {
+                return Ok(brought(offset, there, attributes));
+            }
+        }
+        let attributes = self.stat(id).await?;
+        let there = left(&attributes, offset, count);
+        if there == 0 {
+            // Nothing is read, but it must be allowed.
+            self.lease(caller, id, Capability::READ).await?;
+        }
+        self.read_some(caller, id, (offset, there), buffer).await?;
+        Ok(brought(offset, there, attributes))
+    }
+
+    /// Reads `count` bytes; how long the file is at least, by those servers that have them.
+    async fn read_some(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        (offset, count): (u64, u32),
+        buffer: &mut Buffer,
+    ) -> Result<u64, Status> {
+        if count == 0 {
+            return Ok(0);
+        }
+        let shapes = (shape(offset, count)?, shape(0, count)?);
+        let (proven, _) = self.transfer(caller, id, shapes, None, buffer).await?;
+        Ok(proven)
+    }
+
+    /// Writes the first `len` bytes of `buffer` at `offset` of a file. Servers fetch them by RDMA. The buffer keeps
+    /// them.
+    ///
+    /// # Errors
+    /// As [`VolumeFs::read_into`]; any of the bytes may have been written.
+    pub async fn write_from(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        (buffer, len): (&mut Buffer, u32),
+        stability: Stability,
+    ) -> Result<WriteDone, Status> {
+        self.write_part(caller, file, offset, (buffer, 0, len), stability)
+            .await
+    }
+
+    /// Writes `len` bytes of `buffer` from `start` on.
+    pub(super) async fn write_part(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        (buffer, start, len): (&mut Buffer, u64, u32),
+        stability: Stability,
+    ) -> Result<WriteDone, Status> {
+        let mut verifier = self.verifier.current();
+        if len > 0 {
+            let shapes = (shape(offset, len)?, shape(start, len)?);
+            if shapes.0.end() > FILE_SIZE_MAX {
+                return Err(Status::Fbig);
+            }
+            let id = self.id(file)?;
+            let moved = self.transfer(caller, id, shapes, Some(stability), buffer);
+            verifier = moved.await?.1;
+        }
+        Ok(WriteDone {
+            count: len,
+            committed: stability,
+            verifier,
+        })
+    }
+
+    /// As [`VolumeFs::transfer`]: the verifier for it.
+    pub(in crate::client) async fn move_shapes(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        shapes: (Shape, Shape),
+        stability: Option<Stability>,
+        buffer: &mut Buffer,
+    ) -> Result<Verifier, Status> {
+        let id = self.id(file)?;
+        let moved = self.transfer(caller, id, shapes, stability, buffer);
+        Ok(moved.await?.1)
+    }
+
+    /// Memory of at least `len` bytes whose transfers need no registration after the first; see
+    /// [`crate::client::PinDownCache::memory`].
+    pub fn memory(&self, len: usize) -> Buffer {
+        self.mover.cache().memory(len)
+    }
+
+    /// Moves bytes between `buffer` and a file, again and again until it is done or refused for good. What the objects
+    /// said, and the verifier for that.
+    pub(super) async fn transfer(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        (file, memory): (Shape, Shape),
+        stability: Option<Stability>,
+        buffer: &mut Buffer,
+    ) -> Result<(u64, Verifier), Status> {
+        let rights = match stability {
+            Some(_) => Capability::WRITE,
+            None => Capability::READ,
+        };
+        let _writing = stability.map(|_| self.leases.writing(id));
+        let deadline = self.deadline();
+        loop {
+            let lease = self.lease(caller, id, rights).await?;
+            let request = Request {
+                capability: lease.capability,
+                file: file.clone(),
+                memory: memory.clone(),
+            };
+            let done = match self.targets(&lease.layout).await {
+                Ok(targets) => match stability {
+                    Some(stability) => {
+                        self.mover
+                            .write(&targets, stability as u32, &request, buffer)
+                            .await
+                    }
+                    None => self.mover.read(&targets, &request, buffer).await,
+                },
+                Err(error) => Err(DataError::Link { index: 0, error }),
+            };
+            let failed = match done {
+                // A write that comes too late does not count: others may have been told of another size.
+                Ok(_) if stability.is_some() && self.runtime.now() >= lease.until => {
+                    let status = Status::Jukebox as u32;
+                    DataError::Refused { index: 0, status }
+                }
+                Ok(states) => {
+                    if stability == Some(Stability::FileSync) {
+                        self.leases.durable(id);
+                    }
+                    let proven = size_of(&lease.layout, &states);
+                    return Ok((proven, self.note_verifiers(&lease.layout, &states)));
+                }
+                Err(error) => error,
+            };
+            self.after(id, deadline, failed).await?;
+        }
+    }
+
+    /// Makes what was written to a file durable; the verifier for that.
+    pub(super) async fn make_durable(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+    ) -> Result<Verifier, Status> {
+        let deadline = self.deadline();
+        loop {
+            let lease = self.lease(caller, id, Capability::WRITE).await?;
+            let done = match self.targets(&lease.layout).await {
+                Ok(targets) => commit_objects(&targets, lease.capability).await,
+                Err(error) => Err(DataError::Link { index: 0, error }),
+            };
+            match done {
+                Ok(states) => {
+                    self.leases.durable(id);
+                    return Ok(self.note_verifiers(&lease.layout, &states));
+                }
+                Err(error) => self.after(id, deadline, error).await?,
+            }
+        }
+    }
+}
+
+/// How many of `count` bytes from `offset` on a file has.
+fn left(attributes: &Attributes, offset: u64, count: u32) -> u32 {
+    let left = attributes.size.saturating_sub(offset);
+    u32::try_from(left).unwrap_or(u32::MAX).min(count)
+}
+
+fn brought(offset: u64, count: u32, attributes: Attributes) -> (BytesRead, Attributes) {
+    let size = attributes.size;
+    let eof = offset.saturating_add(u64::from(count)) >= size;
+    (BytesRead { count, eof, size }, attributes)
+}
+
+async fn commit_objects(targets: &[Target], capability: Capability) -> Result<States, DataError> {
+    let body = encode(&ObjectRange {
+        capability,
+        size: 0,
+    });
+    let calls = targets.iter().map(|target| {
+        let (link, Placement { index, .. }) = (target.link.clone(), target.placement);
+        let call: LocalFuture<Result<(u32, ObjectState), DataError>> =
+            Box::pin(commit_object(link, index, body.clone()));
+        call
+    });
+    all(calls).await.into_iter().collect()
+}
+
+async fn commit_object(
+    link: Link,
+    index: u32,
+    body: Vec<u8>,
+) -> Result<(u32, ObjectState), DataError> {
+    let answer = link.call(Operation::Commit, Class::Small, &body, &[]).await;
+    let answer = accepted(index, answer)?;
+    let state = from_bytes(answer.body()).map_err(|_| DataError::Nonsense { index })?;
+    Ok((index, state))
+}

@@ -1,0 +1,441 @@
+//! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
+
+use super::{BytesRead, VolumeFs};
+use crate::calls::{Call, Found, Page, parse_access, parse_link};
+use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
+use crate::meta::{FileId, ROOT};
+use gannet_fabric::Buffer;
+use gannet_vfs::limits::NAME_MAX;
+use gannet_vfs::{
+    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
+    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
+    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone, in_memory,
+};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{Class, Operation};
+use gannet_wire::xdr::Decoder;
+use std::collections::HashSet;
+use std::ops::Range;
+
+impl VolumeFs {
+    pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
+        // Attributes are for everybody.
+        let anyone = Credentials::new(0, 0, &[]);
+        let [found] = self.find(&anyone, Call::Getattr(id)).await?;
+        self.attributes_of(&found).ok_or(Status::Jukebox)
+    }
+
+    /// What a change has come to, with a directory or file as it is afterwards.
+    fn changed<T>(&self, done: Result<(T, Found), Status>) -> Changed<T> {
+        match done {
+            Ok((result, found)) => Changed {
+                result: Ok(result),
+                wcc: Wcc {
+                    before: None,
+                    after: self.attributes_of(&found),
+                },
+            },
+            Err(status) => Changed {
+                result: Err(status),
+                wcc: Wcc::default(),
+            },
+        }
+    }
+
+    /// What became of a file's data, with the file as it is afterwards.
+    async fn moved<T>(&self, file: &FileHandle, result: Result<T, Status>) -> Changed<T> {
+        let after = match (self.attributes, &result) {
+            (true, Ok(_)) => self.attributes(file).await.ok(),
+            _ => None,
+        };
+        let wcc = Wcc {
+            before: None,
+            after,
+        };
+        Changed { result, wcc }
+    }
+
+    async fn make(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        call: impl FnOnce(FileId) -> Call,
+    ) -> Changed<Created> {
+        let made = async {
+            let [found, inside] = self.find(caller, call(self.id(directory)?)).await?;
+            let created = Created {
+                handle: self.handle(found.id),
+                attributes: self.attributes_of(&found),
+            };
+            Ok((created, inside))
+        };
+        self.changed(made.await)
+    }
+
+    async fn take_name(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        call: impl FnOnce(FileId) -> Call,
+    ) -> Changed<()> {
+        let done = async {
+            let [inside] = self.find(caller, call(self.id(directory)?)).await?;
+            Ok(((), inside))
+        };
+        self.changed(done.await)
+    }
+
+    /// The page after `cookie`, with everything that is known of its entries.
+    async fn page(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        cookie: u64,
+        found: bool,
+    ) -> Result<Page, Status> {
+        let call = Call::Readdirplus(id, cookie, found);
+        let answer = self.ask(caller, call).await?;
+        from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+    }
+
+    fn attributes_of_first(&self, found: &[Found]) -> Result<Attributes, Status> {
+        let found = found.first().ok_or(Status::Serverfault)?;
+        self.attributes_of(found).ok_or(Status::Jukebox)
+    }
+}
+
+impl Vfs for VolumeFs {
+    fn root(&self) -> FileHandle {
+        self.handle(ROOT)
+    }
+
+    async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
+        let mut at = ROOT;
+        for name in path {
+            let [found, _] = self.find(cred, Call::Lookup((at, name.to_vec()))).await?;
+            at = found.id;
+        }
+        Ok(self.handle(at))
+    }
+
+    async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
+        self.stat(self.id(file)?).await
+    }
+
+    async fn set_attributes(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Changed<()> {
+        let set = async {
+            let found = self.set(cred, self.id(file)?, change, guard).await?;
+            Ok(((), found))
+        };
+        self.changed(set.await)
+    }
+
+    async fn lookup(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
+        let found = async {
+            let call = Call::Lookup((self.id(directory)?, name.to_vec()));
+            let [found, inside] = self.find(cred, call).await?;
+            let attributes = self.attributes_of(&found).ok_or(Status::Jukebox)?;
+            Ok((
+                (self.handle(found.id), attributes),
+                self.attributes_of(&inside),
+            ))
+        };
+        match found.await {
+            Ok((found, inside)) => (Ok(found), inside),
+            Err(status) => (Err(status), None),
+        }
+    }
+
+    async fn access(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<(AccessMask, Attributes), Status> {
+        let answer = self.ask(cred, Call::Access(self.id(file)?, wanted)).await?;
+        let (granted, found) = parse_access(answer.body()).map_err(|_| Status::Serverfault)?;
+        Ok((granted, self.attributes_of_first(&found)?))
+    }
+
+    async fn read_link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+    ) -> Result<(Vec<u8>, Attributes), Status> {
+        let answer = self.ask(cred, Call::Readlink(self.id(file)?)).await?;
+        let (text, found) = parse_link(answer.body()).map_err(|_| Status::Serverfault)?;
+        Ok((text, self.attributes_of_first(&found)?))
+    }
+
+    async fn read(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, Status> {
+        let mut buffer = Buffer::zeroed(count as usize);
+        let read = self.read_all(cred, self.id(file)?, (offset, count), &mut buffer);
+        let (BytesRead { count, eof, .. }, attributes) = read.await?;
+        Ok(ReadReply {
+            file: in_memory(offset, buffer, count as usize),
+            count,
+            eof,
+            attributes,
+        })
+    }
+
+    async fn write(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> Changed<WriteDone> {
+        let written = self.write_and_return(cred, file, offset, data, range, stability);
+        written.await.0
+    }
+
+    async fn write_and_return(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
+        // Lengths of buffers fit: they are bounded by the protocols above.
+        let len = u32::try_from(range.len()).unwrap_or(u32::MAX);
+        let (start, mut data) = (range.start as u64, data);
+        let written = self
+            .write_part(cred, file, offset, (&mut data, start, len), stability)
+            .await;
+        (self.moved(file, written).await, Some(data))
+    }
+
+    async fn commit(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        _offset: u64,
+        _count: u32,
+    ) -> Changed<Commit> {
+        let committed = async {
+            let verifier = self.make_durable(cred, self.id(file)?).await?;
+            Ok(Commit { verifier })
+        };
+        let committed = committed.await;
+        self.moved(file, committed).await
+    }
+
+    async fn create(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created> {
+        self.make(cred, directory, |id| {
+            Call::Create((id, name.to_vec()), *mode)
+        })
+        .await
+    }
+
+    async fn make_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        self.make(cred, directory, |id| {
+            Call::Mkdir((id, name.to_vec()), *attributes)
+        })
+        .await
+    }
+
+    async fn make_symlink(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        let call = |id| Call::Symlink((id, name.to_vec()), target.to_vec(), *attributes);
+        self.make(cred, directory, call).await
+    }
+
+    async fn make_node(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        let call = |id| Call::Mknod((id, name.to_vec()), kind, *attributes);
+        self.make(cred, directory, call).await
+    }
+
+    async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
+        self.take_name(cred, directory, |id| Call::Remove((id, name.to_vec())))
+            .await
+    }
+
+    async fn remove_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()> {
+        self.take_name(cred, directory, |id| Call::Rmdir((id, name.to_vec())))
+            .await
+    }
+
+    async fn rename(
+        &self,
+        cred: &Credentials,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        let renamed = async {
+            let from = (self.id(from.0)?, from.1.to_vec());
+            let to = (self.id(to.0)?, to.1.to_vec());
+            self.find(cred, Call::Rename(from, to)).await
+        };
+        match renamed.await {
+            Ok([from, to]) => {
+                let left = self.changed(Ok(((), from)));
+                (left.result, left.wcc, self.changed(Ok(((), to))).wcc)
+            }
+            Err(status) => (Err(status), Wcc::default(), Wcc::default()),
+        }
+    }
+
+    async fn link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>) {
+        let linked = async {
+            let entry = (self.id(directory)?, name.to_vec());
+            let call = Call::Link(self.id(file)?, entry);
+            let [found, inside] = self.find(cred, call).await?;
+            Ok((self.attributes_of(&found), inside))
+        };
+        match linked.await {
+            Ok((attributes, inside)) => (self.changed(Ok(((), inside))), attributes),
+            Err(status) => (self.changed(Err(status)), None),
+        }
+    }
+
+    async fn read_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        cookie: u64,
+        _verifier: Verifier,
+        entries: &mut dyn Entries,
+    ) -> Result<DirectoryPage, Status> {
+        let id = self.id(directory)?;
+        let (mut at, mut complete, mut full) = (cookie, false, false);
+        let mut attributes = None;
+        while !complete && !full {
+            let wanted = entries.wants_objects();
+            let page = self.page(cred, id, at, wanted).await?;
+            // A page without entries that is not the last would be asked for again and again.
+            if page.entries.is_empty() && !page.complete {
+                return Err(Status::Serverfault);
+            }
+            attributes = self.attributes_of(&page.directory);
+            complete = page.complete;
+            for listed in page.entries {
+                let found = listed.found.as_ref();
+                let object = found.and_then(|found| {
+                    let attributes = self.attributes_of(found)?;
+                    Some((self.handle(found.id), attributes))
+                });
+                let entry = DirectoryEntry {
+                    fileid: listed.id.0,
+                    name: &listed.name,
+                    cookie: listed.cookie,
+                    object,
+                };
+                if !entries.push(&entry) {
+                    full = true;
+                    break;
+                }
+                at = listed.cookie;
+            }
+        }
+        Ok(DirectoryPage {
+            attributes: attributes.ok_or(Status::Serverfault)?,
+            eof: complete && !full,
+            verifier: Verifier::default(),
+        })
+    }
+
+    async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
+        self.id(file)?;
+        let mut usage = FileSystemUsage::default();
+        let mut counted = HashSet::new();
+        let count = self.servers.io_servers_count().await;
+        for number in 0..count.map_err(|_| Status::Jukebox)? {
+            let link = self
+                .servers
+                .io_server(number)
+                .await
+                .map_err(|_| Status::Jukebox)?;
+            let host = link.endpoint().peer_address().ip();
+            let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
+            let answer = answer.map_err(|_| Status::Jukebox)?;
+            let mut decoder = Decoder::new(answer.body());
+            let mut word = || decoder.u64().map_err(|_| Status::Serverfault);
+            let (total, free, available, fsid) = (word()?, word()?, word()?, word()?);
+            // Several servers of a host may share a file system.
+            if counted.insert((host, fsid)) {
+                usage.bytes_total = usage.bytes_total.saturating_add(total);
+                usage.bytes_free = usage.bytes_free.saturating_add(free);
+                usage.bytes_available = usage.bytes_available.saturating_add(available);
+            }
+        }
+        // The manager's store takes as many files as there is disk.
+        usage.files_total = u64::MAX;
+        usage.files_free = u64::MAX;
+        usage.files_available = u64::MAX;
+        Ok(usage)
+    }
+
+    fn limits(&self) -> FileSystemLimits {
+        FileSystemLimits {
+            file_size_max: FILE_SIZE_MAX,
+            link_max: LINKS_MAX,
+            name_max: u32::try_from(NAME_MAX).unwrap_or(u32::MAX),
+            time_delta: Time {
+                seconds: 0,
+                nanoseconds: 1,
+            },
+        }
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        self.verifier.current()
+    }
+}

@@ -1,0 +1,71 @@
+//! Where servers are and how files are striped, as people see and choose it.
+
+use super::VolumeFs;
+use crate::calls::Call;
+use crate::link::LinkError;
+use crate::meta::{Body, Stripes};
+use gannet_vfs::{Credentials, FileHandle, Status};
+use gannet_wire::volume::LayoutRecord;
+use std::net::SocketAddr;
+
+/// How a file is striped, or new files of a directory are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Striping {
+    /// A regular file lies so, for ever.
+    File(LayoutRecord),
+    /// New files of a directory will; `None`: as the volume says.
+    Directory(Option<Stripes>),
+}
+
+impl VolumeFs {
+    /// Where each I/O server is reached, by its number, or why it is not.
+    ///
+    /// # Errors
+    /// The manager does not tell how many there are.
+    pub async fn io_servers(&self) -> Result<Vec<Result<SocketAddr, LinkError>>, LinkError> {
+        let count = self.servers.io_servers_count().await?;
+        let mut reached = Vec::new();
+        for number in 0..count {
+            let link = self.servers.io_server(number).await;
+            reached.push(link.map(|link| link.endpoint().peer_address()));
+        }
+        Ok(reached)
+    }
+
+    /// How often a server's connection was lost and made anew.
+    pub fn reconnects(&self) -> u64 {
+        self.servers.reconnects()
+    }
+
+    /// How a file or a directory is striped.
+    ///
+    /// # Errors
+    /// `Inval` for anything else, `Jukebox` when the manager is away.
+    pub async fn striping(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+    ) -> Result<Striping, Status> {
+        let [found] = self.find(caller, Call::Getattr(self.id(file)?)).await?;
+        match found.inode.body {
+            Body::Regular { layout, .. } => Ok(Striping::File(layout)),
+            Body::Directory { stripes, .. } => Ok(Striping::Directory(stripes)),
+            _ => Err(Status::Inval),
+        }
+    }
+
+    /// Says how new files of a directory are striped, and of directories that will be made in it; `None`: as the volume
+    /// says. Files that are there stay as they are.
+    ///
+    /// # Errors
+    /// `Notdir`; `Perm` when the caller does not own it; `Inval` for stripes that this volume cannot have.
+    pub async fn set_striping(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        stripes: Option<Stripes>,
+    ) -> Result<(), Status> {
+        let call = Call::Stripes(self.id(directory)?, stripes);
+        self.ask(caller, call).await.map(|_| ())
+    }
+}

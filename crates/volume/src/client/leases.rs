@@ -1,0 +1,183 @@
+//! What this client may do with files' objects, and until when.
+//!
+//! A write counts only if its answer comes while the grant lasts that it was made by: after that, the manager may have
+//! told others how long the file is. Time is counted from before the grant was asked for, so that no clock but this
+//! machine's is needed.
+
+use super::servers::Servers;
+use crate::calls::{Call, Granted, Ticket};
+use crate::limits::{CAPABILITIES_MAX, CAPABILITY_AGE, GIVE_BACK_AFTER};
+use crate::meta::FileId;
+use gannet_runtime::{Handle, Instant, sleep};
+use gannet_vfs::Credentials;
+use gannet_wire::volume::{Capability, Class, LayoutRecord};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Whose, and for what: a file, a caller, rights.
+type Key = (FileId, Credentials, u32);
+
+/// A right to a file's objects.
+#[derive(Clone)]
+pub(super) struct Lease {
+    pub(super) capability: Capability,
+    pub(super) layout: Rc<LayoutRecord>,
+    /// Nothing that is answered later counts.
+    pub(super) until: Instant,
+    number: u64,
+}
+
+/// See the module.
+pub(super) struct Leases {
+    runtime: Handle,
+    servers: Rc<Servers>,
+    held: RefCell<HashMap<Key, Lease>>,
+    /// Files being written: how many writes are under way, and how many have ended.
+    writes: RefCell<BTreeMap<FileId, Writes>>,
+    giving_back: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Writes {
+    under_way: u32,
+    /// When the last ended that made its data durable; the grants may go back some time after.
+    durable: Option<Instant>,
+}
+
+impl Leases {
+    pub(super) fn new(runtime: Handle, servers: Rc<Servers>) -> Rc<Leases> {
+        Rc::new(Leases {
+            runtime,
+            servers,
+            held: RefCell::default(),
+            writes: RefCell::default(),
+            giving_back: Cell::new(false),
+        })
+    }
+
+    /// A lease that is good for some time yet.
+    pub(super) fn get(&self, file: FileId, caller: &Credentials, rights: u32) -> Option<Lease> {
+        let held = self.held.borrow();
+        let lease = held.get(&(file, caller.clone(), rights))?;
+        let good = self.runtime.now() + CAPABILITY_AGE / 4 < lease.until;
+        good.then(|| lease.clone())
+    }
+
+    /// Keeps what the manager granted when it was asked at `asked`.
+    pub(super) fn keep(&self, key: Key, granted: Granted, asked: Instant) -> Lease {
+        let lease = Lease {
+            capability: granted.capability,
+            layout: Rc::new(granted.layout),
+            until: asked + CAPABILITY_AGE,
+            number: granted.number,
+        };
+        let mut held = self.held.borrow_mut();
+        if held.len() >= CAPABILITIES_MAX {
+            let now = self.runtime.now();
+            held.retain(|_, lease| now < lease.until);
+        }
+        if held.len() >= CAPABILITIES_MAX {
+            held.clear();
+        }
+        held.insert(key, lease.clone());
+        lease
+    }
+
+    /// A server does not honour it.
+    pub(super) fn drop_all(&self, file: FileId) {
+        self.held.borrow_mut().retain(|(id, ..), _| *id != file);
+    }
+
+    /// A write begins.
+    pub(super) fn writing(self: &Rc<Self>, file: FileId) -> Writing {
+        let mut writes = self.writes.borrow_mut();
+        let of_file = writes.entry(file).or_default();
+        of_file.under_way += 1;
+        of_file.durable = None;
+        Writing {
+            leases: Rc::clone(self),
+            file,
+        }
+    }
+
+    /// All that was written to a file is durable. If no more is written, grants for it go back soon.
+    pub(super) fn durable(self: &Rc<Self>, file: FileId) {
+        {
+            let mut writes = self.writes.borrow_mut();
+            let of_file = writes.entry(file).or_default();
+            of_file.durable = Some(self.runtime.now());
+        }
+        if !self.giving_back.replace(true) {
+            let leases = Rc::clone(self);
+            let task = async move { leases.give_back_all().await };
+            self.runtime.spawn("grants", Box::pin(task));
+        }
+    }
+
+    /// Gives grants back until there are none to be given.
+    async fn give_back_all(self: Rc<Self>) {
+        loop {
+            let ready = self.runtime.now();
+            sleep(&self.runtime, GIVE_BACK_AFTER).await;
+            let (mut idle, mut rest) = (Vec::new(), false);
+            self.writes.borrow_mut().retain(|file, writes| {
+                let durable = writes.durable.filter(|_| writes.under_way == 0);
+                let goes = durable.is_some_and(|since| since <= ready);
+                if goes {
+                    idle.push(*file);
+                }
+                rest |= durable.is_some() && !goes;
+                !goes
+            });
+            if !idle.is_empty() {
+                self.give_back(&idle).await;
+            }
+            if !rest {
+                self.giving_back.set(false);
+                return;
+            }
+        }
+    }
+
+    async fn give_back(&self, files: &[FileId]) {
+        let mut grants = Vec::new();
+        self.held.borrow_mut().retain(|(file, _, rights), lease| {
+            let goes = rights & Capability::WRITE != 0 && files.contains(file);
+            if goes {
+                grants.push((*file, lease.number));
+            }
+            !goes
+        });
+        let nobody = Credentials::new(0, 0, &[]);
+        for (file, number) in grants {
+            let call = Call::GiveBack(file, number);
+            let body = call.to_body(&nobody, &Ticket::default());
+            // What is not given back ends by itself.
+            let Ok(link) = self.servers.manager().await else {
+                return;
+            };
+            let _ = link
+                .call(call.operation(), Class::Background, &body, &[])
+                .await;
+        }
+    }
+}
+
+/// A write that is under way.
+pub(super) struct Writing {
+    leases: Rc<Leases>,
+    file: FileId,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let mut writes = self.leases.writes.borrow_mut();
+        if let Some(of_file) = writes.get_mut(&self.file) {
+            of_file.under_way -= 1;
+            if of_file.under_way == 0 && of_file.durable.is_none() {
+                writes.remove(&self.file);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory of a client that stays registered: its pin-down cache.
+//!
+//! Only memory that the cache itself has made is kept, by its [`SlotId`] and not by its address, so that memory which
+//! was freed and given to somebody else can never be taken for registered memory (Wyckoff and Wu, CCGrid 2005). Between
+//! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing.
+
+use crate::limits::{CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
+use gannet_fabric::{
+    Access, Backing, Buffer, Domain, Region, RegisterError, Scope, SlotId, Span, Zones,
+};
+use gannet_wire::volume::{Memory, Shape, TRANSFER_MAX};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// See the module.
+pub struct PinDownCache {
+    domain: Rc<dyn Domain>,
+    zones: Zones,
+    /// All memory that was given out, with its registration, while the memory is with its user.
+    kept: RefCell<HashMap<SlotId, Option<Region>>>,
+    counters: Cell<PinDownCounters>,
+}
+
+/// What a cache was asked so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PinDownCounters {
+    /// Memory was registered for a request.
+    pub registrations: u64,
+    /// It already was.
+    pub hits: u64,
+}
+
+impl PinDownCache {
+    /// A cache of memory that peers of `domain` may be told of; none of it made yet.
+    pub fn new(domain: Rc<dyn Domain>) -> PinDownCache {
+        // Bounded by TRANSFER_MAX, which fits.
+        let longest = TRANSFER_MAX as usize;
+        PinDownCache {
+            domain,
+            zones: Zones::new(CLIENT_MEMORY_LEN_MIN, longest, CLIENT_MEMORY_MAX),
+            kept: RefCell::default(),
+            counters: Cell::default(),
+        }
+    }
+
+    /// Memory of at least `len` bytes, with whatever its last user left in it. It is registered with its first transfer
+    /// and stays so; dropped, it is there for the next who asks. When there is no such memory left, ordinary memory:
+    /// that is registered for each transfer.
+    pub fn memory(&self, len: usize) -> Buffer {
+        match self.zones.take(len) {
+            Some(buffer) => {
+                let slots = buffer.slot().into_iter();
+                slots.for_each(|slot| {
+                    self.kept.borrow_mut().entry(slot).or_default();
+                });
+                buffer
+            }
+            None => Buffer::zeroed(len),
+        }
+    }
+
+    /// The paper's `check_if_registered`.
+    pub fn is_registered(&self, buffer: &Buffer) -> bool {
+        let kept = self.kept.borrow();
+        let region = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
+        region.is_some_and(Region::is_valid)
+    }
+
+    /// What it was asked so far.
+    pub fn counters(&self) -> PinDownCounters {
+        self.counters.get()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut PinDownCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Lets peers within `scope` reach `buffer`, which must be taken back.
+    pub(super) fn expose(
+        &self,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Exposed, RegisterError> {
+        let own = buffer
+            .slot()
+            .filter(|slot| self.kept.borrow().contains_key(slot));
+        let Some(slot) = own else {
+            self.count(|counters| counters.registrations += 1);
+            let region = (self.domain).register(Backing::Buffer(buffer), access, scope)?;
+            return Ok(Exposed { region, slot: None });
+        };
+        let kept = self.kept.borrow_mut().insert(slot, None).flatten();
+        let buffer = match kept {
+            Some(region) => match region.restore(buffer) {
+                Ok(()) => {
+                    self.count(|counters| counters.hits += 1);
+                    region.restrict(access, scope);
+                    let slot = Some(slot);
+                    return Ok(Exposed { region, slot });
+                }
+                // Revoked meanwhile.
+                Err(buffer) => buffer,
+            },
+            None => buffer,
+        };
+        self.count(|counters| counters.registrations += 1);
+        let backing = Backing::Buffer(buffer);
+        let region = (self.domain).register(backing, Access::RemoteReadWrite, Scope::Domain)?;
+        region.restrict(access, scope);
+        let slot = Some(slot);
+        Ok(Exposed { region, slot })
+    }
+
+    /// Takes memory back: no access by its key succeeds from now on.
+    pub(super) fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
+        let Exposed { region, slot } = exposed;
+        let Some(slot) = slot else {
+            return region.deregister();
+        };
+        let buffer = region.lend();
+        self.kept.borrow_mut().insert(slot, Some(region));
+        buffer
+    }
+}
+
+/// Memory that the servers of a request can reach until it is taken back.
+///
+/// Its key is good on every connection of this client's to a server of the volume where one file lies on many.
+pub(super) struct Exposed {
+    region: Region,
+    /// Which memory of the cache it is, if it is.
+    slot: Option<SlotId>,
+}
+
+impl Exposed {
+    /// How servers are told of the bytes of `shape` in the buffer; `None` when there are no such addresses.
+    pub(super) fn memory(&self, shape: &Shape) -> Option<Memory> {
+        let shape = shape.shifted(self.region.base()).ok()?;
+        Some(Memory::Region {
+            key: self.region.key().0,
+            shape,
+        })
+    }
+
+    /// Part of it, as the source of an RDMA Write.
+    pub(super) fn span(&self, offset: u64, len: u32) -> Span {
+        Span {
+            region: self.region.clone(),
+            offset,
+            len,
+        }
+    }
+}

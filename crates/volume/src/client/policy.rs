@@ -1,0 +1,74 @@
+//! Which way bytes travel, by how many they are.
+
+use crate::limits::FAST_LEN;
+use gannet_wire::volume::INLINE_DATA_MAX;
+
+/// Up to which length a server's share of a request travels which way. What is longer than both lengths, and what finds
+/// no buffer free, is moved by the server, to and from the client's memory, which is registered for it.
+///
+/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, fast_max: 0 }` has the server move everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferPolicy {
+    /// Bytes that travel in the message; at most [`INLINE_DATA_MAX`], which is what more counts as.
+    pub inline_max: u32,
+    /// Bytes that travel through buffers which both sides keep registered; at most [`FAST_LEN`], which is what more
+    /// counts as.
+    pub fast_max: u32,
+}
+
+impl Default for TransferPolicy {
+    /// The paper's thresholds; docs/performance.md has our figures for them.
+    fn default() -> TransferPolicy {
+        TransferPolicy {
+            inline_max: INLINE_DATA_MAX as u32,
+            fast_max: FAST_LEN,
+        }
+    }
+}
+
+/// A way for a share of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In the message.
+    Inline,
+    /// Through buffers that are registered already.
+    Fast,
+    /// By the server, from and to the client's memory.
+    ServerBased,
+}
+
+impl TransferPolicy {
+    /// The way for `len` bytes.
+    pub(super) fn way(self, len: u64) -> Way {
+        let inline_max = u64::from(self.inline_max).min(INLINE_DATA_MAX as u64);
+        if len <= inline_max {
+            Way::Inline
+        } else if len <= u64::from(self.fast_max.min(FAST_LEN)) {
+            Way::Fast
+        } else {
+            Way::ServerBased
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_decides_and_bounds_hold() {
+        let policy = TransferPolicy::default();
+        let ways = [1, 4096, 4097, 65536, 65537].map(|len| policy.way(len));
+        let (inline, fast, server) = (Way::Inline, Way::Fast, Way::ServerBased);
+        assert_eq!(ways, [inline, inline, fast, fast, server]);
+        let all = |max| TransferPolicy {
+            inline_max: max,
+            fast_max: max,
+        };
+        assert_eq!(all(0).way(1), server);
+        assert_eq!(
+            [4096, 4097, 65537].map(|len| all(u32::MAX).way(len)),
+            [inline, fast, server]
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! Connections to the servers of a volume, made when they are needed and again when they are lost.
+
+use crate::limits::{CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
+use crate::link::{self, Identity, Link, LinkError, Pool};
+use crate::manager::{IoServers, Registry};
+use gannet_fabric::Provider;
+use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{Address, Class, Hello, Operation, VolumeRecord};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use tokio::sync::Mutex;
+
+/// Where the servers of a volume are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// The manager; the manager itself needs none.
+    pub manager: Option<SocketAddr>,
+    /// The I/O servers, by their numbers. None: the manager is asked, and again when one cannot be reached.
+    pub io_servers: Vec<SocketAddr>,
+}
+
+/// Finds the address of a host that is given by name.
+pub type Resolver = Rc<dyn Fn(String, u16) -> LocalFuture<io::Result<SocketAddr>>>;
+
+/// Connections of one core.
+pub(crate) struct Servers {
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    pool: Pool,
+    identity: Identity,
+    manager: Option<SocketAddr>,
+    book: Book,
+    resolver: RefCell<Option<Resolver>>,
+    /// By what [`Hello::server`] calls them.
+    seats: RefCell<BTreeMap<u16, Rc<Seat>>>,
+    /// Connections that were made anew.
+    reconnects: Cell<u64>,
+}
+
+/// Where the addresses of I/O servers stand.
+enum Book {
+    Fixed(Vec<SocketAddr>),
+    /// What the manager said last, all its pages put together.
+    Told(RefCell<Option<VolumeRecord>>),
+    /// We are the manager; servers without a host are at this address.
+    Registry(Rc<Registry>, IpAddr),
+}
+
+/// A server and the connection to it.
+#[derive(Default)]
+struct Seat {
+    known: RefCell<Known>,
+    /// It was connected before.
+    met: Cell<bool>,
+    /// Held by who connects: others wait for what comes of it.
+    connecting: Mutex<()>,
+}
+
+#[derive(Default)]
+enum Known {
+    #[default]
+    Nothing,
+    Connected(Link),
+    /// It could not be reached then, for this reason.
+    Away(Instant, LinkError),
+}
+
+impl Servers {
+    pub(crate) fn new(
+        runtime: Handle,
+        provider: Rc<dyn Provider>,
+        identity: Identity,
+        addresses: Addresses,
+    ) -> Rc<Servers> {
+        let Addresses {
+            manager,
+            io_servers,
+        } = addresses;
+        let book = match io_servers.is_empty() {
+            true => Book::Told(RefCell::default()),
+            false => Book::Fixed(io_servers),
+        };
+        Servers::with_book(runtime, provider, identity, (manager, book))
+    }
+
+    fn with_book(
+        runtime: Handle,
+        provider: Rc<dyn Provider>,
+        identity: Identity,
+        (manager, book): (Option<SocketAddr>, Book),
+    ) -> Rc<Servers> {
+        Rc::new(Servers {
+            runtime,
+            provider,
+            pool: Pool::new(),
+            identity,
+            manager,
+            book,
+            resolver: RefCell::default(),
+            seats: RefCell::default(),
+            reconnects: Cell::new(0),
+        })
+    }
+
+    /// Hosts that are given by name are found by `resolver`.
+    pub(crate) fn resolve_with(&self, resolver: Resolver) {
+        self.resolver.replace(Some(resolver));
+    }
+
+    /// How often a server's connection was lost and made anew.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects.get()
+    }
+
+    /// A connection to the manager.
+    pub(crate) async fn manager(&self) -> Result<Link, LinkError> {
+        let address = self.manager;
+        let address =
+            address.ok_or_else(|| LinkError::Ended("there is no manager to connect to".into()))?;
+        self.reach(Hello::MANAGER, async || {
+            self.connect(address, Hello::MANAGER).await
+        })
+        .await
+    }
+
+    /// A connection to an I/O server.
+    pub(crate) async fn io_server(&self, number: u32) -> Result<Link, LinkError> {
+        let server = Hello::io_server(number);
+        self.reach(server, async || match &self.book {
+            Book::Fixed(addresses) => match addresses.get(number as usize) {
+                Some(address) => self.connect(*address, server).await,
+                None => Err(no_such(number)),
+            },
+            Book::Registry(registry, here) => {
+                let address = registry.address(number).ok_or_else(|| no_such(number))?;
+                let found = self.find(number, &address, *here).await?;
+                self.connect(found, server).await
+            }
+            Book::Told(_) => self.connect_as_told(number).await,
+        })
+        .await
+    }
+
+    /// How many I/O servers the volume has.
+    pub(crate) async fn io_servers_count(&self) -> Result<u32, LinkError> {
+        match &self.book {
+            Book::Fixed(addresses) => Ok(u32::try_from(addresses.len()).unwrap_or(u32::MAX)),
+            Book::Registry(registry, _) => Ok(registry.count()),
+            Book::Told(told) => {
+                let known = told.borrow().as_ref().map(|record| record.count);
+                match known {
+                    Some(count) => Ok(count),
+                    None => Ok(self.ask_manager().await?.count),
+                }
+            }
+        }
+    }
+
+    /// At the address that the manager told last, or else at the one that it tells now.
+    async fn connect_as_told(&self, number: u32) -> Result<Link, LinkError> {
+        let Book::Told(told) = &self.book else {
+            return Err(no_such(number));
+        };
+        let server = Hello::io_server(number);
+        let before = address_in(told.borrow().as_ref(), number);
+        let mut failed = None;
+        if let Some(address) = &before {
+            match self.connect_to(number, address).await {
+                Ok(link) => return Ok(link),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let record = self.ask_manager().await?;
+        let address = address_in(Some(&record), number).ok_or_else(|| no_such(number))?;
+        match failed {
+            Some(error) if before.as_ref() == Some(&address) => Err(error),
+            _ => {
+                tracing::debug!(server, host = address.host, port = address.port, "told");
+                self.connect_to(number, &address).await
+            }
+        }
+    }
+
+    async fn connect_to(&self, number: u32, address: &Address) -> Result<Link, LinkError> {
+        let here = self.manager.map(|manager| manager.ip());
+        let here = here.ok_or_else(|| no_such(number))?;
+        let found = self.find(number, address, here).await?;
+        self.connect(found, Hello::io_server(number)).await
+    }
+
+    /// What the manager says of the volume; remembered.
+    pub(crate) async fn ask_manager(&self) -> Result<VolumeRecord, LinkError> {
+        let link = self.manager().await?;
+        let mut whole: Option<VolumeRecord> = None;
+        loop {
+            let from = whole.as_ref().map_or(0, |it| it.servers.len()) as u32;
+            let body = from.to_be_bytes();
+            let answer = link.call(Operation::Volume, Class::Metadata, &body, &[]);
+            let answer = answer.await?;
+            let page = from_bytes::<VolumeRecord>(answer.body());
+            let nonsense = || LinkError::Ended("the manager's answer makes no sense".into());
+            let page = page.map_err(|_| nonsense())?;
+            if page.servers.is_empty() {
+                return Err(nonsense());
+            }
+            let record = match whole.take() {
+                None => page,
+                Some(mut record) => {
+                    record.servers.extend(page.servers);
+                    record
+                }
+            };
+            if record.servers.len() >= record.count as usize {
+                if let Book::Told(told) = &self.book {
+                    told.replace(Some(record.clone()));
+                }
+                return Ok(record);
+            }
+            whole = Some(record);
+        }
+    }
+
+    /// Where an I/O server is, by the address it is known by; without a host it is `here`.
+    async fn find(
+        &self,
+        number: u32,
+        address: &Address,
+        here: IpAddr,
+    ) -> Result<SocketAddr, LinkError> {
+        if !address.is_known() {
+            let why = format!("I/O server {number} has not told the manager where it is");
+            return Err(LinkError::Ended(why));
+        }
+        let (host, port) = (address.host.as_str(), address.port);
+        if host.is_empty() {
+            return Ok(SocketAddr::new(here, port));
+        }
+        if let Ok(ip) = host.parse() {
+            return Ok(SocketAddr::new(ip, port));
+        }
+        let resolver = self.resolver.borrow().clone();
+        let failed = |why: &dyn std::fmt::Display| {
+            LinkError::Ended(format!("I/O server {number} is at {host}: {why}"))
+        };
+        match resolver {
+            Some(resolver) => resolver(host.to_owned(), port)
+                .await
+                .map_err(|error| failed(&error)),
+            None => Err(failed(&"names of hosts cannot be looked up here")),
+        }
+    }
+
+    /// The connection to a server, made by `connect` if there is none and it was not tried just now.
+    async fn reach(
+        &self,
+        server: u16,
+        connect: impl AsyncFnOnce() -> Result<Link, LinkError>,
+    ) -> Result<Link, LinkError> {
+        let seat = Rc::clone(self.seats.borrow_mut().entry(server).or_default());
+        if let Some(known) = self.known(&seat) {
+            return known;
+        }
+        let _turn = seat.connecting.lock().await;
+        if let Some(known) = self.known(&seat) {
+            return known;
+        }
+        let made = connect().await;
+        if made.is_ok() && seat.met.replace(true) {
+            self.reconnects.set(self.reconnects.get() + 1);
+        }
+        seat.known.replace(match &made {
+            Ok(link) => Known::Connected(link.clone()),
+            Err(error) => Known::Away(self.runtime.now(), error.clone()),
+        });
+        made
+    }
+
+    /// What is known of a server, unless it is time to connect.
+    fn known(&self, seat: &Seat) -> Option<Result<Link, LinkError>> {
+        match &*seat.known.borrow() {
+            Known::Connected(link) if !link.is_over() => Some(Ok(link.clone())),
+            Known::Away(since, error) if self.is_recent(*since) => Some(Err(error.clone())),
+            _ => None,
+        }
+    }
+
+    async fn connect(&self, address: SocketAddr, server: u16) -> Result<Link, LinkError> {
+        let (runtime, pool) = (&self.runtime, &self.pool);
+        let place = (address, server);
+        let connecting = link::connect(runtime, &self.provider, pool, place, self.identity);
+        let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
+        let connected = connected
+            .unwrap_or_else(|_| Err(LinkError::Ended("it does not answer in time".into())));
+        connected.map_err(|error| LinkError::Ended(format!("{address}: {error}")))
+    }
+
+    fn is_recent(&self, since: Instant) -> bool {
+        self.runtime.now() < since + CONNECT_AGAIN_AFTER
+    }
+}
+
+fn no_such(number: u32) -> LinkError {
+    LinkError::Ended(format!("there is no I/O server {number}"))
+}
+
+fn address_in(record: Option<&VolumeRecord>, number: u32) -> Option<Address> {
+    let servers = &record?.servers;
+    servers.get(number as usize).cloned()
+}
+
+impl IoServers for Servers {
+    fn count(&self) -> u32 {
+        let count = match &self.book {
+            Book::Fixed(addresses) => addresses.len(),
+            Book::Registry(registry, _) => return registry.count(),
+            Book::Told(told) => told.borrow().as_ref().map_or(0, |it| it.servers.len()),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>> {
+        Box::pin(async move { self.io_server(number).await })
+    }
+}
+
+/// The I/O servers at these addresses, as the manager reaches them.
+pub fn io_servers(
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    identity: Identity,
+    addresses: Vec<SocketAddr>,
+) -> Rc<dyn IoServers> {
+    let book = Book::Fixed(addresses);
+    Servers::with_book(runtime, provider, identity, (None, book))
+}
+
+/// The I/O servers of `registry`, as the manager reaches them; those without a host are at the address `here`.
+pub fn registered_io_servers(
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    identity: Identity,
+    (registry, here): (Rc<Registry>, IpAddr),
+    resolver: Resolver,
+) -> Rc<dyn IoServers> {
+    let book = Book::Registry(registry, here);
+    let servers = Servers::with_book(runtime, provider, identity, (None, book));
+    servers.resolve_with(resolver);
+    servers
+}

@@ -1,0 +1,347 @@
+//! An I/O server: the objects of a volume's files, each an ordinary file of a local file system.
+//!
+//! Bytes of READs leave from the page cache by RDMA Write; those of WRITEs are fetched by RDMA Read, a piece ahead of
+//! the disk.
+
+mod gone;
+mod read;
+mod turns;
+mod write;
+
+use crate::calls::encode;
+use crate::limits::{
+    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
+    WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
+};
+use crate::link::{Answer, Handler, Link, Message};
+use crate::secret::ServerKeys;
+use gannet_fabric::Zones;
+use gannet_runtime::{Handle, LocalFuture, all};
+use gannet_vfs::{
+    CreateMode, Credentials, FileHandle, SetAttributes, SetTime, Stability, Status, Vfs,
+};
+use gannet_wire::nfs3::{Decode, from_bytes};
+use gannet_wire::volume::{
+    Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
+};
+use gannet_wire::xdr::Encoder;
+use gone::Gone;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use turns::Turns;
+
+/// Serves objects out of a store of its own, all of which it may change.
+pub struct IoServer<V: Vfs> {
+    runtime: Handle,
+    store: V,
+    keys: ServerKeys,
+    /// Handles of objects that were used lately.
+    objects: RefCell<HashMap<u64, FileHandle>>,
+    policy: ServerPolicy,
+    gone: RefCell<Gone>,
+    /// Memory for what is on its way to the disk.
+    zones: Zones,
+    /// Of long READs.
+    reads: Rc<Turns>,
+    /// Of long WRITEs.
+    writes: Rc<Turns>,
+    /// Of short WRITEs that must be fetched.
+    small: Rc<Turns>,
+}
+
+/// In which pieces an I/O server moves long transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerPolicy {
+    /// Bytes of a READ that leave in one turn; at least 1.
+    pub read_piece: u32,
+    /// Bytes of a WRITE that are fetched while as many before them go to the disk; from 1 to 2 MiB.
+    pub write_piece: u32,
+}
+
+impl Default for ServerPolicy {
+    fn default() -> ServerPolicy {
+        ServerPolicy {
+            read_piece: READ_PIECE_LEN,
+            write_piece: WRITE_PIECE_LEN,
+        }
+    }
+}
+
+/// Of which kind a transfer is, whatever its client calls it.
+fn class_of(said: Class, len: u64) -> Class {
+    match len <= SMALL_MAX {
+        true => said.max(Class::Small),
+        false => said.max(Class::Bulk),
+    }
+}
+
+/// The store is the server's own.
+fn own() -> Credentials {
+    Credentials::new(0, 0, &[])
+}
+
+impl<V: Vfs> IoServer<V> {
+    /// Serves out of `store`, which nobody else changes.
+    pub fn new(runtime: Handle, store: V, keys: ServerKeys) -> Rc<IoServer<V>> {
+        IoServer::with_policy(runtime, store, keys, ServerPolicy::default())
+    }
+
+    /// As [`IoServer::new`], moving bytes as `policy` says.
+    pub fn with_policy(
+        runtime: Handle,
+        store: V,
+        keys: ServerKeys,
+        policy: ServerPolicy,
+    ) -> Rc<IoServer<V>> {
+        let policy = ServerPolicy {
+            read_piece: policy.read_piece.max(1),
+            write_piece: policy.write_piece.clamp(1, ZONE_LEN_MAX as u32),
+        };
+        let turns = |quantum: u64, bytes_max: u64| {
+            let bytes_max = bytes_max.max(4 * quantum);
+            Turns::new(Handle::clone(&runtime), quantum, bytes_max)
+        };
+        Rc::new(IoServer {
+            policy,
+            zones: Zones::new(ZONE_LEN_MIN, ZONE_LEN_MAX, ZONES_MAX),
+            reads: turns(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
+            writes: turns(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
+            small: turns(SMALL_MAX, SMALL_UNDER_WAY_MAX),
+            runtime,
+            store,
+            keys,
+            objects: RefCell::default(),
+            gone: RefCell::default(),
+        })
+    }
+
+    fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+        let now = self.runtime.wall_clock();
+        match self.keys.allows(capability, rights, now) {
+            true => Ok(()),
+            false => Err(Status::Stale),
+        }
+    }
+
+    /// The object of a file, if it has one here.
+    async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
+        if let Some(handle) = self.objects.borrow().get(&file) {
+            return Ok(Some(*handle));
+        }
+        let (folder, name) = place_of(file);
+        let root = self.store.root();
+        let folder = match self.store.lookup(&own(), &root, &folder).await.0 {
+            Ok((folder, _)) => folder,
+            Err(Status::Noent) => return Ok(None),
+            Err(status) => return Err(status),
+        };
+        match self.store.lookup(&own(), &folder, &name).await.0 {
+            Ok((handle, _)) => {
+                self.remember(file, handle);
+                Ok(Some(handle))
+            }
+            Err(Status::Noent) => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    fn remember(&self, file: u64, handle: FileHandle) {
+        let mut objects = self.objects.borrow_mut();
+        if objects.len() >= OBJECTS_MAX {
+            objects.clear();
+        }
+        objects.insert(file, handle);
+    }
+
+    /// The object of a file, made if there is none.
+    async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
+        if let Some(handle) = self.find(file).await? {
+            return Ok(handle);
+        }
+        // A write that was under way when its file was removed must not leave an object behind.
+        if self.gone.borrow_mut().contains(file, self.runtime.now()) {
+            return Err(Status::Stale);
+        }
+        let (folder, name) = place_of(file);
+        let root = self.store.root();
+        let attributes = SetAttributes {
+            mode: Some(0o700),
+            ..SetAttributes::default()
+        };
+        let made = self
+            .store
+            .make_directory(&own(), &root, &folder, &attributes)
+            .await;
+        let folder = match made.result {
+            Ok(made) => made.handle,
+            Err(Status::Exist) => self.store.lookup(&own(), &root, &folder).await.0?.0,
+            Err(status) => return Err(status),
+        };
+        let mode = CreateMode::Unchecked(SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        });
+        let made = self.store.create(&own(), &folder, &name, &mode).await;
+        let handle = made.result?.handle;
+        self.remember(file, handle);
+        Ok(handle)
+    }
+
+    fn verifier(&self) -> u64 {
+        u64::from_be_bytes(self.store.write_verifier())
+    }
+
+    /// An object that is not there.
+    fn nothing(&self) -> ObjectState {
+        ObjectState {
+            size: 0,
+            used: 0,
+            modified_seconds: 0,
+            modified_nanoseconds: 0,
+            verifier: self.verifier(),
+        }
+    }
+
+    /// How an object is; one that is not there is empty.
+    async fn state_of(&self, object: Option<&FileHandle>) -> Result<ObjectState, Status> {
+        let nothing = self.nothing();
+        let Some(handle) = object else {
+            return Ok(nothing);
+        };
+        let attributes = self.store.attributes(handle).await?;
+        Ok(ObjectState {
+            size: attributes.size,
+            used: attributes.used,
+            modified_seconds: u64::from(attributes.modify_time.seconds),
+            modified_nanoseconds: attributes.modify_time.nanoseconds,
+            ..nothing
+        })
+    }
+
+    /// How objects are, for the manager, which may ask without a capability.
+    async fn states(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectList { files } = parse(body)?;
+        let states = files.into_iter().map(|file| {
+            Box::pin(async move {
+                let object = self.find(file).await?;
+                self.state_of(object.as_ref()).await
+            })
+        });
+        let nothing = self.nothing();
+        let states = all(states).await.into_iter();
+        let states = states.map(|state| match state {
+            Ok(state) => (0, state),
+            Err(status) => (status as u32, nothing),
+        });
+        Ok(encode(&ObjectStates {
+            states: states.collect(),
+        }))
+    }
+
+    async fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange { capability, .. } = parse(body)?;
+        self.check(&capability, 0)?;
+        let object = self.find(capability.file).await?;
+        if let Some(handle) = &object {
+            self.store.commit(&own(), handle, 0, 0).await.result?;
+        }
+        Ok(encode(&self.state_of(object.as_ref()).await?))
+    }
+
+    async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange { capability, size } = parse(body)?;
+        self.check(&capability, Capability::WRITE)?;
+        let object = match size {
+            0 => self.find(capability.file).await?,
+            _ => Some(self.find_or_make(capability.file).await?),
+        };
+        if let Some(handle) = &object {
+            let change = SetAttributes {
+                size: Some(size),
+                modify_time: SetTime::Now,
+                ..SetAttributes::default()
+            };
+            let changed = self
+                .store
+                .set_attributes(&own(), handle, &change, None)
+                .await;
+            changed.result?;
+            self.store.commit(&own(), handle, 0, 0).await.result?;
+        }
+        Ok(encode(&self.state_of(object.as_ref()).await?))
+    }
+
+    async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange { capability, .. } = parse(body)?;
+        self.check(&capability, Capability::WRITE)?;
+        let (folder, name) = place_of(capability.file);
+        self.objects.borrow_mut().remove(&capability.file);
+        self.gone
+            .borrow_mut()
+            .insert(capability.file, self.runtime.now());
+        let root = self.store.root();
+        let found = self.store.lookup(&own(), &root, &folder).await.0;
+        let removed = match found {
+            Ok((folder, _)) => self.store.remove(&own(), &folder, &name).await.result,
+            Err(status) => Err(status),
+        };
+        match removed {
+            Ok(()) | Err(Status::Noent) => Ok(Vec::new()),
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn usage(&self) -> Result<Vec<u8>, Status> {
+        let root = self.store.root();
+        let usage = self.store.usage(&root).await?;
+        let fsid = self.store.attributes(&root).await?.fsid;
+        let mut body = Vec::new();
+        let mut encoder = Encoder::new(&mut body);
+        for bytes in [usage.bytes_total, usage.bytes_free, usage.bytes_available] {
+            encoder.u64(bytes);
+        }
+        encoder.u64(fsid);
+        Ok(body)
+    }
+}
+
+impl<V: Vfs> Handler for IoServer<V> {
+    fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            let operation = request.header.operation;
+            let from_manager = link.peer() == Role::Manager;
+            let done = match operation {
+                Operation::Read => return Answer::with_data(self.read(&link, &request).await),
+                Operation::Write => self.write(&link, request).await,
+                Operation::States if from_manager => self.states(request.body()).await,
+                Operation::Commit => self.commit(request.body()).await,
+                Operation::Truncate if from_manager => self.truncate(request.body()).await,
+                Operation::Unlink if from_manager => self.unlink(request.body()).await,
+                Operation::Usage => self.usage().await,
+                _ => Err(Status::Notsupp),
+            };
+            Answer::of(done)
+        })
+    }
+}
+
+/// The folder and the name of a file's object.
+fn place_of(file: u64) -> (Vec<u8>, Vec<u8>) {
+    let folder = format!("{:02x}", file & 0xff);
+    (folder.into_bytes(), format!("{file:016x}").into_bytes())
+}
+
+fn parse<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, Status> {
+    from_bytes(body).map_err(|_| Status::Inval)
+}
+
+/// How durable a WRITE is asked to be.
+fn stability(word: u32) -> Result<Stability, Status> {
+    match word {
+        0 => Ok(Stability::Unstable),
+        1 => Ok(Stability::DataSync),
+        2 => Ok(Stability::FileSync),
+        _ => Err(Status::Inval),
+    }
+}

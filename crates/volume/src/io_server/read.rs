@@ -1,0 +1,251 @@
+//! READ: bytes leave from the page cache.
+
+use super::write::plans;
+use super::{IoServer, class_of, own, parse};
+use crate::calls::encode;
+use crate::layout::{Pair, Part, own_len, pairs, parts, runs};
+use crate::link::{Hold, Link, Message};
+use gannet_fabric::{Buffer, RemoteAddress, RemoteKey, Source};
+use gannet_runtime::{FileRef, run_blocking};
+use gannet_vfs::{FileHandle, Status, Vfs};
+use gannet_wire::volume::{Capability, Class, INLINE_DATA_MAX, Memory, Transfer, TransferDone};
+use std::io;
+
+/// Bytes of a file that are read at a time to have them in the page cache.
+const WARM_LEN: usize = 1 << 20;
+
+impl<V: Vfs> IoServer<V> {
+    /// The body and the data of the answer.
+    pub(super) async fn read(
+        &self,
+        link: &Link,
+        request: &Message,
+    ) -> Result<(Vec<u8>, Vec<u8>), Status> {
+        let transfer: Transfer = parse(request.body())?;
+        self.check(&transfer.capability, Capability::READ)?;
+        let object = self.find(transfer.capability.file).await?;
+        let file = match &object {
+            Some(handle) => Some(self.open(handle).await?),
+            None => None,
+        };
+        let count = own_len(&transfer.file, transfer.placement);
+        let class = class_of(request.header.class, count);
+        let link = (link, class);
+        let opened = (object.as_ref(), file.as_ref());
+        // Before the bytes: what it says is long is not read as if it were short.
+        let state = self.state_of(object.as_ref()).await?;
+        let data = match &transfer.memory {
+            Memory::Inline => self.read_inline(opened, &transfer).await?,
+            Memory::Region { key, shape } => {
+                let places = pairs(&transfer.file, transfer.placement, shape);
+                self.read_to(link, opened, RemoteKey(*key), places).await?;
+                Vec::new()
+            }
+            Memory::Fast { slot } => {
+                let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
+                let own = parts(&transfer.file, transfer.placement);
+                let places = together(own, target.offset);
+                self.read_to(link, opened, target.key, places).await?;
+                Vec::new()
+            }
+        };
+        let done = TransferDone { count, state };
+        Ok((encode(&done), data))
+    }
+
+    /// The open file behind an object.
+    async fn open(&self, handle: &FileHandle) -> Result<FileRef, Status> {
+        Ok(self.store.read(&own(), handle, 0, 0).await?.file)
+    }
+
+    async fn read_inline(
+        &self,
+        (object, file): (Option<&FileHandle>, Option<&FileRef>),
+        transfer: &Transfer,
+    ) -> Result<Vec<u8>, Status> {
+        let mut data = Vec::new();
+        for part in parts(&transfer.file, transfer.placement) {
+            let start = data.len();
+            let end = start + part.len as usize;
+            if end > INLINE_DATA_MAX {
+                return Err(Status::Toosmall);
+            }
+            data.resize(end, 0);
+            let (Some(object), Some(file)) = (object, file) else {
+                continue;
+            };
+            let target = data.get_mut(start..).unwrap_or_default();
+            self.copy(object, file, part.object_offset, target).await?;
+        }
+        Ok(data)
+    }
+
+    /// Copies bytes of an object from the page cache, with zeros behind its end.
+    async fn copy(
+        &self,
+        object: &FileHandle,
+        file: &FileRef,
+        offset: u64,
+        target: &mut [u8],
+    ) -> Result<(), Status> {
+        // A copy is the store's to know of: one that is charged for its time takes it here.
+        let len = u32::try_from(target.len()).unwrap_or(u32::MAX);
+        self.store.read(&own(), object, offset, len).await?;
+        if !read_resident(file, offset, target)? {
+            self.warm(file, offset, u64::from(len)).await?;
+            read_resident(file, offset, target)?;
+        }
+        Ok(())
+    }
+
+    /// As [`IoServer::read_to`], through memory that is registered.
+    async fn read_staged(
+        &self,
+        link: &Link,
+        (object, file): (Option<&FileHandle>, Option<&FileRef>),
+        (key, plan): (RemoteKey, Vec<Pair>),
+        turn: Option<Hold>,
+    ) -> Result<(), Status> {
+        let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
+        let mut buffer = self.zone(len).ok_or(Status::Jukebox)?;
+        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
+        let mut at = 0;
+        for (offset, len) in runs(ranges, u64::MAX) {
+            // Bounded by the buffer, which is in memory.
+            let end = at + len as usize;
+            let target = buffer.get_mut(at..end).ok_or(Status::Serverfault)?;
+            match (object, file) {
+                (Some(object), Some(file)) => self.copy(object, file, offset, target).await?,
+                _ => target.fill(0),
+            }
+            at = end;
+        }
+        let parts = plan.iter().scan(0, |at, pair| {
+            let offset = pair.memory_offset;
+            let part = (*at, RemoteAddress { key, offset }, pair.len);
+            *at += u64::from(pair.len);
+            Some(part)
+        });
+        let parts: Vec<_> = parts.collect();
+        let queued = link.write_staged(buffer, &parts, turn).await;
+        queued.map_err(|error| {
+            tracing::warn!(%error, "bytes cannot leave");
+            Status::Serverfault
+        })
+    }
+
+    /// Queues RDMA Writes of all of the server's bytes; they leave before the answer.
+    async fn read_to(
+        &self,
+        (link, class): (&Link, Class),
+        (object, file): (Option<&FileHandle>, Option<&FileRef>),
+        key: RemoteKey,
+        places: impl Iterator<Item = Pair>,
+    ) -> Result<(), Status> {
+        let flow = (link.endpoint().id(), class);
+        for plan in plans(places, self.policy.read_piece) {
+            if let Some(file) = file {
+                self.warm_all(file, &plan).await?;
+            }
+            let bytes = plan.iter().map(|pair| u64::from(pair.len)).sum();
+            let mut turn: Option<Hold> = match class {
+                Class::Metadata | Class::Small => None,
+                // Not before the bytes are in memory: nobody shall wait for this one's disk.
+                Class::Bulk | Class::Background => {
+                    Some(Box::new(self.reads.take(flow, bytes).await))
+                }
+            };
+            if link.stages() {
+                self.read_staged(link, (object, file), (key, plan), turn)
+                    .await?;
+                continue;
+            }
+            let mut plan = plan.into_iter().peekable();
+            while let Some(pair) = plan.next() {
+                let target = RemoteAddress {
+                    key,
+                    offset: pair.memory_offset,
+                };
+                let source = match file {
+                    Some(file) => Source::File {
+                        file: FileRef::clone(file),
+                        offset: pair.object_offset,
+                        len: pair.len,
+                    },
+                    None => Source::Buffer {
+                        buffer: Buffer::zeroed(pair.len as usize),
+                        len: pair.len,
+                    },
+                };
+                let hold = plan.peek().is_none().then(|| turn.take()).flatten();
+                link.write_holding(source, target, hold).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what is read into the page cache, where it is not.
+    async fn warm_all(&self, file: &FileRef, plan: &[Pair]) -> Result<(), Status> {
+        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
+        for (offset, len) in runs(ranges, u64::MAX) {
+            if !file.is_resident(offset, len) {
+                self.warm(file, offset, len).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a range of a file into the page cache.
+    async fn warm(&self, file: &FileRef, offset: u64, len: u64) -> Result<(), Status> {
+        let file = FileRef::clone(file);
+        let warmed = run_blocking(&self.runtime, move || {
+            let mut scratch = vec![0; WARM_LEN.min(usize::try_from(len).unwrap_or(WARM_LEN))];
+            let mut done = 0;
+            while done < len {
+                match file.read_at(offset + done, &mut scratch)? {
+                    0 => break,
+                    count => done += count as u64,
+                }
+            }
+            io::Result::Ok(())
+        });
+        let warmed = warmed.await.map_err(|_| Status::Jukebox)?;
+        warmed.map_err(|error| {
+            tracing::warn!(%error, "an object cannot be read");
+            Status::Io
+        })
+    }
+}
+
+/// A server's bytes in memory, one behind the other from `start` on.
+fn together(own: impl Iterator<Item = Part>, start: u64) -> impl Iterator<Item = Pair> {
+    own.scan(start, |at, part| {
+        let pair = Pair {
+            object_offset: part.object_offset,
+            memory_offset: *at,
+            len: part.len,
+        };
+        *at += u64::from(part.len);
+        Some(pair)
+    })
+}
+
+/// Fills `target` from the page cache, with zeros behind the end of the file; false when the disk must be asked.
+fn read_resident(file: &FileRef, offset: u64, target: &mut [u8]) -> Result<bool, Status> {
+    let mut filled = 0;
+    while let Some(rest) = target.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.try_read_at(offset + filled as u64, rest) {
+            Ok(0) => {
+                rest.fill(0);
+                return Ok(true);
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => {
+                tracing::warn!(%error, "an object cannot be read");
+                return Err(Status::Io);
+            }
+        }
+    }
+    Ok(true)
+}

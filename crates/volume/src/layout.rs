@@ -1,0 +1,354 @@
+//! Where the bytes of a file lie: striping.
+//!
+//! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
+//! its object, so that a contiguous range of the file is one contiguous range of each object.
+
+use crate::meta::Stripes;
+use gannet_wire::volume::{LayoutRecord, Piece, Pieces, Placement, Shape, WIDTH_MAX};
+
+/// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
+/// `turn` goes round over them where no first one is chosen.
+pub fn place(stripes: Stripes, servers: u32, turn: u32) -> LayoutRecord {
+    let servers = servers.max(1);
+    let width = match stripes.width {
+        0 => servers,
+        width => width.min(servers),
+    };
+    let width = width.min(WIDTH_MAX as u32);
+    let first = stripes.first.unwrap_or(turn) % servers;
+    LayoutRecord {
+        unit: stripes.unit,
+        servers: (0..width).map(|at| (first + at) % servers).collect(),
+    }
+}
+
+/// The servers of a file, with their part of it.
+pub fn placements(layout: &LayoutRecord) -> impl Iterator<Item = (u32, Placement)> {
+    // Bounded by WIDTH_MAX.
+    let (unit, width) = (layout.unit, layout.servers.len() as u32);
+    layout.servers.iter().zip(0..).map(move |(number, index)| {
+        let placement = Placement { unit, width, index };
+        (*number, placement)
+    })
+}
+
+/// Bytes of a request that lie together on one server and in the request's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Of the first byte, in the server's object.
+    pub object_offset: u64,
+    /// Of the first byte, in the stream.
+    pub stream_offset: u64,
+    /// How many; never 0.
+    pub len: u32,
+}
+
+impl Part {
+    /// Past its last byte in the object.
+    pub fn object_end(&self) -> u64 {
+        self.object_offset + u64::from(self.len)
+    }
+}
+
+/// The parts of `shape` that lie on the server of `placement`, in the order of the stream.
+pub fn parts(shape: &Shape, placement: Placement) -> Parts<'_> {
+    Parts {
+        pieces: shape.pieces(),
+        placement,
+        piece: None,
+        stream: 0,
+    }
+}
+
+/// See [`parts`].
+#[derive(Debug, Clone)]
+pub struct Parts<'a> {
+    pieces: Pieces<'a>,
+    placement: Placement,
+    /// What is left of the piece at hand, on whatever server.
+    piece: Option<Piece>,
+    /// Where that is in the stream.
+    stream: u64,
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        loop {
+            let piece = match self.piece.take() {
+                Some(piece) => piece,
+                None => self.pieces.next()?,
+            };
+            if let Some(part) = self.first_part(piece) {
+                return Some(part);
+            }
+        }
+    }
+}
+
+impl Parts<'_> {
+    /// The first part of `piece` that is on this server; keeps what comes after it.
+    fn first_part(&mut self, piece: Piece) -> Option<Part> {
+        let Placement { unit, width, index } = self.placement;
+        let (unit, width, index) = (u64::from(unit), u64::from(width), u64::from(index));
+        let end = piece.offset + u64::from(piece.len);
+        let stripe = piece.offset / unit;
+        let ahead = (index + width - stripe % width) % width;
+        // A start beyond 2^64 - 1 is beyond the piece too.
+        let own = stripe.saturating_add(ahead);
+        let start = own.saturating_mul(unit).max(piece.offset);
+        if start >= end {
+            self.stream += u64::from(piece.len);
+            return None;
+        }
+        let part_end = (own.saturating_add(1)).saturating_mul(unit).min(end);
+        let part = Part {
+            object_offset: own / width * unit + start % unit,
+            stream_offset: self.stream + (start - piece.offset),
+            // At most the piece's, which is 32 bits long.
+            len: (part_end - start) as u32,
+        };
+        self.stream += part_end - piece.offset;
+        self.piece = (part_end < end).then(|| Piece {
+            offset: part_end,
+            len: (end - part_end) as u32,
+        });
+        Some(part)
+    }
+}
+
+/// Bytes that lie together in an object and in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// Of the first byte, in the server's object.
+    pub object_offset: u64,
+    /// Of the first byte, in the terms of the memory's shape.
+    pub memory_offset: u64,
+    /// How many; never 0.
+    pub len: u32,
+}
+
+/// The bytes of `file` on the server of `placement`, each with its place in `memory`, in the order of the stream. Bytes
+/// for which one of the two is too short are left out.
+pub fn pairs<'a>(
+    file: &'a Shape,
+    placement: Placement,
+    memory: &'a Shape,
+) -> impl Iterator<Item = Pair> + 'a {
+    let mut parts = parts(file, placement).peekable();
+    let mut pieces = memory.pieces().peekable();
+    // Of the piece at hand, in the stream; and how much of the part at hand has been given out.
+    let (mut piece_start, mut given) = (0u64, 0u32);
+    std::iter::from_fn(move || {
+        loop {
+            let part = *parts.peek()?;
+            let piece = *pieces.peek()?;
+            let start = part.stream_offset + u64::from(given);
+            let piece_end = piece_start + u64::from(piece.len);
+            if start >= piece_end {
+                piece_start = piece_end;
+                pieces.next();
+                continue;
+            }
+            let left = u64::from(part.len - given);
+            let len = left.min(piece_end - start);
+            let pair = Pair {
+                object_offset: part.object_offset + u64::from(given),
+                memory_offset: piece.offset + (start - piece_start),
+                // At most the part's.
+                len: len as u32,
+            };
+            given += pair.len;
+            if given == part.len {
+                given = 0;
+                parts.next();
+            }
+            return Some(pair);
+        }
+    })
+}
+
+/// Joins neighbours: ranges `(offset, len)` that follow each other without a gap become one, up to `max` bytes.
+pub fn runs(
+    ranges: impl Iterator<Item = (u64, u32)>,
+    max: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    let mut ranges = ranges.peekable();
+    std::iter::from_fn(move || {
+        let (offset, len) = ranges.next()?;
+        let mut end = offset + u64::from(len);
+        while let Some((_, len)) =
+            ranges.next_if(|(next, len)| *next == end && end + u64::from(*len) - offset <= max)
+        {
+            end += u64::from(len);
+        }
+        Some((offset, end - offset))
+    })
+}
+
+/// Bytes of `shape` that lie on the server of `placement`.
+pub fn own_len(shape: &Shape, placement: Placement) -> u64 {
+    let lens = parts(shape, placement).map(|part| u64::from(part.len));
+    lens.sum()
+}
+
+/// How long the object of `placement` is when the file has `file_size` bytes.
+pub fn object_size(file_size: u64, placement: Placement) -> u64 {
+    let Placement { unit, width, index } = placement;
+    let (unit, width, index) = (u64::from(unit), u64::from(width), u64::from(index));
+    let (stripes, rest) = (file_size / unit, file_size % unit);
+    let own = (stripes + width - 1 - index) / width;
+    let tail = if stripes % width == index { rest } else { 0 };
+    own * unit + tail
+}
+
+/// How long a file is at least, whose object of `placement` has `object_size` bytes; the size of a file is the largest
+/// of these. `None` when no file is so long.
+pub fn size_from_object(object_size: u64, placement: Placement) -> Option<u64> {
+    let Placement { unit, width, index } = placement;
+    let (unit, width, index) = (u64::from(unit), u64::from(width), u64::from(index));
+    let Some(last) = object_size.checked_sub(1) else {
+        return Some(0);
+    };
+    let stripe = (last / unit).checked_mul(width)?.checked_add(index)?;
+    stripe.checked_mul(unit)?.checked_add(last % unit + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_wire::volume::Level;
+    use proptest::prelude::*;
+
+    fn every(unit: u32, width: u32) -> impl Iterator<Item = Placement> {
+        (0..width).map(move |index| Placement { unit, width, index })
+    }
+
+    #[test]
+    fn stripes_go_round_over_the_servers() {
+        let shape = Shape::contiguous(50, 300).unwrap();
+        let on = |index| -> Vec<(u64, u64, u32)> {
+            let placement = Placement {
+                unit: 100,
+                width: 2,
+                index,
+            };
+            parts(&shape, placement)
+                .map(|part| (part.object_offset, part.stream_offset, part.len))
+                .collect()
+        };
+        assert_eq!(on(0), [(50, 0, 50), (100, 150, 100)]);
+        assert_eq!(on(1), [(0, 50, 100), (100, 250, 50)]);
+    }
+
+    #[test]
+    fn files_get_the_servers_that_were_wished_for() {
+        let stripes = |width, first| Stripes {
+            unit: 4096,
+            width,
+            first,
+        };
+        assert_eq!(place(stripes(0, None), 3, 7).servers, [1, 2, 0]);
+        assert_eq!(place(stripes(2, Some(2)), 3, 7).servers, [2, 0]);
+        assert_eq!(place(stripes(9, Some(5)), 3, 7).servers, [2, 0, 1]);
+        assert_eq!(place(stripes(0, None), 1000, 0).servers.len(), WIDTH_MAX);
+    }
+
+    #[test]
+    fn the_end_of_all_offsets_is_no_trap() {
+        let far = u64::MAX - 100;
+        let shape = Shape::contiguous(far, 100).unwrap();
+        let all: u64 = every(4096, 7).map(|it| own_len(&shape, it)).sum();
+        assert_eq!(all, 100);
+    }
+
+    fn shapes() -> impl Strategy<Value = Shape> {
+        let piece = (0..5000u64, 1..400u32).prop_map(|(offset, len)| Piece { offset, len });
+        let list = proptest::collection::vec(piece.clone(), 1..6);
+        let level = (1..5u32, 0..900u64).prop_map(|(count, stride)| Level { count, stride });
+        let levels = proptest::collection::vec(level, 0..3);
+        prop_oneof![
+            list.prop_map(|pieces| Shape::list(pieces).unwrap()),
+            (piece, levels).prop_map(|(first, levels)| Shape::nested(first, levels).unwrap()),
+        ]
+    }
+
+    proptest! {
+        /// Byte by byte: what a server is said to have is what the definition of striping gives it.
+        #[test]
+        fn parts_are_the_bytes_that_striping_gives_a_server(
+            shape in shapes(), unit in 1..300u32, width in 1..6u32,
+        ) {
+            let mut expected = vec![Vec::new(); width as usize];
+            let mut stream = 0u64;
+            for piece in shape.pieces() {
+                for offset in piece.offset..piece.offset + u64::from(piece.len) {
+                    let stripe = offset / u64::from(unit);
+                    let row = stripe / u64::from(width);
+                    let object = row * u64::from(unit) + offset % u64::from(unit);
+                    expected[(stripe % u64::from(width)) as usize].push((object, stream));
+                    stream += 1;
+                }
+            }
+            for placement in every(unit, width) {
+                let bytes = parts(&shape, placement).flat_map(|part| {
+                    (0..u64::from(part.len))
+                        .map(move |n| (part.object_offset + n, part.stream_offset + n))
+                });
+                prop_assert_eq!(bytes.collect::<Vec<_>>(), &*expected[placement.index as usize]);
+            }
+        }
+
+        /// Every byte goes to the place in memory that has its number in the stream.
+        #[test]
+        fn pairs_join_the_two_streams(
+            file in shapes(), memory in shapes(), unit in 1..300u32, width in 1..6u32,
+        ) {
+            let places: Vec<u64> = (memory.pieces())
+                .flat_map(|piece| piece.offset..piece.offset + u64::from(piece.len))
+                .collect();
+            for placement in every(unit, width) {
+                let expected: Vec<(u64, u64)> = parts(&file, placement)
+                    .flat_map(|part| (0..u64::from(part.len)).map(move |n| (part, n)))
+                    .filter_map(|(part, n)| {
+                        let place = *places.get((part.stream_offset + n) as usize)?;
+                        Some((part.object_offset + n, place))
+                    })
+                    .collect();
+                let paired: Vec<(u64, u64)> = pairs(&file, placement, &memory)
+                    .flat_map(|pair| {
+                        (0..u64::from(pair.len))
+                            .map(move |n| (pair.object_offset + n, pair.memory_offset + n))
+                    })
+                    .collect();
+                prop_assert_eq!(paired, expected);
+            }
+        }
+
+        /// Runs are the same bytes in the same order, and never longer than asked.
+        #[test]
+        fn runs_are_the_same_bytes(shape in shapes(), max in 1..2000u64) {
+            let ranges = || shape.pieces().map(|piece| (piece.offset, piece.len));
+            let bytes: Vec<u64> = ranges().flat_map(|(at, len)| at..at + u64::from(len)).collect();
+            let joined: Vec<(u64, u64)> = runs(ranges(), max).collect();
+            let same = joined.iter().flat_map(|(at, len)| *at..at + len);
+            prop_assert_eq!(same.collect::<Vec<_>>(), bytes);
+            let longest = ranges().map(|(_, len)| u64::from(len)).max().unwrap_or(0);
+            prop_assert!(joined.iter().all(|(_, len)| *len <= max.max(longest)));
+        }
+
+        /// Objects cut to a file's size say that size again, and no shorter objects do.
+        #[test]
+        fn a_files_size_is_what_its_objects_say(
+            size in 0..100_000u64, unit in 1..3000u32, width in 1..9u32,
+        ) {
+            let objects: Vec<(Placement, u64)> = every(unit, width)
+                .map(|placement| (placement, object_size(size, placement)))
+                .collect();
+            prop_assert_eq!(objects.iter().map(|(_, object)| object).sum::<u64>(), size);
+            let sizes = objects.iter().map(|(at, object)| size_from_object(*object, *at).unwrap());
+            prop_assert_eq!(sizes.max(), Some(size));
+        }
+    }
+}

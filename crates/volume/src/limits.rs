@@ -1,0 +1,121 @@
+//! Bounds of volumes, in one place.
+
+use std::time::Duration;
+
+/// Smallest stripe unit in bytes.
+pub const UNIT_MIN: u32 = 4 << 10;
+/// Largest stripe unit in bytes.
+pub const UNIT_MAX: u32 = 16 << 20;
+/// The stripe unit of files for which nobody chose another.
+pub const UNIT_DEFAULT: u32 = 64 << 10;
+/// Largest file, as with NFSv3's signed offsets.
+pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+/// Most names of one file.
+pub const LINKS_MAX: u32 = 65_000;
+/// Most directories between a file and the root.
+pub const DEPTH_MAX: usize = 4096;
+
+/// Requests that one connection may have under way.
+pub const CREDITS: u32 = 32;
+/// Receives beyond the credits, for control messages.
+pub const SPARE_RECEIVES: u32 = 4;
+/// RDMA Writes after which one tells of its completion, so that the send queue empties.
+pub const SIGNAL_EVERY: u32 = 16;
+/// How long an answer may take.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a peer may take to prove who it is.
+pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of the shortest and of the longest memory in which an I/O server holds what is on its way to the disk.
+pub const ZONE_LEN_MIN: usize = 64 << 10;
+/// See [`ZONE_LEN_MIN`].
+pub const ZONE_LEN_MAX: usize = 2 << 20;
+/// Bytes of such memory of all connections of a core together.
+pub const ZONES_MAX: usize = 64 << 20;
+/// Bytes of a long READ that leave in one turn.
+pub const READ_PIECE_LEN: u32 = 256 << 10;
+/// Bytes of a long WRITE that are fetched in one turn, and then stored while others are fetched.
+pub const WRITE_PIECE_LEN: u32 = 512 << 10;
+/// A WRITE is not cut into pieces shorter than this to have two of them.
+pub const WRITE_PIECE_LEN_MIN: u32 = 256 << 10;
+/// Pieces of memory that are moved in one turn.
+pub const TURN_PIECES_MAX: usize = 4096;
+/// Ranges of one WRITE that are on their way to the disk at a time.
+pub const STORED_AT_A_TIME: usize = 32;
+/// Bytes of long READs under way on a core: what metadata and short transfers may find before them.
+pub const READS_UNDER_WAY_MAX: u64 = 2 << 20;
+/// Bytes of long WRITEs under way on a core, on their way here or to the disk.
+pub const WRITES_UNDER_WAY_MAX: u64 = 2 << 20;
+/// Bytes of short WRITEs that are fetched at a time on a core.
+pub const SMALL_UNDER_WAY_MAX: u64 = 16 << 20;
+/// How long a connection's turns may last before others no longer wait for their end.
+pub const TURN_AGE_MAX: Duration = Duration::from_millis(500);
+/// Objects whose handles an I/O server remembers.
+pub const OBJECTS_MAX: usize = 1 << 16;
+/// Connections that one core of a server holds.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Messages in memory for all connections of a core; each connection has [`CREDITS`] and a few receives posted.
+pub const MESSAGES_MAX: usize = 64 << 10;
+/// Transfers of up to so many bytes go before longer ones.
+pub const SMALL_MAX: u64 = 64 << 10;
+/// How long a capability is good for.
+pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
+/// How far clocks of a volume's machines may be apart.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
+/// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
+pub const GONE_AGE: Duration = Duration::from_secs(120);
+/// Files that an I/O server remembers to be gone.
+pub const GONE_MAX: usize = 1 << 18;
+/// Files that may be written, as the manager keeps count of them.
+pub const GRANTS_MAX: usize = 1 << 18;
+/// Files whose sizes the manager remembers.
+pub const SIZES_MAX: usize = 1 << 18;
+/// How long the manager believes in a size without asking again.
+pub const SIZE_AGE: Duration = Duration::from_secs(60);
+/// Batches of questions for sizes that one I/O server has at a time.
+pub const BATCHES_UNDER_WAY: usize = 2;
+/// Changes that one client has under way at a time.
+pub const TICKETS: u32 = 32;
+/// How long a client does not write before it gives a grant back.
+pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
+/// How long the manager keeps answers to changes.
+pub const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How often it looks for old ones, and how many it forgets in one transaction.
+pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
+/// See [`FORGET_EVERY`].
+pub const FORGET_AT_A_TIME: usize = 10_000;
+/// Changes of metadata that wait for a transaction.
+pub const CHANGES_MAX: usize = 1 << 14;
+/// How long a caller waits for I/O servers to do what a change promises.
+pub const PROMISE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the manager waits before it asks a server again that did not do what was promised.
+pub const PROMISE_RETRY: Duration = Duration::from_secs(1);
+/// Promises that are worked on at a time.
+pub const PROMISES_AT_A_TIME: usize = 64;
+/// How long a server that could not be reached is left alone.
+pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How long an operation on a volume is tried, over lost connections and servers that are away.
+pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
+/// Between two attempts.
+pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+/// Capabilities that a client remembers.
+pub const CAPABILITIES_MAX: usize = 1 << 14;
+/// Bytes of one buffer that a connection keeps for short transfers (the paper's threshold).
+pub const FAST_LEN: u32 = 64 << 10;
+/// Such buffers of each side of a connection.
+pub const FAST_SLOTS: u32 = 8;
+/// Such buffers of all connections of a core: those that come when there is no room left go without.
+pub const FAST_SLOTS_HELD_MAX: usize = 256 * FAST_SLOTS as usize;
+/// Pieces of registered memory up to which a short WRITE is written from there and not copied together first.
+pub const DIRECT_PIECES_MAX: usize = 8;
+/// Bytes of the shortest memory that a client keeps registered.
+pub const CLIENT_MEMORY_LEN_MIN: usize = 4 << 10;
+/// Bytes of all such memory of a core; who asks for more gets memory that is registered for each transfer.
+pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
+/// RDMA operations that wait on one connection for room in its send queue.
+pub const OUTGOING_MAX: usize = 1024;
+/// Peers of one core that are connected and have not yet proven who they are.
+pub const STRANGERS_MAX: usize = 192;
+/// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
+pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
+/// How long an operation on a volume is tried by who never gives up.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

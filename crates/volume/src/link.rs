@@ -1,0 +1,404 @@
+//! One connection of the native protocol: requests and replies by number, credits, RDMA, deadlines.
+//!
+//! Both sides are a [`Link`]. The connecting side calls ([`Link::call`]); the accepting side has a [`Handler`] answer.
+//! A task per connection drives it: it takes completions, posts what is queued, and wakes who waits.
+
+mod connect;
+mod drive;
+mod fast;
+mod queue;
+mod staged;
+
+pub use connect::{Identity, accept, connect};
+pub(crate) use fast::FastSlot;
+pub use fast::Pool;
+pub(crate) use queue::Hold;
+
+use crate::limits::{CALL_DEADLINE, OUTGOING_MAX};
+use fast::Fast;
+use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source};
+use gannet_runtime::{Handle, LocalFuture, Notify, timeout};
+use gannet_vfs::Status;
+use gannet_wire::volume::{
+    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode,
+};
+use queue::{Call, Outgoing, State};
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+/// Why a call has no answer. Whether it was done is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LinkError {
+    /// The connection has ended.
+    #[error("{0}")]
+    Ended(String),
+    /// No answer came in time; the connection was ended for that.
+    #[error("no answer in {} s", CALL_DEADLINE.as_secs())]
+    TimedOut,
+    /// The message is longer than messages may be.
+    #[error("the request is longer than a message may be")]
+    TooLong,
+    /// Memory could not be registered.
+    #[error("memory could not be registered: {0}")]
+    Memory(#[from] RegisterError),
+}
+
+/// A message that came, in the memory that it was received in.
+pub struct Message {
+    /// Its header.
+    pub header: Header,
+    buffer: Buffer,
+    /// Of an answer: the buffers that its request was made with.
+    pub(crate) slot: Option<FastSlot>,
+}
+
+impl Message {
+    fn body_range(&self) -> Range<usize> {
+        HEADER_LEN..HEADER_LEN + self.header.body_len as usize
+    }
+
+    /// Where its data is in [`Message::into_buffer`].
+    pub fn data_range(&self) -> Range<usize> {
+        let start = self.body_range().end;
+        start..start + self.header.data_len as usize
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &[u8] {
+        self.buffer.get(self.body_range()).unwrap_or_default()
+    }
+
+    /// Its data.
+    pub fn data(&self) -> &[u8] {
+        self.buffer.get(self.data_range()).unwrap_or_default()
+    }
+
+    /// All of it.
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+}
+
+/// A reply to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// 0, or an NFSv3 status.
+    pub status: u32,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Data behind it.
+    pub data: Vec<u8>,
+}
+
+impl Answer {
+    /// Of a request that was done, with this body; or why it was not.
+    pub fn of(done: Result<Vec<u8>, Status>) -> Answer {
+        Answer::with_data(done.map(|body| (body, Vec::new())))
+    }
+
+    /// The same, with data behind the body.
+    pub fn with_data(done: Result<(Vec<u8>, Vec<u8>), Status>) -> Answer {
+        match done {
+            Ok((body, data)) => Answer {
+                status: 0,
+                body,
+                data,
+            },
+            Err(status) => Answer {
+                status: status as u32,
+                ..Answer::default()
+            },
+        }
+    }
+}
+
+/// Answers requests.
+pub trait Handler: 'static {
+    /// Answers one. Other requests of the connection go on meanwhile. RDMA that it queues on `link` before it answers
+    /// is in place at the peer before the answer is.
+    fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer>;
+}
+
+/// See the module. Clones share the connection; it ends with [`Link::close`] or when the peer is gone.
+#[derive(Clone)]
+pub struct Link {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    runtime: Handle,
+    endpoint: Connected,
+    pool: Pool,
+    /// Who the peer has proven to be.
+    peer: Role,
+    handler: Option<Rc<dyn Handler>>,
+    state: RefCell<State>,
+    fast: RefCell<Fast>,
+    /// Something was queued.
+    queued: Notify,
+}
+
+impl Link {
+    /// Who the peer is.
+    pub fn peer(&self) -> Role {
+        self.shared.peer
+    }
+
+    /// Whether both are the same connection.
+    pub fn is(&self, other: &Link) -> bool {
+        Rc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.shared.state.borrow().end.is_some()
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub async fn call(
+        &self,
+        operation: Operation,
+        class: Class,
+        body: &[u8],
+        data: &[u8],
+    ) -> Result<Message, LinkError> {
+        self.call_with(None, (operation, class), body, data).await
+    }
+
+    /// As [`Link::call`], with buffers that belong to the request until its answer is here and was looked at, even if
+    /// nobody waits for it any more.
+    pub(crate) async fn call_with(
+        &self,
+        slot: Option<FastSlot>,
+        (operation, class): (Operation, Class),
+        body: &[u8],
+        data: &[u8],
+    ) -> Result<Message, LinkError> {
+        let (sender, receiver) = oneshot::channel();
+        let id = {
+            let mut state = self.shared.state.borrow_mut();
+            state.check()?;
+            let id = state.take_id();
+            let header = Header {
+                kind: Kind::Request,
+                operation,
+                class,
+                status: StatusCode::OK,
+                credits: 0,
+                id,
+                body_len: 0,
+                data_len: 0,
+            };
+            let message = compose(&self.shared.pool.messages, header, body, data)?;
+            state.calls.insert(id, Call { sender, slot });
+            state.requests.push(class, message);
+            id
+        };
+        self.shared.queued.notify();
+        let waiting = Waiting { link: self, id };
+        match timeout(&self.shared.runtime, CALL_DEADLINE, receiver).await {
+            Ok(Ok(message)) => Ok(message),
+            Ok(Err(_)) => Err(self.why_over()),
+            Err(_) => {
+                // What the peer does with the memory of this call is unknown now: only its end makes that certain.
+                self.abort("no answer in time");
+                drop(waiting);
+                Err(LinkError::TimedOut)
+            }
+        }
+    }
+
+    fn why_over(&self) -> LinkError {
+        let state = self.shared.state.borrow();
+        state
+            .end
+            .clone()
+            .unwrap_or_else(|| LinkError::Ended("the connection has ended".into()))
+    }
+
+    /// Queues an RDMA Write, when there is room. It is in place at the peer before any message that is queued later.
+    pub async fn write(&self, source: Source, target: RemoteAddress) {
+        self.write_holding(source, target, None).await;
+    }
+
+    /// As [`Link::write`]; drops `hold` when the bytes have left, or never will.
+    pub(crate) async fn write_holding(
+        &self,
+        source: Source,
+        target: RemoteAddress,
+        hold: Option<Hold>,
+    ) {
+        self.room().await;
+        self.push(Outgoing::Write {
+            source,
+            target,
+            hold,
+        });
+    }
+
+    /// Waits until little enough is queued, or the connection is over.
+    async fn room(&self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.shared.state.borrow_mut();
+            if state.end.is_some() || state.outgoing.len() < OUTGOING_MAX {
+                return Poll::Ready(());
+            }
+            state.room.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Fills `buffer` from the peer's memory: each range of it from an address.
+    ///
+    /// # Errors
+    /// See [`LinkError`]; the buffer is gone then.
+    pub async fn read(
+        &self,
+        buffer: Buffer,
+        pieces: &[(u64, RemoteAddress, u32)],
+    ) -> Result<Buffer, LinkError> {
+        let written = buffer.len();
+        let memory = self.sink(buffer)?;
+        let mut receivers = Vec::with_capacity(pieces.len());
+        for (offset, source, len) in pieces {
+            let sink = memory.span(*offset, *len);
+            self.room().await;
+            let (sender, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            let id = {
+                let mut state = self.shared.state.borrow_mut();
+                state.check()?;
+                state.expect_read(sender)
+            };
+            let source = *source;
+            self.push(Outgoing::Read { id, sink, source });
+        }
+        let mut whole = true;
+        for receiver in receivers {
+            whole &= receiver.await.is_ok();
+        }
+        // Also when a Read failed: the endpoint is gone then, and with it every access.
+        let buffer = memory.release(written);
+        buffer.filter(|_| whole).ok_or_else(|| self.why_over())
+    }
+
+    fn push(&self, work: Outgoing) {
+        let mut state = self.shared.state.borrow_mut();
+        if state.end.is_none() {
+            state.outgoing.push_back(work);
+            drop(state);
+            self.shared.queued.notify();
+        }
+    }
+
+    /// Ends the connection at once.
+    pub fn abort(&self, why: &str) {
+        self.shared.end(LinkError::Ended(why.to_owned()));
+        self.shared.endpoint.abort(why);
+    }
+
+    /// Ends the connection when all that is queued has left.
+    pub fn close(&self) {
+        self.shared.state.borrow_mut().closing = true;
+        self.shared.queued.notify();
+    }
+
+    /// The fabric's connection, for memory that its peer may reach.
+    pub fn endpoint(&self) -> &Connected {
+        &self.shared.endpoint
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("peer", &self.shared.endpoint.peer_address())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call whose answer is still wanted; dropped, the answer will be thrown away.
+struct Waiting<'a> {
+    link: &'a Link,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.link.shared.state.borrow_mut();
+        // The peer may still be using the buffers of a call: they are free with its answer.
+        if state
+            .calls
+            .get(&self.id)
+            .is_some_and(|call| call.slot.is_none())
+        {
+            state.calls.remove(&self.id);
+        }
+    }
+}
+
+impl Shared {
+    /// Nothing will come any more: everybody who waits hears why.
+    fn end(&self, why: LinkError) {
+        let over = {
+            let mut state = self.state.borrow_mut();
+            state.end.get_or_insert(why);
+            state.room.drain(..).for_each(Waker::wake);
+            state.requests.clear();
+            (
+                std::mem::take(&mut state.outgoing),
+                std::mem::take(&mut state.calls),
+                std::mem::take(&mut state.reads),
+                std::mem::take(&mut state.held),
+            )
+        };
+        // What they hold may have something to say when it goes.
+        drop(over);
+        drop(self.fast.take());
+        self.queued.notify();
+    }
+}
+
+/// Puts a message together, its credits to be filled in when it leaves.
+fn compose(
+    messages: &gannet_fabric::Arena,
+    header: Header,
+    body: &[u8],
+    data: &[u8],
+) -> Result<(Buffer, u32), LinkError> {
+    let len = HEADER_LEN + body.len() + data.len();
+    let lengths = (u32::try_from(body.len()), u32::try_from(data.len()));
+    let (Ok(body_len), Ok(data_len)) = lengths else {
+        return Err(LinkError::TooLong);
+    };
+    if len > MESSAGE_MAX {
+        return Err(LinkError::TooLong);
+    }
+    let header = Header {
+        body_len,
+        data_len,
+        ..header
+    };
+    let mut buffer = messages
+        .take()
+        .unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
+    let parts = header.to_bytes().into_iter().chain(body.iter().copied());
+    buffer
+        .iter_mut()
+        .zip(parts)
+        .for_each(|(to, byte)| *to = byte);
+    if let Some(target) = buffer.get_mut(len - data.len()..len) {
+        target.copy_from_slice(data);
+    }
+    // Bounded by MESSAGE_MAX.
+    Ok((buffer, len as u32))
+}

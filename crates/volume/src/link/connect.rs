@@ -1,0 +1,206 @@
+//! How a connection begins: both sides prove that they know the volume's key before anything else is heard.
+
+use super::drive::{RECEIVES, control, drive};
+use super::queue::{Outgoing, State};
+use super::{Handler, Link, LinkError, Message, Pool, Shared, compose};
+use crate::limits::{CREDITS, HELLO_DEADLINE};
+use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
+use gannet_fabric::{
+    Arena, Buffer, ConnectOptions, Connected, Done, Incoming, Provider, next_completions,
+};
+use gannet_runtime::{Handle, Notify, timeout};
+use gannet_wire::volume::{
+    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, Token,
+};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// Who connects, to which volume, and by which key.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    /// Who.
+    pub role: Role,
+    /// The volume.
+    pub volume: Token,
+    /// The key of this role; see [`ServerKeys::between`].
+    pub key: Secret,
+}
+
+fn token(runtime: &Handle) -> Token {
+    let value = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
+    value.to_be_bytes()
+}
+
+fn receives(messages: &Arena) -> Vec<Buffer> {
+    (0..RECEIVES)
+        .map(|_| {
+            messages
+                .take()
+                .unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX))
+        })
+        .collect()
+}
+
+fn ended(why: impl ToString) -> LinkError {
+    LinkError::Ended(why.to_string())
+}
+
+/// Connects to a server of the volume: the one that [`Hello::server`] names, at this address.
+///
+/// # Errors
+/// It cannot be reached, serves another volume, is another server, or does not know the volume's key.
+pub async fn connect(
+    runtime: &Handle,
+    provider: &Rc<dyn Provider>,
+    pool: &Pool,
+    (address, server): (SocketAddr, u16),
+    identity: Identity,
+) -> Result<Link, LinkError> {
+    let Identity { role, volume, key } = identity;
+    let hello = Hello {
+        role,
+        server,
+        volume,
+        nonce: token(runtime),
+    };
+    let depth = provider.capabilities().read_depth_max;
+    let options = ConnectOptions {
+        private_data: hello.to_bytes().to_vec(),
+        ord: 0,
+        ird: depth,
+        receives: receives(&pool.messages),
+    };
+    let endpoint = provider.connect(address, options).await.map_err(ended)?;
+    let accepted = Accepted::from_bytes(endpoint.private_data());
+    let genuine = |it: &Accepted| {
+        let proof = server_proof(key, &hello, &it.volume, &it.nonce);
+        it.volume == volume && same(&proof, &it.proof)
+    };
+    let Some(accepted) = accepted.filter(genuine) else {
+        endpoint.abort("not a server of the volume");
+        let why = "the peer is not a server of this volume, or does not know its key";
+        return Err(ended(why));
+    };
+    let state = State::new(CREDITS, 0);
+    let link = start(runtime, endpoint, pool, (Role::IoServer, None), state);
+    let proof = client_proof(key, &hello, &accepted);
+    let message = compose(&pool.messages, control(Operation::Hello), &proof, &[])?;
+    link.push(Outgoing::Send(message));
+    Ok(link)
+}
+
+fn start(
+    runtime: &Handle,
+    endpoint: Connected,
+    pool: &Pool,
+    (peer, handler): (Role, Option<Rc<dyn Handler>>),
+    state: State,
+) -> Link {
+    let shared = Rc::new(Shared {
+        runtime: Handle::clone(runtime),
+        endpoint,
+        pool: pool.clone(),
+        peer,
+        handler,
+        state: RefCell::new(state),
+        fast: RefCell::default(),
+        queued: Notify::default(),
+    });
+    runtime.spawn("volume connection", Box::pin(drive(Rc::clone(&shared))));
+    Link { shared }
+}
+
+/// Accepts a peer that proves to know the volume's key, and has `handler` answer it.
+///
+/// # Errors
+/// It is not a peer of this volume, or went away.
+pub async fn accept(
+    runtime: &Handle,
+    pool: &Pool,
+    (volume, keys): (Token, ServerKeys),
+    incoming: Box<dyn Incoming>,
+    read_depth: u16,
+    handler: Rc<dyn Handler>,
+) -> Result<Link, LinkError> {
+    let hello = Hello::from_bytes(incoming.private_data());
+    let Some(hello) = hello.filter(|hello| hello.volume == volume) else {
+        incoming.reject(Vec::new()).await;
+        return Err(ended(
+            "the peer does not mean this volume, or does not speak its protocol",
+        ));
+    };
+    let key = keys.between(hello.role);
+    let nonce = token(runtime);
+    let accepted = Accepted {
+        volume,
+        nonce,
+        proof: server_proof(key, &hello, &volume, &nonce),
+    };
+    let options = ConnectOptions {
+        private_data: accepted.to_bytes().to_vec(),
+        ord: read_depth,
+        ird: 0,
+        receives: receives(&pool.messages),
+    };
+    let endpoint = incoming.accept(options).await.map_err(ended)?;
+    let first = timeout(runtime, HELLO_DEADLINE, first_message(&endpoint)).await;
+    let first = first.map_err(|_| ended("the peer did not say who it is"));
+    let (first, others) = match first.and_then(|first| first) {
+        Ok(first) => first,
+        Err(why) => {
+            endpoint.abort(&why.to_string());
+            return Err(why);
+        }
+    };
+    let expected = client_proof(key, &hello, &accepted);
+    let proof: Option<&Token> = first.body().try_into().ok();
+    let known = first.header.operation == Operation::Hello
+        && proof.is_some_and(|proof| same(proof, &expected));
+    if !known {
+        endpoint.abort("the peer does not know the volume's key");
+        return Err(ended("the peer does not know the volume's key"));
+    }
+    let state = State::new(0, CREDITS);
+    let link = start(runtime, endpoint, pool, (hello.role, Some(handler)), state);
+    for message in others {
+        if let Err(why) = link.shared.receive_early(message) {
+            link.abort(&why);
+        }
+    }
+    Ok(link)
+}
+
+/// The first message, and those that came with it.
+async fn first_message(endpoint: &Connected) -> Result<(Message, Vec<(Buffer, usize)>), LinkError> {
+    let mut messages = Vec::new();
+    let mut completions = Vec::new();
+    while messages.is_empty() {
+        next_completions(&**endpoint, &mut completions)
+            .await
+            .map_err(ended)?;
+        for completion in completions.drain(..) {
+            let len = match completion.outcome.map_err(ended)? {
+                Done::Received { len, .. } => len as usize,
+                _ => continue,
+            };
+            messages.extend(completion.buffer.map(|buffer| (buffer, len)));
+        }
+    }
+    let others = messages.split_off(1);
+    let first = messages.pop().ok_or_else(|| ended("no message"))?;
+    let (buffer, len) = first;
+    let header = Header::split(buffer.get(..len).unwrap_or_default())
+        .map_err(ended)?
+        .0;
+    if len < HEADER_LEN {
+        return Err(ended("a message shorter than its header"));
+    }
+    let slot = None;
+    let first = Message {
+        header,
+        buffer,
+        slot,
+    };
+    Ok((first, others))
+}

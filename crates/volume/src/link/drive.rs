@@ -1,0 +1,299 @@
+//! The task that drives a connection.
+
+use super::queue::{Call, Outgoing, State, Work};
+use super::{Answer, Link, LinkError, Message, Shared, compose};
+use crate::limits::{CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
+use gannet_fabric::{Buffer, Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
+use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, StatusCode};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Completions taken in one go before others get their turn.
+const ROUNDS_MAX: usize = 16;
+
+/// Where the credits are in a message.
+const CREDITS_AT: std::ops::Range<usize> = 12..16;
+
+/// Drives a connection to its end.
+pub(super) async fn drive(shared: Rc<Shared>) {
+    let mut completions = Vec::new();
+    let why = std::future::poll_fn(|context| shared.poll(context, &mut completions)).await;
+    tracing::debug!(peer = %shared.endpoint.peer_address(), %why, "connection ended");
+    shared.end(why);
+}
+
+impl Shared {
+    fn poll(
+        self: &Rc<Self>,
+        context: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<LinkError> {
+        for _ in 0..ROUNDS_MAX {
+            let polled = self.endpoint.poll_completions(context, completions);
+            let mut progress = !completions.is_empty();
+            for completion in completions.drain(..) {
+                if let Err(why) = self.complete(completion) {
+                    self.endpoint.abort(&why);
+                    return Poll::Ready(LinkError::Ended(why));
+                }
+            }
+            if let Poll::Ready(Err(gone)) = polled {
+                return Poll::Ready(LinkError::Ended(gone.to_string()));
+            }
+            progress |= self.queued.poll_notified(context).is_ready();
+            if let Err(error) = self.post() {
+                return Poll::Ready(LinkError::Ended(error.to_string()));
+            }
+            self.endpoint.flush();
+            if let Some(why) = self.over() {
+                return Poll::Ready(why);
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Why nothing more is to be done, if nothing is.
+    fn over(&self) -> Option<LinkError> {
+        let state = self.state.borrow();
+        if let Some(why) = &state.end {
+            self.endpoint.abort(&why.to_string());
+            return Some(why.clone());
+        }
+        let quiet = state.outgoing.is_empty() && state.calls.is_empty();
+        if state.closing && quiet {
+            self.endpoint.close();
+            return Some(LinkError::Ended("closed".into()));
+        }
+        None
+    }
+
+    /// Posts what is queued and has room.
+    fn post(&self) -> Result<(), PostError> {
+        let room = self.endpoint.attributes().send_queue_max;
+        let mut state = self.state.borrow_mut();
+        while state.posted < room {
+            let work = match state.outgoing.pop_front() {
+                Some(work) => work,
+                None if state.has_credit() => match state.requests.pop() {
+                    Some(message) => {
+                        state.sent = state.sent.wrapping_add(1);
+                        Outgoing::Send(message)
+                    }
+                    None => break,
+                },
+                None => break,
+            };
+            self.post_one(&mut state, work)?;
+        }
+        if state.outgoing.len() < OUTGOING_MAX {
+            state.room.drain(..).for_each(Waker::wake);
+        }
+        Ok(())
+    }
+
+    fn post_one(&self, state: &mut State, work: Outgoing) -> Result<(), PostError> {
+        state.posted += 1;
+        match work {
+            Outgoing::Send((mut buffer, len)) => {
+                if let Some(credits) = buffer.get_mut(CREDITS_AT) {
+                    credits.copy_from_slice(&state.granted.to_be_bytes());
+                }
+                let count = std::mem::take(&mut state.silent) + 1;
+                let options = SendOptions {
+                    signal: Signal::Always,
+                    ..SendOptions::default()
+                };
+                let source = Source::Buffer { buffer, len };
+                self.endpoint
+                    .post_send(Work::Left(count).id(), source, options)
+            }
+            Outgoing::Write {
+                source,
+                target,
+                hold: Some(hold),
+            } => {
+                let count = std::mem::take(&mut state.silent) + 1;
+                let id = state.take_id();
+                state.held.insert(id, (count, hold));
+                let (work, signal) = (Work::Released(id).id(), Signal::Always);
+                self.endpoint.post_write(work, source, target, signal)
+            }
+            Outgoing::Write {
+                source,
+                target,
+                hold: None,
+            } => {
+                state.silent += 1;
+                let signal = match state.silent < SIGNAL_EVERY {
+                    true => Signal::OnError,
+                    false => Signal::Always,
+                };
+                let count = match signal {
+                    Signal::Always => std::mem::take(&mut state.silent),
+                    Signal::OnError => 0,
+                };
+                self.endpoint
+                    .post_write(Work::Left(count).id(), source, target, signal)
+            }
+            Outgoing::Read { id, sink, source } => {
+                self.endpoint.post_read(Work::Read(id).id(), sink, source)
+            }
+        }
+    }
+
+    fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), String> {
+        let work = Work::of(completion.id);
+        let done = match completion.outcome {
+            Ok(done) => done,
+            // Why the connection ends comes by itself.
+            Err(WorkError::Flushed) => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        };
+        match (work, done) {
+            (Work::Receive, Done::Received { len, .. }) => match completion.buffer {
+                Some(buffer) => self.receive(buffer, len as usize),
+                None => Ok(()),
+            },
+            (Work::Left(count), _) => {
+                let mut state = self.state.borrow_mut();
+                state.posted = state.posted.saturating_sub(count);
+                Ok(())
+            }
+            (Work::Released(id), _) => {
+                let mut state = self.state.borrow_mut();
+                let released = state.held.remove(&id);
+                let count = released.as_ref().map_or(0, |(count, _)| *count);
+                state.posted = state.posted.saturating_sub(count);
+                drop(state);
+                // It may have something to say.
+                drop(released);
+                Ok(())
+            }
+            (Work::Read(id), _) => {
+                let mut state = self.state.borrow_mut();
+                state.posted = state.posted.saturating_sub(1);
+                if let Some(waiter) = state.reads.remove(&id) {
+                    // Who waited may be gone.
+                    let _ = waiter.send(());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a message that came before the connection was driven.
+    pub(super) fn receive_early(
+        self: &Rc<Self>,
+        (buffer, len): (Buffer, usize),
+    ) -> Result<(), String> {
+        self.receive(buffer, len)
+    }
+
+    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), String> {
+        let message = buffer.get(..len).unwrap_or_default();
+        let header = Header::split(message).map_err(|error| error.to_string())?.0;
+        self.state.borrow_mut().hear_credits(header.credits);
+        let message = Message {
+            header,
+            buffer,
+            slot: None,
+        };
+        match header.kind {
+            Kind::Request => self.serve(message),
+            Kind::Reply => {
+                self.post_receive()?;
+                let call = self.state.borrow_mut().calls.remove(&header.id);
+                if let Some(Call { sender, slot }) = call {
+                    // Who waited may be gone.
+                    let _ = sender.send(Message { slot, ..message });
+                }
+                Ok(())
+            }
+            Kind::Control if header.operation == Operation::Buffers => {
+                self.post_receive()?;
+                let link = Link {
+                    shared: Rc::clone(self),
+                };
+                link.hear_buffers(message.body())
+            }
+            Kind::Control | Kind::Data => Err(format!("an unexpected {:?}", header.operation)),
+        }
+    }
+
+    /// Has a request answered, in a task of its own.
+    fn serve(self: &Rc<Self>, request: Message) -> Result<(), String> {
+        let handler = self.handler.clone().ok_or("a request to a client")?;
+        {
+            let mut state = self.state.borrow_mut();
+            state.received = state.received.wrapping_add(1);
+            if state.granted.wrapping_sub(state.received).cast_signed() < 0 {
+                return Err("a request without credit".to_owned());
+            }
+        }
+        let (link, header) = (
+            Link {
+                shared: Rc::clone(self),
+            },
+            request.header,
+        );
+        let task = async move {
+            let answer = handler.answer(link.clone(), request).await;
+            link.shared.reply(header, answer);
+        };
+        self.runtime.spawn("volume request", Box::pin(task));
+        Ok(())
+    }
+
+    /// Queues the answer to a request, and lets the peer send another.
+    fn reply(&self, request: Header, answer: Answer) {
+        if self.state.borrow().end.is_some() {
+            return;
+        }
+        let header = Header {
+            kind: Kind::Reply,
+            status: StatusCode(answer.status),
+            ..request
+        };
+        let Ok(message) = compose(&self.pool.messages, header, &answer.body, &answer.data) else {
+            return self.end(LinkError::TooLong);
+        };
+        if let Err(why) = self.post_receive() {
+            return self.end(LinkError::Ended(why));
+        }
+        let mut state = self.state.borrow_mut();
+        state.granted = state.granted.wrapping_add(1);
+        state.outgoing.push_back(Outgoing::Send(message));
+        drop(state);
+        self.queued.notify();
+    }
+
+    /// Offers memory for one more message.
+    fn post_receive(&self) -> Result<(), String> {
+        let buffer = self.pool.messages.take();
+        let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
+        let posted = self.endpoint.post_receive(Work::Receive.id(), buffer);
+        posted.map_err(|error| error.to_string())
+    }
+}
+
+/// Receives of one side: one for each request that the peer may send or reply that it may owe, and a few.
+pub(super) const RECEIVES: u32 = CREDITS + SPARE_RECEIVES;
+
+/// The header of a control message.
+pub(super) fn control(operation: Operation) -> Header {
+    Header {
+        kind: Kind::Control,
+        operation,
+        class: Class::Metadata,
+        status: StatusCode::OK,
+        credits: 0,
+        id: 0,
+        body_len: 0,
+        data_len: 0,
+    }
+}

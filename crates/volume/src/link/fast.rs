@@ -1,0 +1,393 @@
+//! Buffers that both sides of a connection keep for each other's short transfers: Fast RDMA (Wu, Wyckoff and Panda,
+//! "PVFS over InfiniBand", section 4.1.2).
+//!
+//! They are made when the first short transfer asks for one, and told to the peer once. Numbers are the client's to
+//! give: who has a [`FastSlot`] has the buffers of that number on both sides to itself until it is dropped, which is
+//! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
+//! which breaks this rule is refused and not believed.
+
+use super::staged::Staging;
+use super::{Link, Outgoing};
+use crate::calls::encode;
+use crate::limits::{FAST_LEN, FAST_SLOTS, FAST_SLOTS_HELD_MAX, MESSAGES_MAX};
+use gannet_fabric::{
+    Access, Arena, Backing, Buffer, Connected, Region, RemoteAddress, RemoteKey, Scope, SlotId,
+    Span,
+};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{Buffers, MESSAGE_MAX, Operation, Place};
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Memory that the connections of a core share, bounded for all of them together.
+#[derive(Clone)]
+pub struct Pool {
+    /// For messages.
+    pub(super) messages: Arena,
+    /// One permit for each buffer for short transfers that may yet be made.
+    room: Arc<Semaphore>,
+    /// Registers our side of long transfers, where that must be done.
+    pub(super) staging: Staging,
+}
+
+impl Pool {
+    /// As much as [`crate::limits`] says, none of it made yet.
+    pub fn new() -> Pool {
+        Pool {
+            messages: Arena::new(MESSAGE_MAX, MESSAGES_MAX),
+            room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
+            staging: Staging::default(),
+        }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool::new()
+    }
+}
+
+/// Buffers of ours that the peer writes to.
+struct Kept {
+    /// Where their memory goes when whoever worked on it drops it. No other memory comes from it.
+    home: Arena,
+    slots: Vec<(SlotId, Region)>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Kept {
+    /// Makes them, if there is room.
+    fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<Kept> {
+        let room = Arc::clone(room).try_acquire_many_owned(FAST_SLOTS).ok()?;
+        let home = Arena::new(FAST_LEN as usize, FAST_SLOTS as usize);
+        let mut slots = Vec::with_capacity(FAST_SLOTS as usize);
+        // All of them are taken before the first one can come back.
+        let buffers: Vec<Buffer> = std::iter::from_fn(|| home.take()).collect();
+        for buffer in buffers {
+            let (slot, scope) = (buffer.slot()?, Scope::Endpoint(endpoint.id()));
+            let backing = Backing::Buffer(buffer);
+            let region = endpoint
+                .domain()
+                .register(backing, Access::RemoteWrite, scope);
+            slots.push((slot, region.ok()?));
+        }
+        Some(Kept {
+            home,
+            slots,
+            _room: room,
+        })
+    }
+
+    fn announcement(&self) -> Buffers {
+        let places = self.slots.iter().map(|(_, region)| Place {
+            key: region.key().0,
+            offset: region.base(),
+        });
+        Buffers {
+            len: FAST_LEN,
+            places: places.collect(),
+        }
+    }
+
+    fn region(&self, slot: u32) -> Option<&Region> {
+        self.slots.get(slot as usize).map(|(_, region)| region)
+    }
+
+    /// Puts memory that has come home back under its key.
+    fn settle(&self) {
+        while let Some(buffer) = self.home.take() {
+            let own = self.slots.iter().find(|(id, _)| Some(*id) == buffer.slot());
+            // Refused only when the connection is over, and with it the key.
+            if own.is_none_or(|(_, region)| region.restore(buffer).is_err()) {
+                return;
+            }
+        }
+    }
+}
+
+/// What a connection has of such buffers.
+#[derive(Default)]
+pub(super) struct Fast {
+    asked: bool,
+    own: Option<Kept>,
+    peers: Option<Buffers>,
+    free: Rc<RefCell<Vec<u32>>>,
+}
+
+/// The buffers of one number on both sides, and the right to use them until this is dropped.
+pub(crate) struct FastSlot {
+    /// Its number.
+    pub(crate) number: u32,
+    region: Region,
+    /// The peer's.
+    pub(crate) target: RemoteAddress,
+    free: Rc<RefCell<Vec<u32>>>,
+}
+
+impl FastSlot {
+    /// Copies `parts` to our buffer, one behind the other; how many bytes that were, `None` when there is no room.
+    pub(crate) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
+        let mut at = 0u32;
+        for part in parts {
+            let copy = |target: &mut [u8]| target.copy_from_slice(part);
+            self.region.with_bytes(u64::from(at), part.len(), copy)?;
+            at += u32::try_from(part.len()).ok()?;
+        }
+        Some(at)
+    }
+
+    /// The first `len` bytes of our buffer.
+    pub(crate) fn bytes(&self, len: usize) -> Option<Ref<'_, [u8]>> {
+        self.region.bytes(0, len)
+    }
+
+    /// They, as the source of an RDMA Write.
+    pub(crate) fn span(&self, len: u32) -> Span {
+        Span {
+            region: self.region.clone(),
+            offset: 0,
+            len,
+        }
+    }
+}
+
+impl Drop for FastSlot {
+    fn drop(&mut self) {
+        self.free.borrow_mut().push(self.number);
+    }
+}
+
+impl Link {
+    /// Buffers for a transfer of `len` bytes, if some are free. The first who asks has them made, and goes without.
+    pub(crate) fn fast_slot(&self, len: u64) -> Option<FastSlot> {
+        if self.is_over() {
+            return None;
+        }
+        let mut fast = self.shared.fast.borrow_mut();
+        if !fast.asked {
+            fast.asked = true;
+            fast.own = Kept::new(&self.shared.endpoint, &self.shared.pool.room);
+            if let Some(own) = &fast.own {
+                let body = encode(&own.announcement());
+                drop(fast);
+                self.push_control(Operation::Buffers, &body);
+            }
+            return None;
+        }
+        let peers = fast.peers.as_ref()?;
+        if len > u64::from(peers.len.min(FAST_LEN)) {
+            return None;
+        }
+        let number = fast.free.borrow_mut().pop()?;
+        let place = peers.places.get(number as usize)?;
+        Some(FastSlot {
+            number,
+            region: fast.own.as_ref()?.region(number)?.clone(),
+            target: address(place),
+            free: Rc::clone(&fast.free),
+        })
+    }
+
+    /// Where the peer has its buffer of this number, if it has one that holds `len` bytes.
+    pub(crate) fn peers_buffer(&self, slot: u32, len: u64) -> Option<RemoteAddress> {
+        let fast = self.shared.fast.borrow();
+        let peers = fast.peers.as_ref()?;
+        let place = peers.places.get(slot as usize)?;
+        (len <= u64::from(peers.len)).then(|| address(place))
+    }
+
+    /// What the peer has written to our buffer of this number. Until it is dropped and [`Link::settle`] called, no byte
+    /// can be written to it. `None`: there is no such buffer, or it is being worked on.
+    pub(crate) fn lend_buffer(&self, slot: u32) -> Option<Buffer> {
+        let fast = self.shared.fast.borrow();
+        fast.own.as_ref()?.region(slot)?.lend()
+    }
+
+    /// Lets the peer write again to buffers of ours that nobody works on any more.
+    pub(crate) fn settle(&self) {
+        if let Some(own) = &self.shared.fast.borrow().own {
+            own.settle();
+        }
+    }
+
+    /// Takes the peer's word for where its buffers are; who has not spoken first answers.
+    pub(super) fn hear_buffers(&self, body: &[u8]) -> Result<(), String> {
+        let heard: Buffers = from_bytes(body).map_err(|error| error.to_string())?;
+        let is_server = self.shared.handler.is_some();
+        let mut fast = self.shared.fast.borrow_mut();
+        if fast.peers.is_some() || (!is_server && !fast.asked) {
+            return Err("buffers that nobody has asked for".to_owned());
+        }
+        let own = match is_server {
+            true => Kept::new(&self.shared.endpoint, &self.shared.pool.room),
+            // Of no use when the peer has none.
+            false => fast.own.take().filter(|_| !heard.places.is_empty()),
+        };
+        let kept = own.as_ref().map_or(0, |own| own.slots.len());
+        // At most FAST_SLOTS. The first number is the next one given out.
+        let count = kept.min(heard.places.len()) as u32;
+        fast.free.borrow_mut().extend((0..count).rev());
+        fast.peers = Some(heard);
+        let answer = own.as_ref().map(Kept::announcement).unwrap_or_default();
+        fast.own = own;
+        drop(fast);
+        if is_server {
+            self.push_control(Operation::Buffers, &encode(&answer));
+        }
+        Ok(())
+    }
+
+    fn push_control(&self, operation: Operation, body: &[u8]) {
+        let header = super::drive::control(operation);
+        // Far below what a message holds.
+        if let Ok(message) = super::compose(&self.shared.pool.messages, header, body, &[]) {
+            self.push(Outgoing::Send(message));
+        }
+    }
+}
+
+fn address(place: &Place) -> RemoteAddress {
+    RemoteAddress {
+        key: RemoteKey(place.key),
+        offset: place.offset,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::io_server::IoServer;
+    use crate::link::{Identity, LinkError, connect};
+    use crate::secret::{Secret, ServerKeys};
+    use crate::serve::Server;
+    use gannet_fabric::{Provider, Source};
+    use gannet_runtime::sleep;
+    use gannet_sim::World;
+    use gannet_sim::fabric::{FabricProfile, SimFabric};
+    use gannet_sim::store::{Disk, DiskProfile, SimStore};
+    use gannet_wire::volume::{
+        Capability, Class, Hello, Memory, Placement, Role, Shape, Token, Transfer,
+    };
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    const VOLUME: Token = *b"a volume's token";
+    const LEN: u32 = 10_000;
+
+    fn keys() -> ServerKeys {
+        ServerKeys::new(Secret::new([5; 16]))
+    }
+
+    /// Runs a story with a connection whose buffers are there, to a server whose disk takes 20 ms for everything.
+    fn run(story: impl AsyncFnOnce(gannet_runtime::Handle, Link) + 'static) {
+        let world = World::new(1);
+        let fabric = SimFabric::new(&world, FabricProfile::default());
+        let (server, client) = (world.add_node("io server"), world.add_node("client"));
+        let disk = Disk::new(&world);
+        let store = SimStore::open(&disk, server.runtime());
+        let handler = IoServer::new(server.runtime(), store, keys());
+        let serving = Server::new(server.runtime(), VOLUME, keys(), handler);
+        let provider: Rc<dyn Provider> = fabric.provider(&server);
+        let address = SocketAddr::new(server.ip(), 20050);
+        let listener = provider.listen(address).unwrap();
+        let serving = async move { serving.serve(provider, listener).await.unwrap() };
+        server.runtime().spawn("server", Box::pin(serving));
+        let done = world.run(async move {
+            let provider: Rc<dyn Provider> = fabric.provider(&client);
+            let identity = Identity {
+                role: Role::Client,
+                volume: VOLUME,
+                key: keys().for_clients(),
+            };
+            let (runtime, pool) = (client.runtime(), Pool::new());
+            let server = (address, Hello::io_server(0));
+            let link = connect(&runtime, &provider, &pool, server, identity).await;
+            let link = link.unwrap();
+            assert!(link.fast_slot(1).is_none(), "nobody has asked before");
+            sleep(&runtime, Duration::from_millis(1)).await;
+            disk.set_profile(DiskProfile {
+                slow_per_mille: 1000,
+                delay_max_ns: 20_000_000,
+                ..DiskProfile::default()
+            });
+            story(runtime, link).await;
+        });
+        done.unwrap();
+    }
+
+    /// A WRITE through the buffers of `slot`.
+    async fn write(link: Link, slot: FastSlot) -> Result<u32, LinkError> {
+        let forever = Duration::from_secs(u64::from(u32::MAX));
+        let transfer = Transfer {
+            capability: keys().grant(1, Capability::WRITE, forever),
+            placement: Placement {
+                unit: 1 << 20,
+                width: 1,
+                index: 0,
+            },
+            stability: 2,
+            file: Shape::contiguous(0, LEN).unwrap(),
+            memory: Memory::Fast { slot: slot.number },
+        };
+        let bytes = vec![7; LEN as usize];
+        slot.fill(std::iter::once(&bytes[..])).unwrap();
+        link.write(Source::Span(slot.span(LEN)), slot.target).await;
+        let what = (Operation::Write, Class::Small);
+        let body = encode(&transfer);
+        let answer = link.call_with(Some(slot), what, &body, &[]).await?;
+        Ok(answer.header.status.0)
+    }
+
+    #[test]
+    fn buffers_of_a_request_are_free_again_with_its_answer() {
+        run(async |runtime, link| {
+            let slots: Vec<FastSlot> = std::iter::from_fn(|| link.fast_slot(1)).collect();
+            assert_eq!(slots.len(), FAST_SLOTS as usize);
+            assert!(link.fast_slot(u64::from(FAST_LEN) + 1).is_none());
+            let mut numbers: Vec<u32> = slots.iter().map(|slot| slot.number).collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..FAST_SLOTS));
+            drop(slots);
+            for _ in 0..3 * FAST_SLOTS {
+                let slot = link.fast_slot(1).unwrap();
+                assert_eq!(write(link.clone(), slot).await, Ok(0));
+            }
+            // Whoever has stopped waiting does not get them back: the server may still use them.
+            for left in (0..FAST_SLOTS as usize).rev() {
+                let slot = link.fast_slot(1).unwrap();
+                let call = write(link.clone(), slot);
+                let stopped = gannet_runtime::timeout(&runtime, Duration::from_micros(1), call);
+                assert!(stopped.await.is_err());
+                assert_eq!(link.shared.fast.borrow().free.borrow().len(), left);
+            }
+            assert!(link.fast_slot(1).is_none());
+            sleep(&runtime, Duration::from_secs(2)).await;
+            let slot = link.fast_slot(1).unwrap();
+            assert_eq!(write(link.clone(), slot).await, Ok(0));
+            assert_eq!(link.shared.fast.borrow().free.borrow().len(), 8);
+        });
+    }
+
+    #[test]
+    fn who_writes_to_a_buffer_that_is_worked_on_is_cut_off() {
+        run(async |runtime, link| {
+            // The object is there then, and the next request comes to its buffer at once.
+            let slot = link.fast_slot(1).unwrap();
+            assert_eq!(write(link.clone(), slot).await, Ok(0));
+            let slot = link.fast_slot(1).unwrap();
+            let (span, target) = (slot.span(LEN), slot.target);
+            let call = write(link.clone(), slot);
+            let meddling = async {
+                sleep(&runtime, Duration::from_micros(100)).await;
+                assert!(!link.is_over(), "the request is under way");
+                link.write(Source::Span(span), target).await;
+            };
+            let (answer, ()) = gannet_runtime::both(call, meddling).await;
+            assert!(matches!(answer, Err(LinkError::Ended(_))), "{answer:?}");
+            assert!(link.is_over());
+        });
+    }
+}

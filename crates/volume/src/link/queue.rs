@@ -1,0 +1,207 @@
+//! What waits to leave, and who waits for what.
+
+use super::{FastSlot, LinkError, Message};
+use gannet_fabric::{Buffer, RemoteAddress, Source, Span, WorkId};
+use gannet_wire::volume::Class;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+use tokio::sync::oneshot;
+
+/// A message and its length.
+pub(super) type Composed = (Buffer, u32);
+
+/// What is dropped when work is done.
+pub(crate) type Hold = Box<dyn Any>;
+
+/// Who waits for an answer.
+pub(super) struct Call {
+    pub(super) sender: oneshot::Sender<Message>,
+    pub(super) slot: Option<FastSlot>,
+}
+
+/// Work for the send queue.
+pub(super) enum Outgoing {
+    /// A reply or control message.
+    Send(Composed),
+    /// An RDMA Write.
+    Write {
+        source: Source,
+        target: RemoteAddress,
+        hold: Option<Hold>,
+    },
+    /// An RDMA Read.
+    Read {
+        id: u64,
+        sink: Span,
+        source: RemoteAddress,
+    },
+}
+
+/// Requests that wait for credits, by class: those of a lower class leave first.
+#[derive(Default)]
+pub(super) struct Requests {
+    classes: [VecDeque<Composed>; 4],
+}
+
+impl Requests {
+    pub(super) fn push(&mut self, class: Class, message: Composed) {
+        if let Some(queue) = self.classes.get_mut(class as usize) {
+            queue.push_back(message);
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Composed> {
+        self.classes.iter_mut().find_map(VecDeque::pop_front)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.classes.iter_mut().for_each(VecDeque::clear);
+    }
+}
+
+/// Everything of a connection that changes.
+#[derive(Default)]
+pub(super) struct State {
+    last_id: u64,
+    pub(super) calls: BTreeMap<u64, Call>,
+    pub(super) reads: BTreeMap<u64, oneshot::Sender<()>>,
+    /// By work that will tell when it has left: that and so much silent work before it.
+    pub(super) held: BTreeMap<u64, (u32, Hold)>,
+    pub(super) requests: Requests,
+    pub(super) outgoing: VecDeque<Outgoing>,
+    /// Who waits until there is less of it.
+    pub(super) room: Vec<Waker>,
+    /// Work in the send queue.
+    pub(super) posted: u32,
+    /// Work in it since the last that will tell of its completion.
+    pub(super) silent: u32,
+    /// Requests sent, and how many the peer allows, modulo 2^32.
+    pub(super) sent: u32,
+    pub(super) allowed: u32,
+    /// Requests that we allow the peer, and that it has sent.
+    pub(super) granted: u32,
+    pub(super) received: u32,
+    pub(super) closing: bool,
+    pub(super) end: Option<LinkError>,
+}
+
+impl State {
+    /// Of a connection on which the peer allows us so many requests, and we so many to the peer.
+    pub(super) fn new(allowed: u32, granted: u32) -> State {
+        State {
+            allowed,
+            granted,
+            ..State::default()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), LinkError> {
+        match &self.end {
+            Some(why) => Err(why.clone()),
+            None if self.closing => Err(LinkError::Ended("the connection is being closed".into())),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn take_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(super) fn expect_read(&mut self, sender: oneshot::Sender<()>) -> u64 {
+        let id = self.take_id();
+        self.reads.insert(id, sender);
+        id
+    }
+
+    /// Whether the peer lets us send one more request.
+    pub(super) fn has_credit(&self) -> bool {
+        self.allowed.wrapping_sub(self.sent).cast_signed() > 0
+    }
+
+    /// Takes the peer's word for how many requests we may have sent; an older word changes nothing.
+    pub(super) fn hear_credits(&mut self, allowed: u32) {
+        if allowed.wrapping_sub(self.allowed).cast_signed() > 0 {
+            self.allowed = allowed;
+        }
+    }
+}
+
+/// What a piece of work is, as its completion says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Receive,
+    /// This and so much work before it has left.
+    Left(u32),
+    Read(u64),
+    /// As [`Work::Left`], with something that is held until then.
+    Released(u64),
+}
+
+impl Work {
+    const SHIFT: u32 = 60;
+
+    pub(super) fn id(self) -> WorkId {
+        let (kind, value) = match self {
+            Work::Receive => (0, 0),
+            Work::Left(count) => (1, u64::from(count)),
+            Work::Read(id) => (2, id),
+            Work::Released(id) => (3, id),
+        };
+        WorkId(kind << Work::SHIFT | value)
+    }
+
+    pub(super) fn of(id: WorkId) -> Work {
+        let value = id.0 & ((1 << Work::SHIFT) - 1);
+        match id.0 >> Work::SHIFT {
+            1 => Work::Left(u32::try_from(value).unwrap_or(u32::MAX)),
+            2 => Work::Read(value),
+            3 => Work::Released(value),
+            _ => Work::Receive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_known_again_by_its_completion() {
+        for work in [
+            Work::Receive,
+            Work::Left(7),
+            Work::Read(1 << 40),
+            Work::Released(1 << 40),
+        ] {
+            assert_eq!(Work::of(work.id()), work);
+        }
+    }
+
+    #[test]
+    fn credits_count_on_over_the_end_of_their_word() {
+        let mut state = State {
+            sent: u32::MAX,
+            allowed: u32::MAX,
+            ..State::default()
+        };
+        assert!(!state.has_credit());
+        state.hear_credits(1);
+        assert!(state.has_credit());
+        state.hear_credits(u32::MAX - 5);
+        assert_eq!(state.allowed, 1, "an older word");
+    }
+
+    #[test]
+    fn metadata_does_not_wait_behind_bulk() {
+        let mut requests = Requests::default();
+        for (class, len) in [(Class::Bulk, 1), (Class::Metadata, 2), (Class::Bulk, 3)] {
+            requests.push(class, (Buffer::zeroed(1), len));
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| requests.pop())
+            .map(|it| it.1)
+            .collect();
+        assert_eq!(order, [2, 1, 3]);
+    }
+}

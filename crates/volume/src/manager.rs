@@ -1,0 +1,354 @@
+//! The manager: names, attributes, layouts, capabilities. It never sees data.
+//!
+//! Questions are answered from a snapshot of the store. Changes queue up and share transactions: whatever came while
+//! one was being made durable goes into the next. What a change promises of the I/O servers is kept before it is
+//! answered (truncation) or afterwards (removal), and again after a restart.
+
+mod change;
+mod promises;
+mod registry;
+mod sizes;
+
+use crate::calls::{
+    Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,
+};
+use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
+use crate::link::{Answer, Handler, Link, Message};
+use crate::meta::namespace::{self, Failure, Outcome};
+use crate::meta::{Body, FileId, Inode, MetaStore, Stripes, View};
+use crate::secret::ServerKeys;
+use change::Work;
+use gannet_runtime::{Handle, LocalFuture, all, both};
+use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
+use gannet_wire::volume::{BODY_MAX, Capability};
+use gannet_wire::xdr::Encoder;
+use promises::{Objects, Promises};
+use sizes::Sizes;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use promises::IoServers;
+pub use registry::{Registry, keep_registered};
+
+/// See the module.
+pub struct Manager {
+    runtime: Handle,
+    store: Arc<dyn MetaStore>,
+    keys: ServerKeys,
+    /// Stripes of files for which nobody chose others.
+    stripes: Stripes,
+    objects: Rc<Objects>,
+    sizes: Rc<Sizes>,
+    promises: Promises,
+    changes: RefCell<VecDeque<change::Change>>,
+    committing: Cell<bool>,
+    /// First server of the next file.
+    turn: Cell<u32>,
+}
+
+impl Manager {
+    /// A manager of the volume in `store`, which is made ready if it is new. Run [`Manager::keep_house`] beside it.
+    ///
+    /// # Errors
+    /// The store fails, or is damaged.
+    pub fn open(
+        runtime: Handle,
+        store: Arc<dyn MetaStore>,
+        keys: ServerKeys,
+        servers: Rc<dyn IoServers>,
+        stripes: Stripes,
+    ) -> Outcome<Rc<Manager>> {
+        let now = now(&runtime);
+        let mut made = Ok(());
+        store.commit(&mut |transaction| {
+            made = namespace::format(transaction, now);
+            Ok(())
+        })?;
+        made?;
+        let mut open = Ok(Vec::new());
+        store.read(&mut |view| open = namespace::promises(view))?;
+        Ok(Rc::new(Manager {
+            sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
+            objects: Objects::new(Handle::clone(&runtime), keys, servers),
+            promises: Promises::new(open?),
+            runtime,
+            store,
+            keys,
+            stripes,
+            changes: RefCell::default(),
+            committing: Cell::new(false),
+            turn: Cell::new(0),
+        }))
+    }
+
+    fn look<T>(&self, mut look: impl FnMut(&dyn View) -> Outcome<T>) -> Result<T, Status> {
+        let mut outcome = None;
+        let read = self.store.read(&mut |view| outcome = Some(look(view)));
+        let outcome = match (read, outcome) {
+            (Ok(()), Some(outcome)) => outcome,
+            (Ok(()), None) => Err(Status::Serverfault.into()),
+            (Err(error), _) => Err(error.into()),
+        };
+        outcome.map_err(status)
+    }
+
+    /// Keeps promises, old and new, and forgets old answers, until the runtime ends.
+    pub async fn keep_house(self: Rc<Self>) {
+        both(
+            Rc::clone(&self).keep_promises(),
+            Rc::clone(&self).forget_answers(),
+        )
+        .await;
+    }
+
+    async fn perform(
+        self: &Rc<Self>,
+        caller: Credentials,
+        ticket: Ticket,
+        call: Call,
+    ) -> Result<Vec<u8>, Status> {
+        let mut body = Vec::new();
+        match call {
+            Call::Getattr(id) => {
+                let inode = self.look(|view| namespace::inode(view, id))?;
+                put_found(&mut body, &[self.found(id, inode).await?]);
+            }
+            Call::Lookup((directory, name)) => {
+                let looked = self.look(|view| {
+                    let inside = namespace::inode(view, directory)?;
+                    let (id, inode) = namespace::lookup(view, &caller, directory, &name)?;
+                    Ok((id, inode, inside))
+                });
+                let (id, inode, inside) = looked?;
+                let found = self.found(id, inode).await?;
+                put_found(&mut body, &[found, self.found(directory, inside).await?]);
+            }
+            Call::Access(id, wanted) => {
+                let looked = self.look(|view| namespace::access(view, &caller, id, wanted));
+                let (AccessMask(granted), inode) = looked?;
+                body.extend(granted.to_be_bytes());
+                put_found(&mut body, &[self.found(id, inode).await?]);
+            }
+            Call::Readlink(id) => {
+                let inode = self.look(|view| namespace::inode(view, id))?;
+                let Body::Symlink(text) = &inode.body else {
+                    return Err(Status::Inval);
+                };
+                Encoder::new(&mut body).opaque(text);
+                put_found(&mut body, &[self.found(id, inode).await?]);
+            }
+            Call::Readdirplus(directory, cookie, found) => {
+                let page = self.list(&caller, (directory, cookie), found).await?;
+                body = encode(&page);
+            }
+            Call::Layout(id, rights) => body = self.grant(&caller, id, rights)?,
+            Call::GiveBack(id, number) => self.sizes.give_back(id, number),
+            change => {
+                let last_write = self.last_write(&change).await?;
+                let work = Work {
+                    caller,
+                    ticket,
+                    call: change,
+                    last_write,
+                };
+                let done = self.change(work).await?;
+                let mut all = Vec::with_capacity(done.inodes.len());
+                for (id, inode) in done.inodes {
+                    all.push(self.found_or_not(id, inode).await);
+                }
+                put_found(&mut body, &all);
+            }
+        }
+        Ok(body)
+    }
+
+    /// A file with all that is known of it.
+    ///
+    /// # Errors
+    /// `Jukebox`: one of its I/O servers is away.
+    async fn found(&self, id: FileId, inode: Inode) -> Result<Found, Status> {
+        let state = match &inode.body {
+            Body::Regular { layout, .. } => Some(self.sizes.of(id, layout, &self.promises).await?),
+            _ => None,
+        };
+        Ok(Found { id, inode, state })
+    }
+
+    /// A file with as much as is known of it.
+    async fn found_or_not(&self, id: FileId, inode: Inode) -> Found {
+        match self.found(id, inode.clone()).await {
+            Ok(found) => found,
+            Err(_) => Found {
+                id,
+                inode,
+                state: None,
+            },
+        }
+    }
+
+    /// The last write that a file's objects tell of, for a change that sets the modification time.
+    async fn last_write(&self, change: &Call) -> Result<Time, Status> {
+        let Call::Setattr(id, change, _) = change else {
+            return Ok(Time::default());
+        };
+        if !matches!(change.modify_time, SetTime::To(_)) {
+            return Ok(Time::default());
+        }
+        let inode = self.look(|view| namespace::inode(view, *id))?;
+        let found = self.found(*id, inode).await?;
+        Ok(found.state.unwrap_or_default().written)
+    }
+
+    async fn list(
+        &self,
+        caller: &Credentials,
+        (directory, cookie): (FileId, u64),
+        found: bool,
+    ) -> Result<Page, Status> {
+        let look = |view: &dyn View| list(view, caller, directory, cookie, found);
+        let (mut page, inodes) = self.look(look)?;
+        let inodes = inodes.into_iter();
+        let all_found = inodes.map(|(id, inode)| Box::pin(self.found_or_not(id, inode)));
+        for (entry, found) in page.entries.iter_mut().zip(all(all_found).await) {
+            entry.found = Some(found);
+        }
+        Ok(page)
+    }
+
+    /// A capability for as much of `rights` as was asked for, if the caller has all of them. Owners may always read and
+    /// write: a file may have been opened before its mode changed (RFC 1813 section 4.4).
+    fn grant(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Vec<u8>, Status> {
+        let reads = AccessMask::READ | AccessMask::EXECUTE;
+        let wanted = AccessMask(reads | AccessMask::MODIFY);
+        let looked = self.look(|view| namespace::access(view, caller, id, wanted));
+        let (AccessMask(granted), inode) = looked?;
+        if inode.kind() != FileKind::Regular {
+            return Err(match inode.kind() {
+                FileKind::Directory => Status::Isdir,
+                _ => Status::Inval,
+            });
+        }
+        let owner = caller.uid == inode.uid;
+        let may_read = owner || granted & reads != 0;
+        let may_write = owner || granted & AccessMask::MODIFY != 0;
+        let lacks = (rights & Capability::READ != 0 && !may_read)
+            || (rights & Capability::WRITE != 0 && !may_write);
+        if lacks {
+            return Err(Status::Acces);
+        }
+        if self.promises.truncates(id) {
+            return Err(Status::Jukebox);
+        }
+        let Body::Regular { layout, .. } = inode.body else {
+            return Err(Status::Inval);
+        };
+        let number = match rights & Capability::WRITE {
+            0 => 0,
+            _ => self.sizes.grant(id),
+        };
+        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        Ok(encode(&Granted {
+            capability: self.keys.grant(id.0, rights, expires),
+            number,
+            layout,
+        }))
+    }
+
+    /// Takes turns for so many files; the first of them.
+    fn take_turns(&self, count: usize) -> u32 {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(count as u32));
+        turn
+    }
+}
+
+impl Handler for Manager {
+    fn answer(self: Rc<Self>, _link: Link, request: Message) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            let call = Call::from_body(request.header.operation, request.body());
+            let done = match call {
+                Ok((caller, ticket, call)) => self.perform(caller, ticket, call).await,
+                Err(_) => Err(Status::Inval),
+            };
+            Answer::of(done)
+        })
+    }
+}
+
+/// Bytes that what is known of a file beside its inode adds to an entry.
+const STATE_LEN: usize = 4 + 8 + 8 + 8;
+
+/// A page, with room for what its names stand for if that is wanted; and the inodes for it.
+fn list(
+    view: &dyn View,
+    caller: &Credentials,
+    directory: FileId,
+    cookie: u64,
+    with_found: bool,
+) -> Outcome<(Page, Vec<(FileId, Inode)>)> {
+    let mut page = Page {
+        directory: Found {
+            id: directory,
+            inode: namespace::inode(view, directory)?,
+            state: None,
+        },
+        entries: Vec::new(),
+        complete: false,
+    };
+    let (mut inodes, mut failure) = (Vec::new(), None);
+    let mut room = BODY_MAX - encode(&page).len();
+    let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {
+        let entry = Listed {
+            name: listed.name,
+            cookie: listed.cookie,
+            id: listed.id,
+            found: None,
+        };
+        let mut len = encode(&entry).len();
+        if with_found {
+            match namespace::inode(view, listed.id) {
+                Ok(inode) => {
+                    len += 8 + encode(&inode).len() + STATE_LEN;
+                    inodes.push((listed.id, inode));
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    return false;
+                }
+            }
+        }
+        if page.entries.len() == PAGE_ENTRIES_MAX || len > room {
+            return false;
+        }
+        room -= len;
+        page.entries.push(entry);
+        true
+    })?;
+    page.complete = complete;
+    inodes.truncate(page.entries.len());
+    match failure {
+        Some(error) => Err(error),
+        None => Ok((page, inodes)),
+    }
+}
+
+fn now(runtime: &Handle) -> Time {
+    Time::since_epoch(runtime.wall_clock())
+}
+
+/// What the caller hears; what the administrator should hear is logged.
+fn status(failure: Failure) -> Status {
+    match failure {
+        Failure::Status(status) => status,
+        Failure::Store(error) => {
+            tracing::error!(%error, "the metadata store fails");
+            Status::Io
+        }
+        error @ Failure::Damaged(_) => {
+            tracing::error!(%error, "metadata is damaged");
+            Status::Io
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Changes that share transactions.
+
+use super::{Manager, now, status};
+use crate::calls::{Call, Entry, Ticket};
+use crate::layout::place;
+use crate::limits::{ANSWER_AGE, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY};
+use crate::meta::answers::{self, Done};
+use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
+use crate::meta::{FileId, Inode, MetaStore, Stripes, Transaction};
+use gannet_runtime::{run_blocking, sleep};
+use gannet_vfs::{Credentials, SetAttributes, Status, Time};
+use gannet_wire::volume::LayoutRecord;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// A change that waits for its transaction.
+pub(super) struct Change {
+    work: Work,
+    done: oneshot::Sender<Result<Done, Status>>,
+}
+
+/// What is to be done, and all that it depends on.
+pub(super) struct Work {
+    pub(super) caller: Credentials,
+    pub(super) ticket: Ticket,
+    pub(super) call: Call,
+    /// The last write that the file's objects tell of, for a modification time that is to hold beyond it.
+    pub(super) last_write: Time,
+}
+
+/// What the servers of a new file depend on.
+#[derive(Clone, Copy)]
+struct Layouts {
+    default: Stripes,
+    servers: u32,
+    turn: u32,
+}
+
+impl Layouts {
+    fn choose(self, chosen: Option<Stripes>) -> LayoutRecord {
+        place(chosen.unwrap_or(self.default), self.servers, self.turn)
+    }
+}
+
+impl Manager {
+    /// Makes a change durable, and keeps what it promises if the caller must see that.
+    pub(super) async fn change(self: &Rc<Self>, work: Work) -> Result<Done, Status> {
+        let (done, outcome) = oneshot::channel();
+        if self.changes.borrow().len() >= CHANGES_MAX {
+            return Err(Status::Jukebox);
+        }
+        self.changes.borrow_mut().push_back(Change { work, done });
+        if !self.committing.replace(true) {
+            let manager = Rc::clone(self);
+            let task = Box::pin(async move { manager.commit_all().await });
+            self.runtime.spawn("metadata", task);
+        }
+        let done = outcome.await.map_err(|_| Status::Io)??;
+        if let Some(number) = done.promise {
+            self.promises.kept(&self.runtime, number).await?;
+        }
+        Ok(done)
+    }
+
+    /// Transactions, one after the other, until no change waits.
+    async fn commit_all(self: Rc<Self>) {
+        loop {
+            let batch: Vec<Change> = self.changes.borrow_mut().drain(..).collect();
+            if batch.is_empty() {
+                self.committing.set(false);
+                return;
+            }
+            let (senders, work): (Vec<_>, Vec<_>) = (batch.into_iter())
+                .map(|change| (change.done, change.work))
+                .unzip();
+            let layouts = Layouts {
+                default: self.stripes,
+                servers: self.objects.count(),
+                turn: self.take_turns(work.len()),
+            };
+            let (store, time) = (std::sync::Arc::clone(&self.store), now(&self.runtime));
+            let committed =
+                run_blocking(&self.runtime, move || commit(&*store, work, layouts, time)).await;
+            match committed.unwrap_or(Err(Status::Io)) {
+                Ok(Committed {
+                    outcomes,
+                    promised,
+                    made,
+                }) => {
+                    // What was promised is known before anybody is answered.
+                    for (_, promise) in &promised {
+                        self.sizes.changes(promise.file());
+                    }
+                    self.promises.learn(promised);
+                    made.into_iter().for_each(|file| self.sizes.is_new(file));
+                    for (sender, outcome) in senders.into_iter().zip(outcomes) {
+                        // Who asked may be gone.
+                        let _ = sender.send(outcome);
+                    }
+                }
+                Err(status) => {
+                    for sender in senders {
+                        let _ = sender.send(Err(status));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets old answers, now and then, until the runtime ends.
+    pub(super) async fn forget_answers(self: Rc<Self>) {
+        loop {
+            sleep(&self.runtime, FORGET_EVERY).await;
+            let store = std::sync::Arc::clone(&self.store);
+            let before = self.runtime.wall_clock().saturating_sub(ANSWER_AGE);
+            let forgotten = run_blocking(&self.runtime, move || {
+                let mut failed = Ok(0);
+                let committed = store.commit(&mut |transaction| {
+                    failed = answers::forget(transaction, before.as_secs(), FORGET_AT_A_TIME);
+                    Ok(())
+                });
+                committed.map_err(Failure::from).and(failed)
+            });
+            if let Ok(Err(error)) = forgotten.await {
+                // Logs why.
+                status(error);
+            }
+        }
+    }
+}
+
+/// What a transaction did.
+#[derive(Default)]
+struct Committed {
+    outcomes: Vec<Result<Done, Status>>,
+    /// Promises with their numbers.
+    promised: Vec<(u64, Promise)>,
+    /// Files without objects.
+    made: Vec<FileId>,
+}
+
+/// Does a batch of changes in one transaction, on the blocking pool.
+fn commit(
+    store: &dyn MetaStore,
+    work: Vec<Work>,
+    layouts: Layouts,
+    now: Time,
+) -> Result<Committed, Status> {
+    let mut all = Committed::default();
+    let promised = RefCell::default();
+    let committed = store.commit(&mut |transaction| {
+        for (place, work) in (0..).zip(&work) {
+            let layouts = Layouts {
+                turn: layouts.turn.wrapping_add(place),
+                ..layouts
+            };
+            let request = Request {
+                caller: &work.caller,
+                now,
+                promised: &promised,
+            };
+            all.outcomes.push(
+                match perform_once(transaction, request, work, &layouts, &mut all.made) {
+                    Ok(done) => Ok(done),
+                    Err(Failure::Store(error)) => return Err(error),
+                    Err(failure) => Err(status(failure)),
+                },
+            );
+        }
+        Ok(())
+    });
+    match committed {
+        Ok(()) => Ok(Committed {
+            promised: promised.into_inner(),
+            ..all
+        }),
+        Err(error) => Err(status(error.into())),
+    }
+}
+
+/// Does a change, unless it was done before.
+fn perform_once(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    work: &Work,
+    layouts: &Layouts,
+    made: &mut Vec<FileId>,
+) -> Outcome<Done> {
+    if let Some(done) = answers::earlier(transaction, &work.ticket)? {
+        return Ok(done);
+    }
+    let done = perform(transaction, request, work, layouts, made)?;
+    let now = u64::from(request.now.seconds);
+    answers::keep(transaction, &work.ticket, now, &done)?;
+    Ok(done)
+}
+
+/// The file that a change is about, and the directories that its answer tells of.
+type Changed = (Option<(FileId, Inode)>, Vec<FileId>);
+
+fn perform(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    work: &Work,
+    layouts: &Layouts,
+    made: &mut Vec<FileId>,
+) -> Outcome<Done> {
+    let mut promised = None;
+    let (file, directories): Changed = match &work.call {
+        Call::Setattr(id, change, guard) => {
+            let seen = (*guard, work.last_write);
+            let set = namespace::set_attributes(transaction, request, *id, change, seen)?;
+            promised = set.1;
+            (Some((*id, set.0)), vec![])
+        }
+        Call::Create((directory, name), mode) => {
+            let place = &mut |chosen| layouts.choose(chosen);
+            let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
+            promised = opened.promise;
+            made.extend((opened.made && promised.is_none()).then_some(opened.id));
+            (Some((opened.id, opened.inode)), vec![*directory])
+        }
+        Call::Mkdir(entry, change) => make(transaction, request, entry, Make::Directory, change)?,
+        Call::Symlink(entry, target, change) => {
+            make(transaction, request, entry, Make::Symlink(target), change)?
+        }
+        Call::Mknod(entry, kind, change) => {
+            make(transaction, request, entry, Make::Node(*kind), change)?
+        }
+        Call::Remove((directory, name)) => {
+            namespace::remove(transaction, request, (*directory, name))?;
+            (None, vec![*directory])
+        }
+        Call::Rmdir((directory, name)) => {
+            namespace::remove_directory(transaction, request, (*directory, name))?;
+            (None, vec![*directory])
+        }
+        Call::Rename((from, old), (to, new)) => {
+            namespace::rename(transaction, request, (*from, old), (*to, new))?;
+            (None, vec![*from, *to])
+        }
+        Call::Link(id, (directory, name)) => {
+            let inode = namespace::link(transaction, request, *id, (*directory, name))?;
+            (Some((*id, inode)), vec![*directory])
+        }
+        Call::Stripes(id, stripes) => {
+            let servers = layouts.servers;
+            let inode = namespace::set_stripes(transaction, request, *id, *stripes, servers)?;
+            (Some((*id, inode)), vec![])
+        }
+        // Questions are answered without a transaction.
+        _ => return Err(Status::Notsupp.into()),
+    };
+    let mut inodes: Vec<_> = file.into_iter().collect();
+    for directory in directories {
+        inodes.push((directory, namespace::inode(transaction, directory)?));
+    }
+    Ok(Done {
+        inodes,
+        promise: promised,
+    })
+}
+
+/// Makes something without data: it, and the directory that it is in.
+fn make(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (directory, name): &Entry,
+    what: Make<'_>,
+    change: &SetAttributes,
+) -> Outcome<Changed> {
+    let made = namespace::make(transaction, request, (*directory, name), what, change)?;
+    Ok((Some(made), vec![*directory]))
+}

@@ -1,0 +1,236 @@
+//! Work at I/O servers that the manager has promised: done until it is done.
+
+use super::Manager;
+use crate::calls::encode;
+use crate::layout::{object_size, placements};
+use crate::limits::{
+    CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_TIME,
+};
+use crate::link::{Link, LinkError};
+use crate::meta::namespace::{self, Promise};
+use crate::meta::{FileId, MetaStore};
+use crate::secret::ServerKeys;
+use gannet_runtime::all;
+use gannet_runtime::{Handle, LocalFuture, Notify, run_blocking, sleep, timeout};
+use gannet_vfs::Status;
+use gannet_wire::volume::{Capability, Class, ObjectRange, Operation, Placement};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The I/O servers of a volume, as the manager reaches them.
+pub trait IoServers {
+    /// How many there are; their numbers are 0, 1, 2 ...
+    fn count(&self) -> u32;
+
+    /// A connection to one of them, made if there is none.
+    fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;
+}
+
+/// Changes objects.
+pub(super) struct Objects {
+    runtime: Handle,
+    keys: ServerKeys,
+    servers: Rc<dyn IoServers>,
+}
+
+impl Objects {
+    pub(super) fn new(
+        runtime: Handle,
+        keys: ServerKeys,
+        servers: Rc<dyn IoServers>,
+    ) -> Rc<Objects> {
+        Rc::new(Objects {
+            runtime,
+            keys,
+            servers,
+        })
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.servers.count()
+    }
+
+    /// Does what was promised, at all servers of the file; true when all have done it.
+    async fn keep(self: Rc<Self>, promise: Promise) -> bool {
+        let (file, layout, size) = match &promise {
+            Promise::Unlink(file, layout) => (*file, layout, None),
+            Promise::Truncate(file, layout, size) => (*file, layout, Some(*size)),
+        };
+        let calls = placements(layout).map(|(number, placement)| {
+            let (objects, size) = (Rc::clone(&self), size);
+            let call: LocalFuture<bool> = Box::pin(async move {
+                let done = objects.change(file, number, placement, size).await;
+                if let Err(error) = &done {
+                    tracing::debug!(?file, number, %error, "an object is not changed yet");
+                }
+                done.is_ok()
+            });
+            call
+        });
+        all(calls).await.into_iter().all(|done| done)
+    }
+
+    async fn change(
+        &self,
+        file: FileId,
+        number: u32,
+        placement: Placement,
+        size: Option<u64>,
+    ) -> Result<(), LinkError> {
+        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        let (operation, size) = match size {
+            None => (Operation::Unlink, 0),
+            Some(size) => (Operation::Truncate, object_size(size, placement)),
+        };
+        let range = ObjectRange {
+            capability: self.keys.grant(file.0, Capability::WRITE, expires),
+            size,
+        };
+        let link = Rc::clone(&self.servers).link(number).await?;
+        let answer = link
+            .call(operation, Class::Metadata, &encode(&range), &[])
+            .await?;
+        match answer.header.status.0 {
+            0 => Ok(()),
+            status => Err(LinkError::Ended(format!("status {status}"))),
+        }
+    }
+}
+
+/// Promises that are not kept yet.
+#[derive(Default)]
+pub(super) struct Promises {
+    open: RefCell<BTreeMap<u64, Promise>>,
+    /// Files whose size is being changed, and by how many promises.
+    truncating: RefCell<HashMap<FileId, u32>>,
+    waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
+    news: Notify,
+}
+
+impl Promises {
+    pub(super) fn new(open: Vec<(u64, Promise)>) -> Promises {
+        let promises = Promises::default();
+        promises.learn(open);
+        promises
+    }
+
+    /// Takes new promises.
+    pub(super) fn learn(&self, made: Vec<(u64, Promise)>) {
+        for (number, promise) in made {
+            if let Promise::Truncate(file, ..) = &promise {
+                *self.truncating.borrow_mut().entry(*file).or_default() += 1;
+            }
+            self.open.borrow_mut().insert(number, promise);
+        }
+        self.news.notify();
+    }
+
+    /// Whether a file's size is being changed.
+    pub(super) fn truncates(&self, file: FileId) -> bool {
+        self.truncating.borrow().contains_key(&file)
+    }
+
+    /// Waits until a promise is kept.
+    ///
+    /// # Errors
+    /// `Jukebox`: an I/O server is away. The promise stays.
+    pub(super) async fn kept(&self, runtime: &Handle, number: u64) -> Result<(), Status> {
+        let (sender, receiver) = oneshot::channel();
+        if !self.open.borrow().contains_key(&number) {
+            return Ok(());
+        }
+        self.waiting.borrow_mut().insert(number, sender);
+        let kept = timeout(runtime, PROMISE_DEADLINE, receiver).await;
+        self.waiting.borrow_mut().remove(&number);
+        match kept {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Status::Jukebox),
+        }
+    }
+
+    fn close(&self, number: u64) {
+        if let Some(Promise::Truncate(file, ..)) = self.open.borrow_mut().remove(&number) {
+            let mut truncating = self.truncating.borrow_mut();
+            match truncating.get_mut(&file) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => {
+                    truncating.remove(&file);
+                }
+            }
+        }
+        if let Some(waiter) = self.waiting.borrow_mut().remove(&number) {
+            // Who waited may be gone.
+            let _ = waiter.send(());
+        }
+    }
+
+    /// The oldest promise for each file: those for one file are kept in their order.
+    fn next(&self) -> Vec<(u64, Promise)> {
+        let (mut files, mut next) = (HashSet::new(), Vec::new());
+        for (number, promise) in &*self.open.borrow() {
+            if next.len() == PROMISES_AT_A_TIME {
+                break;
+            }
+            if files.insert(promise.file()) {
+                next.push((*number, promise.clone()));
+            }
+        }
+        next
+    }
+}
+
+impl Manager {
+    /// Keeps promises, old and new, until the runtime ends.
+    pub async fn keep_promises(self: Rc<Self>) {
+        loop {
+            let next = self.promises.next();
+            if next.is_empty() {
+                self.promises.news.notified().await;
+                continue;
+            }
+            let work = next.iter().map(|(_, promise)| {
+                let objects = Rc::clone(&self.objects);
+                let work: LocalFuture<bool> = Box::pin(objects.keep(promise.clone()));
+                work
+            });
+            let done = all(work).await;
+            let kept: Vec<u64> = (next.iter().zip(&done))
+                .filter_map(|((number, _), done)| done.then_some(*number))
+                .collect();
+            let failed = kept.len() < next.len();
+            self.forget(kept).await;
+            if failed {
+                sleep(&self.runtime, PROMISE_RETRY).await;
+            }
+        }
+    }
+
+    /// Takes promises that are kept out of the store.
+    async fn forget(&self, kept: Vec<u64>) {
+        if kept.is_empty() {
+            return;
+        }
+        let (store, numbers) = (Arc::clone(&self.store), kept.clone());
+        let removed = run_blocking(&self.runtime, move || remove(&*store, &numbers)).await;
+        if !removed.unwrap_or(false) {
+            // They are kept once more after a restart, which does no harm.
+            tracing::warn!("kept promises stay in the metadata store");
+        }
+        kept.into_iter()
+            .for_each(|number| self.promises.close(number));
+    }
+}
+
+fn remove(store: &dyn MetaStore, numbers: &[u64]) -> bool {
+    let mut removed = true;
+    let committed = store.commit(&mut |transaction| {
+        for number in numbers {
+            removed &= namespace::keep_promise(transaction, *number).is_ok();
+        }
+        Ok(())
+    });
+    removed && committed.is_ok()
+}

@@ -1,0 +1,313 @@
+//! How long files are: what their objects say, asked for in batches, and known for as long as nobody may write.
+//!
+//! A client writes by a grant that ends by itself after [`CAPABILITY_AGE`], or earlier when the client gives it back; a
+//! write counts as completed only while its grant lasts. So what the objects of a file without grants say holds until
+//! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
+
+use super::promises::{IoServers, Promises};
+use crate::calls::{FileState, encode};
+use crate::layout::{placements, size_from_object};
+use crate::limits::{
+    BATCHES_UNDER_WAY, CAPABILITY_AGE, FILE_SIZE_MAX, GRANTS_MAX, SIZE_AGE, SIZES_MAX,
+};
+use crate::link::{Link, LinkError};
+use crate::meta::FileId;
+use gannet_runtime::{Handle, Instant, LocalFuture, all};
+use gannet_vfs::{Status, Time};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    Class, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates, Operation,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// See the module.
+pub(super) struct Sizes {
+    runtime: Handle,
+    servers: Rc<dyn IoServers>,
+    known: RefCell<BTreeMap<FileId, Known>>,
+    /// Questions under way, by file: whether what they bring may be remembered.
+    asking: RefCell<BTreeMap<FileId, Vec<Rc<Cell<bool>>>>>,
+    grants: RefCell<Grants>,
+    queues: RefCell<BTreeMap<u32, Queue>>,
+}
+
+struct Known {
+    state: FileState,
+    since: Instant,
+}
+
+/// Who may write, until when.
+struct Grants {
+    files: BTreeMap<FileId, Vec<(u64, Instant)>>,
+    last: u64,
+    /// When so many files have grants, those that are over are looked for.
+    sweep_at: usize,
+    /// Until then there may be grants that are not in the list: of an earlier manager, or too many.
+    others_until: Instant,
+}
+
+/// What is asked of one I/O server.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
+    under_way: usize,
+    /// The connection that was used last, and since when.
+    link: Option<(Link, Instant)>,
+}
+
+impl Sizes {
+    pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>) -> Rc<Sizes> {
+        let others_until = runtime.now() + CAPABILITY_AGE;
+        Rc::new(Sizes {
+            runtime,
+            servers,
+            known: RefCell::default(),
+            asking: RefCell::default(),
+            grants: RefCell::new(Grants {
+                files: BTreeMap::new(),
+                last: 0,
+                sweep_at: GRANTS_MAX / 16,
+                others_until,
+            }),
+            queues: RefCell::default(),
+        })
+    }
+
+    /// Lets a client write a file for [`CAPABILITY_AGE`]; the number of the grant.
+    pub(super) fn grant(&self, file: FileId) -> u64 {
+        self.changes(file);
+        let now = self.runtime.now();
+        let until = now + CAPABILITY_AGE;
+        let mut grants = self.grants.borrow_mut();
+        if grants.files.len() >= grants.sweep_at {
+            grants.files.retain(|_, list| {
+                list.retain(|(_, until)| now < *until);
+                !list.is_empty()
+            });
+            grants.sweep_at = (grants.files.len() * 2).clamp(GRANTS_MAX / 16, GRANTS_MAX);
+        }
+        grants.last += 1;
+        let number = grants.last;
+        if grants.files.len() >= GRANTS_MAX {
+            grants.others_until = until;
+        } else {
+            grants.files.entry(file).or_default().push((number, until));
+        }
+        number
+    }
+
+    /// A client will not write by this grant any more.
+    pub(super) fn give_back(&self, file: FileId, number: u64) {
+        let mut grants = self.grants.borrow_mut();
+        if let Some(list) = grants.files.get_mut(&file) {
+            list.retain(|(other, _)| *other != number);
+            if list.is_empty() {
+                grants.files.remove(&file);
+            }
+        }
+    }
+
+    /// Whether somebody may write a file.
+    fn is_writable(&self, file: FileId) -> bool {
+        let now = self.runtime.now();
+        let grants = self.grants.borrow();
+        let listed = grants.files.get(&file);
+        now < grants.others_until
+            || listed.is_some_and(|list| list.iter().any(|(_, until)| now < *until))
+    }
+
+    /// The objects of a file may change from now on: what is known of them, or is just being asked, will not hold.
+    pub(super) fn changes(&self, file: FileId) {
+        self.known.borrow_mut().remove(&file);
+        if let Some(asking) = self.asking.borrow().get(&file) {
+            asking.iter().for_each(|steady| steady.set(false));
+        }
+    }
+
+    /// A file was made, and has no objects.
+    pub(super) fn is_new(&self, file: FileId) {
+        self.remember(file, FileState::default(), self.runtime.now());
+    }
+
+    fn remember(&self, file: FileId, state: FileState, since: Instant) {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= SIZES_MAX {
+            known.clear();
+        }
+        known.insert(file, Known { state, since });
+    }
+
+    fn known(&self, file: FileId, layout: &LayoutRecord) -> Option<FileState> {
+        let known = self.known.borrow();
+        let Known { state, since } = known.get(&file)?;
+        // A server that restarted may have lost what was not durable.
+        let queues = self.queues.borrow();
+        let holds = layout.servers.iter().all(|number| {
+            let link = queues.get(number).and_then(|queue| queue.link.as_ref());
+            link.is_some_and(|(link, used)| !link.is_over() && used <= since)
+        });
+        (holds && self.runtime.now() < *since + SIZE_AGE).then_some(*state)
+    }
+
+    /// What the objects of a file say.
+    ///
+    /// # Errors
+    /// `Jukebox` when one of its servers is away, and what a server has against the question.
+    pub(super) async fn of(
+        self: &Rc<Self>,
+        file: FileId,
+        layout: &LayoutRecord,
+        promises: &Promises,
+    ) -> Result<FileState, Status> {
+        if let Some(state) = self.known(file, layout) {
+            return Ok(state);
+        }
+        let steady = !self.is_writable(file) && !promises.truncates(file);
+        let question = Question::begin(self, file, steady);
+        let asked = placements(layout).map(|(number, placement)| {
+            let answer = self.ask(number, file);
+            let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
+                // Dropped without an answer when the server could not be asked.
+                let state = answer.await.unwrap_or(Err(Status::Jukebox))?;
+                Ok((placement, state))
+            });
+            asked
+        });
+        let mut whole = FileState::default();
+        for answer in all(asked).await {
+            let (placement, state) = answer?;
+            let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
+            whole.size = whole.size.max(size);
+            whole.used = whole.used.saturating_add(state.used);
+            whole.written = whole.written.max(Time {
+                seconds: u32::try_from(state.modified_seconds).unwrap_or(u32::MAX),
+                nanoseconds: state.modified_nanoseconds,
+            });
+        }
+        question.answered(whole);
+        Ok(whole)
+    }
+
+    /// Queues a question to an I/O server.
+    fn ask(
+        self: &Rc<Self>,
+        number: u32,
+        file: FileId,
+    ) -> oneshot::Receiver<Result<ObjectState, Status>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(number).or_default();
+        queue.waiting.push_back((file, sender));
+        if queue.under_way < BATCHES_UNDER_WAY {
+            queue.under_way += 1;
+            let sizes = Rc::clone(self);
+            let task = async move { sizes.ask_all(number).await };
+            self.runtime.spawn("sizes", Box::pin(task));
+        }
+        receiver
+    }
+
+    /// Asks a server, batch after batch, until no question waits.
+    async fn ask_all(self: Rc<Self>, number: u32) {
+        loop {
+            let batch: Vec<_> = {
+                let mut queues = self.queues.borrow_mut();
+                let queue = queues.entry(number).or_default();
+                let count = queue.waiting.len().min(OBJECTS_MAX);
+                if count == 0 {
+                    queue.under_way -= 1;
+                    return;
+                }
+                queue.waiting.drain(..count).collect()
+            };
+            let files = batch.iter().map(|(file, _)| file.0).collect();
+            match self.ask_batch(number, files).await {
+                Ok(states) => {
+                    for ((_, sender), state) in batch.into_iter().zip(states) {
+                        // Who asked may be gone.
+                        let _ = sender.send(state);
+                    }
+                }
+                Err(error) => tracing::debug!(number, %error, "sizes of objects are not known"),
+            }
+        }
+    }
+
+    async fn ask_batch(
+        &self,
+        number: u32,
+        files: Vec<u64>,
+    ) -> Result<Vec<Result<ObjectState, Status>>, LinkError> {
+        let link = Rc::clone(&self.servers).link(number).await?;
+        self.used(number, &link);
+        let body = encode(&ObjectList { files });
+        let answer = link
+            .call(Operation::States, Class::Metadata, &body, &[])
+            .await?;
+        let states = from_bytes::<ObjectStates>(answer.body());
+        let states = states.map_err(|_| LinkError::Ended("an answer that is none".into()))?;
+        let states = states
+            .states
+            .into_iter()
+            .map(|(status, state)| match status {
+                0 => Ok(state),
+                status => Err(Status::from_number(status).unwrap_or(Status::Serverfault)),
+            });
+        Ok(states.collect())
+    }
+
+    /// Takes note of the connection to a server.
+    fn used(&self, number: u32, link: &Link) {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(number).or_default();
+        let same = queue.link.as_ref().is_some_and(|(last, _)| last.is(link));
+        if !same {
+            queue.link = Some((link.clone(), self.runtime.now()));
+        }
+    }
+}
+
+/// A question for a file's size that is under way.
+struct Question<'a> {
+    sizes: &'a Sizes,
+    file: FileId,
+    since: Instant,
+    /// Nothing may have changed since it began.
+    steady: Rc<Cell<bool>>,
+}
+
+impl<'a> Question<'a> {
+    fn begin(sizes: &'a Sizes, file: FileId, steady: bool) -> Question<'a> {
+        let steady = Rc::new(Cell::new(steady));
+        let mut asking = sizes.asking.borrow_mut();
+        asking.entry(file).or_default().push(Rc::clone(&steady));
+        Question {
+            sizes,
+            file,
+            since: sizes.runtime.now(),
+            steady,
+        }
+    }
+
+    /// Remembers the answer, if it still holds.
+    fn answered(self, state: FileState) {
+        if self.steady.get() {
+            self.sizes.remember(self.file, state, self.since);
+        }
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let mut asking = self.sizes.asking.borrow_mut();
+        if let Some(questions) = asking.get_mut(&self.file) {
+            questions.retain(|other| !Rc::ptr_eq(other, &self.steady));
+            if questions.is_empty() {
+                asking.remove(&self.file);
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Names, attributes and layouts, in a store of key-value pairs with transactions.
+//!
+//! [`MetaStore`] is the seam: [`RedbStore`] keeps a volume's metadata in a file of the manager's machine; a distributed
+//! store can take its place. [`namespace`] is what a file system is in terms of it.
+
+pub mod answers;
+pub mod check;
+mod inode;
+mod memory_store;
+pub mod namespace;
+mod redb_store;
+
+pub use inode::{Body, FileId, Inode, ROOT, Stripes};
+pub(crate) use inode::{put_stripes, take_stripes};
+pub use memory_store::MemoryStore;
+pub use redb_store::RedbStore;
+
+use thiserror::Error;
+
+/// A set of pairs within a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// Inodes by file number.
+    Inodes,
+    /// File numbers by directory and name.
+    Names,
+    /// Names by directory and cookie: the order of listings.
+    Listing,
+    /// Work at the I/O servers that was promised and is not done, by sequence number.
+    Pending,
+    /// What came of changes, by the client's slot.
+    Answers,
+    /// The volume itself: its identity, servers, counters.
+    Volume,
+}
+
+/// The store failed. Nothing of the transaction is in it.
+#[derive(Debug, Error)]
+#[error("the metadata store failed: {0}")]
+pub struct StoreError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// Pairs as they were at some moment.
+pub trait View {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Shows the pairs from key `from` on, in the order of their keys' bytes, to `each` until it wants no more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError>;
+}
+
+/// Pairs while they are being changed; sees its own changes.
+pub trait Transaction: View {
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+
+    /// Removes a key, if it is there.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
+}
+
+/// A store of metadata. Calls may block for the disk.
+pub trait MetaStore: Send + Sync + 'static {
+    /// Shows `look` everything that was committed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError>;
+
+    /// Has `work` change pairs; when this returns, all of its changes are durable, or none was made.
+    ///
+    /// Many operations can share a transaction: each must have checked all that can go wrong before its first change.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; also that of `work`, if it gives one.
+    fn commit(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+}

@@ -1,0 +1,173 @@
+//! Answers to changes, kept in the transactions that made them: a change that is sent again is answered, not repeated.
+
+use super::namespace::{Failure, Outcome};
+use super::{FileId, Inode, ROOT, StoreError, Table, Transaction, View};
+use crate::calls::Ticket;
+use gannet_vfs::Status;
+use gannet_wire::nfs3::{Decode, Encode, from_bytes};
+use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+
+/// What a change came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Done {
+    /// What it made or changed, as its answer names it: at most two.
+    pub inodes: Vec<(FileId, Inode)>,
+    /// A promise to be kept before the caller is answered.
+    pub promise: Option<u64>,
+}
+
+/// Most inodes of an answer.
+const INODES_MAX: usize = 2;
+
+impl Encode for Done {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        // At most INODES_MAX.
+        encoder.u32(self.inodes.len() as u32);
+        for (id, inode) in &self.inodes {
+            encoder.u64(id.0);
+            inode.encode(encoder);
+        }
+        encoder.bool(self.promise.is_some());
+        self.promise.iter().for_each(|number| encoder.u64(*number));
+    }
+}
+
+impl Decode<'_> for Done {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Done, XdrError> {
+        let count = decoder.length(INODES_MAX)?;
+        let inodes = (0..count).map(|_| Ok((FileId(decoder.u64()?), Inode::decode(decoder)?)));
+        Ok(Done {
+            inodes: inodes.collect::<Result<_, _>>()?,
+            promise: match decoder.bool()? {
+                true => Some(decoder.u64()?),
+                false => None,
+            },
+        })
+    }
+}
+
+/// The last answer of a slot.
+struct Kept {
+    sequence: u64,
+    /// Seconds since the epoch.
+    since: u64,
+    done: Done,
+}
+
+impl Encode for Kept {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u64(self.sequence);
+        encoder.u64(self.since);
+        self.done.encode(encoder);
+    }
+}
+
+impl Decode<'_> for Kept {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Kept, XdrError> {
+        Ok(Kept {
+            sequence: decoder.u64()?,
+            since: decoder.u64()?,
+            done: Done::decode(decoder)?,
+        })
+    }
+}
+
+fn key_of(ticket: &Ticket) -> Vec<u8> {
+    [&ticket.client[..], &ticket.slot.to_be_bytes()].concat()
+}
+
+fn parse(value: &[u8]) -> Outcome<Kept> {
+    from_bytes(value).map_err(|_| Failure::Damaged(ROOT))
+}
+
+/// What came of a change that was done before, when it comes again.
+///
+/// # Errors
+/// `Inval`: the slot has gone on since, and nobody waits for this any more. Or the store failed.
+pub fn earlier(view: &dyn View, ticket: &Ticket) -> Outcome<Option<Done>> {
+    let Some(value) = view.get(Table::Answers, &key_of(ticket))? else {
+        return Ok(None);
+    };
+    let kept = parse(&value)?;
+    match ticket.sequence.cmp(&kept.sequence) {
+        std::cmp::Ordering::Greater => Ok(None),
+        std::cmp::Ordering::Equal => Ok(Some(kept.done)),
+        std::cmp::Ordering::Less => Err(Status::Inval.into()),
+    }
+}
+
+/// Keeps what came of a change; `now` in seconds since the epoch.
+///
+/// # Errors
+/// The store failed.
+pub fn keep(
+    transaction: &mut dyn Transaction,
+    ticket: &Ticket,
+    now: u64,
+    done: &Done,
+) -> Result<(), StoreError> {
+    let kept = Kept {
+        sequence: ticket.sequence,
+        since: now,
+        done: done.clone(),
+    };
+    let mut value = Vec::new();
+    kept.encode(&mut Encoder::new(&mut value));
+    transaction.put(Table::Answers, &key_of(ticket), &value)
+}
+
+/// Forgets up to `max` answers from before `time` (seconds since the epoch); gives how many it forgot.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outcome<usize> {
+    let (mut old, mut failure) = (Vec::new(), None);
+    transaction.scan(Table::Answers, &[], &mut |key, value| {
+        match parse(value) {
+            Ok(kept) if kept.since < time => old.push(key.to_vec()),
+            Ok(_) => {}
+            Err(error) => failure = Some(error),
+        }
+        failure.is_none() && old.len() < max
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    old.iter()
+        .try_for_each(|key| transaction.delete(Table::Answers, key))?;
+    Ok(old.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{MemoryStore, MetaStore};
+
+    #[test]
+    fn an_answer_is_there_until_its_slot_goes_on_or_it_is_old() {
+        let store = MemoryStore::default();
+        let ticket = |sequence| Ticket {
+            client: [1; 16],
+            slot: 2,
+            sequence,
+        };
+        let done = Done {
+            inodes: Vec::new(),
+            promise: Some(9),
+        };
+        store
+            .commit(&mut |it| {
+                assert!(matches!(earlier(it, &ticket(5)), Ok(None)));
+                keep(it, &ticket(5), 100, &done)?;
+                assert!(matches!(earlier(it, &ticket(5)), Ok(Some(found)) if found == done));
+                assert!(matches!(earlier(it, &ticket(6)), Ok(None)));
+                let old = earlier(it, &ticket(4));
+                assert!(matches!(old, Err(Failure::Status(Status::Inval))));
+                assert!(matches!(forget(it, 100, 10), Ok(0)));
+                assert!(matches!(forget(it, 101, 10), Ok(1)));
+                assert!(matches!(earlier(it, &ticket(5)), Ok(None)));
+                Ok(())
+            })
+            .expect("memory does not fail");
+    }
+}

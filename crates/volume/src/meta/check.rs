@@ -1,0 +1,323 @@
+//! Whether the records of a store fit together.
+
+use super::inode::{Body, FileId, Inode, ROOT};
+use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
+use super::{StoreError, Table, View};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::LayoutRecord;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What a look at all records found.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// What does not fit, a sentence each.
+    pub findings: Vec<String>,
+    /// Regular files and where they lie.
+    pub files: BTreeMap<FileId, LayoutRecord>,
+    /// Directories.
+    pub directories: u64,
+    /// Names of all directories.
+    pub names: u64,
+    /// Work at I/O servers that is not done yet.
+    pub promises: Vec<(u64, Promise)>,
+}
+
+/// What is remembered of an inode.
+struct Known {
+    links: u32,
+    /// Of a directory: parent and number of names, as it says itself.
+    directory: Option<(FileId, u64)>,
+    /// Names that it has, and directories that they are in.
+    names: u32,
+    inside: FileId,
+    /// Of a directory: names in it, directories among them.
+    entries: u64,
+    below: Vec<FileId>,
+}
+
+/// Looks at all inodes, names, listings and promises. Takes some hundred bytes of memory for each file.
+///
+/// # Errors
+/// The store failed.
+pub fn survey(view: &dyn View) -> Outcome<Survey> {
+    let mut survey = Survey::default();
+    let mut inodes = look_at_inodes(view, &mut survey)?;
+    look_at_names(view, &mut survey, &mut inodes)?;
+    look_at_listings(view, &mut survey)?;
+    let reached = reachable(&inodes);
+    for (id, known) in &inodes {
+        check_inode(*id, known, reached.contains(id), &mut survey.findings);
+    }
+    match promises(view) {
+        Ok(open) => survey.promises = open,
+        Err(error) => survey.findings.push(format!("promises: {error}")),
+    }
+    Ok(survey)
+}
+
+fn look_at_inodes(
+    view: &dyn View,
+    survey: &mut Survey,
+) -> Result<BTreeMap<FileId, Known>, StoreError> {
+    let mut inodes = BTreeMap::new();
+    view.scan(Table::Inodes, &[], &mut |key, value| {
+        let id = key.try_into().map(u64::from_be_bytes).map(FileId);
+        let (Ok(id), Ok(inode)) = (id, from_bytes::<Inode>(value)) else {
+            let finding = format!("the inode with the key {key:02x?} is damaged");
+            survey.findings.push(finding);
+            return true;
+        };
+        let directory = match inode.body {
+            Body::Directory {
+                parent, entries, ..
+            } => Some((parent, entries)),
+            Body::Regular { layout, .. } => {
+                survey.files.insert(id, layout);
+                None
+            }
+            _ => None,
+        };
+        survey.directories += u64::from(directory.is_some());
+        let known = Known {
+            links: inode.links,
+            directory,
+            names: 0,
+            inside: id,
+            entries: 0,
+            below: Vec::new(),
+        };
+        inodes.insert(id, known);
+        true
+    })?;
+    if !inodes.contains_key(&ROOT) {
+        let finding = String::from("the root directory is missing");
+        survey.findings.push(finding);
+    }
+    Ok(inodes)
+}
+
+fn look_at_names(
+    view: &dyn View,
+    survey: &mut Survey,
+    inodes: &mut BTreeMap<FileId, Known>,
+) -> Result<(), StoreError> {
+    let findings = &mut survey.findings;
+    let mut names = 0;
+    view.scan(Table::Names, &[], &mut |key, value| {
+        names += 1;
+        let split = key.split_first_chunk::<8>();
+        let (Some((directory, name)), Some((file, cookie))) = (split, split_listing_key(value))
+        else {
+            findings.push(format!("the name with the key {key:02x?} is damaged"));
+            return true;
+        };
+        let directory = FileId(u64::from_be_bytes(*directory));
+        let what = format!("{:?} in directory {}", text(name), directory.0);
+        let listed = view.get(
+            Table::Listing,
+            &super::namespace::listing_key(directory, cookie),
+        );
+        match listed {
+            Ok(Some(listed)) if listed == [&file.0.to_be_bytes(), name].concat() => {}
+            _ => findings.push(format!("{what} is not listed")),
+        }
+        let is_directory = match inodes.get_mut(&file) {
+            Some(known) => {
+                known.names += 1;
+                known.inside = directory;
+                known.directory.is_some()
+            }
+            None => {
+                findings.push(format!("{what} is file {}, which is missing", file.0));
+                false
+            }
+        };
+        match inodes.get_mut(&directory) {
+            Some(known) if known.directory.is_some() => {
+                known.entries += 1;
+                known.below.extend(is_directory.then_some(file));
+            }
+            _ => findings.push(format!("{what}: that is no directory")),
+        }
+        true
+    })?;
+    survey.names = names;
+    Ok(())
+}
+
+fn look_at_listings(view: &dyn View, survey: &mut Survey) -> Result<(), StoreError> {
+    let findings = &mut survey.findings;
+    view.scan(Table::Listing, &[], &mut |key, value| {
+        let split = value.split_first_chunk::<8>();
+        let (Some((directory, cookie)), Some((file, name))) = (split_listing_key(key), split)
+        else {
+            findings.push(format!("the listing with the key {key:02x?} is damaged"));
+            return true;
+        };
+        let expected = [&file[..], &cookie.to_be_bytes()].concat();
+        let named = view.get(Table::Names, &name_key(directory, name));
+        if !matches!(named, Ok(Some(named)) if named == expected) {
+            let what = format!("{:?} in directory {}", text(name), directory.0);
+            findings.push(format!("{what} is listed and cannot be found"));
+        }
+        true
+    })
+}
+
+/// Directories that a path leads to.
+fn reachable(inodes: &BTreeMap<FileId, Known>) -> HashSet<FileId> {
+    let (mut reached, mut ahead) = (HashSet::from([ROOT]), vec![ROOT]);
+    while let Some(id) = ahead.pop() {
+        let below = inodes.get(&id).map_or(&[][..], |known| &known.below);
+        ahead.extend(below.iter().copied().filter(|id| reached.insert(*id)));
+    }
+    reached
+}
+
+fn check_inode(id: FileId, known: &Known, is_reached: bool, findings: &mut Vec<String>) {
+    let mut find = |what: String| findings.push(format!("file {} {what}", id.0));
+    let Some((parent, entries)) = known.directory else {
+        if known.names == 0 {
+            find(String::from("has no name"));
+        } else if known.links != known.names {
+            find(format!(
+                "counts {} names and has {}",
+                known.links, known.names
+            ));
+        }
+        return;
+    };
+    let names = u32::from(id != ROOT);
+    if known.names != names {
+        find(format!("is a directory with {} names", known.names));
+    } else if !is_reached {
+        find(String::from("is a directory that no path leads to"));
+    } else if parent != known.inside {
+        let (said, is) = (parent.0, known.inside.0);
+        find(format!(
+            "is in directory {is} and says that it is in {said}"
+        ));
+    }
+    if known.entries != entries {
+        find(format!(
+            "counts {entries} entries and has {}",
+            known.entries
+        ));
+    }
+    let links = known.below.len() as u64 + 2;
+    if u64::from(known.links) != links {
+        find(format!("counts {} links and has {links}", known.links));
+    }
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Which files a server has objects of: all of those that lie on it.
+pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
+    let files = survey.files.iter();
+    let on = files.filter_map(|(id, layout)| {
+        let index = layout.servers.iter().position(|server| *server == number)?;
+        Some((id.0, index))
+    });
+    on.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::namespace::{self, Make, Request, format, listing_key};
+    use super::super::{MemoryStore, MetaStore, Transaction};
+    use super::*;
+    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
+    use std::cell::RefCell;
+
+    /// A directory `d` with a file `f` in it, which is also called `g` in the root.
+    fn store() -> MemoryStore {
+        let store = MemoryStore::default();
+        change(&store, |transaction| {
+            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
+            let promised = RefCell::default();
+            let request = Request {
+                caller: &caller,
+                now,
+                promised: &promised,
+            };
+            format(transaction, now).unwrap();
+            let plain = SetAttributes::default();
+            let place = (ROOT, &b"d"[..]);
+            let made = namespace::make(transaction, request, place, Make::Directory, &plain);
+            let (directory, _) = made.unwrap();
+            let layout = &mut |_| LayoutRecord {
+                unit: 4096,
+                servers: vec![1, 0],
+            };
+            let mode = CreateMode::Guarded(plain);
+            let place = (directory, &b"f"[..]);
+            let made = namespace::create(transaction, request, place, &mode, layout).unwrap();
+            namespace::link(transaction, request, made.id, (ROOT, b"g")).unwrap();
+        });
+        store
+    }
+
+    fn change(store: &MemoryStore, mut work: impl FnMut(&mut dyn Transaction)) {
+        let committed = store.commit(&mut |transaction| {
+            work(transaction);
+            Ok(())
+        });
+        committed.unwrap();
+    }
+
+    fn surveyed(store: &MemoryStore) -> Survey {
+        let mut found = None;
+        store.read(&mut |view| found = Some(survey(view))).unwrap();
+        found.unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_sound_store_gives_no_findings() {
+        let survey = surveyed(&store());
+        assert_eq!(survey.findings, [""; 0]);
+        assert_eq!((survey.directories, survey.names), (2, 3));
+        assert_eq!(survey.files.len(), 1);
+        let on = [0, 1, 2].map(|number| files_on(&survey, number));
+        assert_eq!(on[0].values().collect::<Vec<_>>(), [&1]);
+        assert_eq!(on[1].values().collect::<Vec<_>>(), [&0]);
+        assert!(on[2].is_empty());
+    }
+
+    #[test]
+    fn every_damage_is_found() {
+        let key = |number: u64| number.to_be_bytes();
+        type Damage = fn(&mut dyn Transaction, &dyn Fn(u64) -> [u8; 8]);
+        let damages: [(Damage, &str); 5] = [
+            (
+                |it, key| it.delete(Table::Inodes, &key(3)).unwrap(),
+                "which is missing",
+            ),
+            (
+                |it, _| it.delete(Table::Names, &name_key(ROOT, b"g")).unwrap(),
+                "counts 2 names and has 1",
+            ),
+            (
+                |it, _| it.delete(Table::Names, &name_key(ROOT, b"d")).unwrap(),
+                "is a directory with 0 names",
+            ),
+            (
+                |it, _| it.delete(Table::Listing, &listing_key(ROOT, 3)).unwrap(),
+                "is not listed",
+            ),
+            (
+                |it, key| it.put(Table::Inodes, &key(3), b"nonsense").unwrap(),
+                "is damaged",
+            ),
+        ];
+        for (damage, part) in damages {
+            let store = store();
+            change(&store, |transaction| damage(transaction, &key));
+            let findings = surveyed(&store).findings;
+            let found = findings.iter().any(|finding| finding.contains(part));
+            assert!(found, "{part}: {findings:?}");
+        }
+    }
+}

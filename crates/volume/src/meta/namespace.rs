@@ -1,0 +1,454 @@
+//! A file system's names and attributes, as POSIX has them, over a [`MetaStore`](super::MetaStore).
+//!
+//! Functions that change something check everything first: many of them share a transaction.
+
+mod change;
+mod rename;
+
+pub use change::{
+    Make, Opened, create, link, make, remove, remove_directory, set_attributes, set_stripes,
+};
+pub use rename::rename;
+
+use super::inode::Rights;
+use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View};
+use gannet_vfs::limits::NAME_MAX;
+use gannet_vfs::{AccessMask, Credentials, FileKind, Status, Time};
+use gannet_wire::nfs3::{Decode, Encode, from_bytes};
+use gannet_wire::volume::LayoutRecord;
+use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use std::cell::RefCell;
+use thiserror::Error;
+
+/// Why an operation did nothing.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// It is not possible, or not allowed.
+    #[error("{0}")]
+    Status(Status),
+    /// The store failed; so has the whole transaction.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record of the store is none.
+    #[error("metadata of file {0:?} is damaged")]
+    Damaged(FileId),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        Failure::Status(status)
+    }
+}
+
+/// What an operation gives.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// Who asks, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Who.
+    pub caller: &'a Credentials,
+    /// The time that goes into what is changed.
+    pub now: Time,
+    /// Takes the promises that are made, with their numbers.
+    pub promised: &'a RefCell<Vec<(u64, Promise)>>,
+}
+
+/// Makes the root directory, if there is none: owned by root, writable by root alone.
+///
+/// # Errors
+/// The store failed.
+pub fn format(transaction: &mut dyn Transaction, now: Time) -> Outcome<()> {
+    if read_inode(transaction, ROOT)?.is_some() {
+        return Ok(());
+    }
+    let root = Inode {
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        links: 2,
+        access_time: now,
+        modify_time: now,
+        change_time: now,
+        body: Body::Directory {
+            parent: ROOT,
+            entries: 0,
+            next_cookie: FIRST_COOKIE,
+            stripes: None,
+        },
+    };
+    write_inode(transaction, ROOT, &root)?;
+    put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
+}
+
+/// The inode of a file.
+///
+/// # Errors
+/// `Stale` when there is no such file any more.
+pub fn inode(view: &dyn View, id: FileId) -> Outcome<Inode> {
+    Ok(read_inode(view, id)?.ok_or(Status::Stale)?)
+}
+
+/// Finds `name` in a directory; `.` and `..` work, and `..` of the root is the root.
+///
+/// # Errors
+/// `Notdir`, `Acces`, `Noent`, `Nametoolong`.
+pub fn lookup(
+    view: &dyn View,
+    caller: &Credentials,
+    directory: FileId,
+    name: &[u8],
+) -> Outcome<(FileId, Inode)> {
+    let inside = inode(view, directory)?;
+    let parent = parent_of(&inside)?;
+    require(&inside, caller, Rights::EXECUTE)?;
+    let id = match name {
+        b"." => directory,
+        b".." => parent,
+        _ => {
+            check_name(name)?;
+            find(view, directory, name)?.ok_or(Status::Noent)?
+        }
+    };
+    Ok((id, inode(view, id)?))
+}
+
+/// The subset of `wanted` that the caller has, with the inode.
+///
+/// # Errors
+/// `Stale`.
+pub fn access(
+    view: &dyn View,
+    caller: &Credentials,
+    file: FileId,
+    wanted: AccessMask,
+) -> Outcome<(AccessMask, Inode)> {
+    let inode = inode(view, file)?;
+    Ok((inode.access(caller, wanted), inode))
+}
+
+/// One name of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The position after it.
+    pub cookie: u64,
+    /// The file.
+    pub id: FileId,
+}
+
+/// Cookies of `.` and `..`; names come after them.
+const SELF_COOKIE: u64 = 1;
+const PARENT_COOKIE: u64 = 2;
+const FIRST_COOKIE: u64 = 3;
+
+/// The names of a directory after `cookie` (0: from the start), shown to `each` until it wants no more; then false.
+///
+/// # Errors
+/// `Notdir`, `Acces`.
+pub fn list(
+    view: &dyn View,
+    caller: &Credentials,
+    directory: FileId,
+    cookie: u64,
+    each: &mut dyn FnMut(Listed) -> bool,
+) -> Outcome<bool> {
+    let inside = inode(view, directory)?;
+    let parent = parent_of(&inside)?;
+    require(&inside, caller, Rights::READ)?;
+    for (dots, at, id) in [
+        (&b"."[..], SELF_COOKIE, directory),
+        (b"..", PARENT_COOKIE, parent),
+    ] {
+        let listed = Listed {
+            name: dots.to_vec(),
+            cookie: at,
+            id,
+        };
+        if cookie < at && !each(listed) {
+            return Ok(false);
+        }
+    }
+    let from = listing_key(directory, cookie.saturating_add(1).max(FIRST_COOKIE));
+    let (mut damaged, mut complete) = (false, true);
+    view.scan(Table::Listing, &from, &mut |key, value| {
+        let Some((at, cookie)) = split_listing_key(key) else {
+            damaged = true;
+            return false;
+        };
+        if at != directory {
+            return false;
+        }
+        let Some((id, name)) = value.split_first_chunk() else {
+            damaged = true;
+            return false;
+        };
+        complete = each(Listed {
+            name: name.to_vec(),
+            cookie,
+            id: FileId(u64::from_be_bytes(*id)),
+        });
+        complete
+    })?;
+    if damaged {
+        return Err(Failure::Damaged(directory));
+    }
+    Ok(complete)
+}
+
+/// Work at I/O servers that was promised. It may be done more than once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Promise {
+    /// A file is gone; so must its objects.
+    Unlink(FileId, LayoutRecord),
+    /// A file is to have this size.
+    Truncate(FileId, LayoutRecord, u64),
+}
+
+impl Encode for Promise {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        let (Promise::Unlink(file, layout) | Promise::Truncate(file, layout, _)) = self;
+        let size = match self {
+            Promise::Unlink(..) => None,
+            Promise::Truncate(_, _, size) => Some(*size),
+        };
+        encoder.u64(file.0);
+        layout.encode(encoder);
+        encoder.bool(size.is_some());
+        size.iter().for_each(|size| encoder.u64(*size));
+    }
+}
+
+impl Decode<'_> for Promise {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Promise, XdrError> {
+        let file = FileId(decoder.u64()?);
+        let layout = LayoutRecord::decode(decoder)?;
+        Ok(match decoder.bool()? {
+            true => Promise::Truncate(file, layout, decoder.u64()?),
+            false => Promise::Unlink(file, layout),
+        })
+    }
+}
+
+impl Promise {
+    /// The file it is about.
+    pub fn file(&self) -> FileId {
+        match self {
+            Promise::Unlink(file, _) | Promise::Truncate(file, ..) => *file,
+        }
+    }
+}
+
+/// All promises that are open, with their numbers, in the order in which they were made.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn promises(view: &dyn View) -> Outcome<Vec<(u64, Promise)>> {
+    let mut found = Vec::new();
+    let mut damaged = false;
+    view.scan(Table::Pending, &[], &mut |key, value| {
+        let number = key.try_into().map(u64::from_be_bytes);
+        match (number, from_bytes::<Promise>(value)) {
+            (Ok(number), Ok(promise)) => found.push((number, promise)),
+            _ => damaged = true,
+        }
+        !damaged
+    })?;
+    if damaged {
+        return Err(Failure::Damaged(ROOT));
+    }
+    Ok(found)
+}
+
+/// A promise was kept.
+///
+/// # Errors
+/// The store failed.
+pub fn keep_promise(transaction: &mut dyn Transaction, number: u64) -> Outcome<()> {
+    Ok(transaction.delete(Table::Pending, &number.to_be_bytes())?)
+}
+
+fn promise(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    promise: Promise,
+) -> Outcome<u64> {
+    let number = next(transaction, NEXT_PROMISE)?;
+    let mut value = Vec::new();
+    promise.encode(&mut Encoder::new(&mut value));
+    transaction.put(Table::Pending, &number.to_be_bytes(), &value)?;
+    request.promised.borrow_mut().push((number, promise));
+    Ok(number)
+}
+
+/// Counters of the volume.
+const NEXT_FILE: &[u8] = b"next file";
+const NEXT_PROMISE: &[u8] = b"next promise";
+
+/// Takes the next number of a counter.
+fn next(transaction: &mut dyn Transaction, counter: &[u8]) -> Outcome<u64> {
+    let value = transaction.get(Table::Volume, counter)?;
+    let number = match value {
+        Some(bytes) => {
+            let bytes = bytes.try_into().map_err(|_| Failure::Damaged(ROOT))?;
+            u64::from_be_bytes(bytes)
+        }
+        None => 1,
+    };
+    put_counter(transaction, counter, number + 1)?;
+    Ok(number)
+}
+
+fn put_counter(transaction: &mut dyn Transaction, counter: &[u8], value: u64) -> Outcome<()> {
+    Ok(transaction.put(Table::Volume, counter, &value.to_be_bytes())?)
+}
+
+fn read_inode(view: &dyn View, id: FileId) -> Outcome<Option<Inode>> {
+    let value = view.get(Table::Inodes, &id.0.to_be_bytes())?;
+    let inode = value.map(|value| from_bytes(&value));
+    inode.transpose().map_err(|_| Failure::Damaged(id))
+}
+
+fn write_inode(transaction: &mut dyn Transaction, id: FileId, inode: &Inode) -> Outcome<()> {
+    let mut value = Vec::new();
+    inode.encode(&mut Encoder::new(&mut value));
+    Ok(transaction.put(Table::Inodes, &id.0.to_be_bytes(), &value)?)
+}
+
+pub(super) fn name_key(directory: FileId, name: &[u8]) -> Vec<u8> {
+    [&directory.0.to_be_bytes(), name].concat()
+}
+
+pub(super) fn listing_key(directory: FileId, cookie: u64) -> [u8; 16] {
+    let key = u128::from(directory.0) << 64 | u128::from(cookie);
+    key.to_be_bytes()
+}
+
+pub(super) fn split_listing_key(key: &[u8]) -> Option<(FileId, u64)> {
+    let (directory, cookie) = key.split_first_chunk()?;
+    let cookie = cookie.try_into().ok()?;
+    Some((
+        FileId(u64::from_be_bytes(*directory)),
+        u64::from_be_bytes(cookie),
+    ))
+}
+
+/// The file that a name stands for, if it stands for one.
+fn find(view: &dyn View, directory: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
+    let entry = find_entry(view, directory, name)?;
+    Ok(entry.map(|(id, _)| id))
+}
+
+/// The file and the cookie of a name.
+fn find_entry(view: &dyn View, directory: FileId, name: &[u8]) -> Outcome<Option<(FileId, u64)>> {
+    let Some(value) = view.get(Table::Names, &name_key(directory, name))? else {
+        return Ok(None);
+    };
+    let entry = split_listing_key(&value).ok_or(Failure::Damaged(directory))?;
+    Ok(Some(entry))
+}
+
+/// The parent of a directory.
+fn parent_of(inode: &Inode) -> Result<FileId, Status> {
+    match inode.body {
+        Body::Directory { parent, .. } => Ok(parent),
+        _ => Err(Status::Notdir),
+    }
+}
+
+fn require(inode: &Inode, caller: &Credentials, rights: u32) -> Result<(), Status> {
+    match inode.rights(caller).0 & rights == rights {
+        true => Ok(()),
+        false => Err(Status::Acces),
+    }
+}
+
+/// A name for a new or existing entry: not `.`, `..`, not with `/` or NUL, of a bearable length.
+fn check_name(name: &[u8]) -> Result<(), Status> {
+    if name.len() > NAME_MAX {
+        return Err(Status::Nametoolong);
+    }
+    let bad = name.is_empty() || matches!(name, b"." | b"..");
+    if bad || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(Status::Inval);
+    }
+    Ok(())
+}
+
+/// A directory that the caller may change, for an entry called `name`.
+fn directory_to_change(
+    view: &dyn View,
+    caller: &Credentials,
+    directory: FileId,
+    name: &[u8],
+) -> Outcome<Inode> {
+    let inside = inode(view, directory)?;
+    parent_of(&inside)?;
+    check_name(name)?;
+    require(&inside, caller, Rights::WRITE | Rights::EXECUTE)?;
+    Ok(inside)
+}
+
+/// In a sticky directory only the owners of it and of the file, and root, may take a name away.
+fn check_sticky(caller: &Credentials, directory: &Inode, file: &Inode) -> Result<(), Status> {
+    let sticky = directory.mode & 0o1000 != 0;
+    let owner = [0, directory.uid, file.uid].contains(&caller.uid);
+    match sticky && !owner {
+        true => Err(Status::Perm),
+        false => Ok(()),
+    }
+}
+
+/// Puts a name into a directory; the caller has checked that it may be there.
+fn add_entry(
+    transaction: &mut dyn Transaction,
+    directory: (FileId, &mut Inode),
+    name: &[u8],
+    id: FileId,
+) -> Outcome<()> {
+    let (at, inside) = directory;
+    let Body::Directory {
+        entries,
+        next_cookie,
+        ..
+    } = &mut inside.body
+    else {
+        return Err(Status::Notdir.into());
+    };
+    let cookie = *next_cookie;
+    *next_cookie += 1;
+    *entries += 1;
+    let value = listing_key(id, cookie);
+    transaction.put(Table::Names, &name_key(at, name), &value)?;
+    let value = [&id.0.to_be_bytes(), name].concat();
+    transaction.put(Table::Listing, &listing_key(at, cookie), &value)?;
+    Ok(())
+}
+
+/// Takes a name out of a directory.
+fn remove_entry(
+    transaction: &mut dyn Transaction,
+    directory: (FileId, &mut Inode),
+    name: &[u8],
+    cookie: u64,
+) -> Outcome<()> {
+    let (at, inside) = directory;
+    if let Body::Directory { entries, .. } = &mut inside.body {
+        *entries = entries.saturating_sub(1);
+    }
+    transaction.delete(Table::Names, &name_key(at, name))?;
+    transaction.delete(Table::Listing, &listing_key(at, cookie))?;
+    Ok(())
+}
+
+/// Sets the times of a directory whose names changed.
+fn touch(inode: &mut Inode, now: Time) {
+    inode.modify_time = now;
+    inode.change_time = now;
+}
+
+/// Whether a file is a directory.
+fn is_directory(inode: &Inode) -> bool {
+    inode.kind() == FileKind::Directory
+}

@@ -1,0 +1,473 @@
+//! Making, changing and removing files.
+
+use super::{
+    Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
+    inode, is_directory, next, promise, remove_entry, require, touch, write_inode,
+};
+use crate::limits::{FILE_SIZE_MAX, LINKS_MAX, UNIT_MAX, UNIT_MIN};
+use crate::meta::inode::{Rights, is_member};
+use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View};
+use gannet_vfs::limits::SYMLINK_MAX;
+use gannet_vfs::{CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Status, Time};
+use gannet_wire::volume::LayoutRecord;
+
+/// What is to be made, other than a regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Make<'a> {
+    /// A directory.
+    Directory,
+    /// A symbolic link to this.
+    Symlink(&'a [u8]),
+    /// A device, socket or FIFO.
+    Node(NodeKind),
+}
+
+/// What came of a CREATE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The file.
+    pub id: FileId,
+    /// As it is now.
+    pub inode: Inode,
+    /// It was not there before.
+    pub made: bool,
+    /// The promise to cut it, when it was there and a size was asked for.
+    pub promise: Option<u64>,
+}
+
+/// Makes a regular file, or takes the one that is there, as `mode` says (RFC 1813 section 3.3.8). `place` chooses the
+/// servers.
+///
+/// # Errors
+/// `Exist`, `Isdir`, `Acces`, `Perm` and those of [`super::lookup`].
+pub fn create(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (directory, name): (FileId, &[u8]),
+    mode: &CreateMode,
+    place: &mut dyn FnMut(Option<Stripes>) -> LayoutRecord,
+) -> Outcome<Opened> {
+    if let Some(found) = existing(transaction, request.caller, directory, name)? {
+        return open_existing(transaction, request, found, mode);
+    }
+    let inside = directory_to_change(transaction, request.caller, directory, name)?;
+    let (attributes, verifier) = match mode {
+        CreateMode::Unchecked(attributes) | CreateMode::Guarded(attributes) => {
+            (*attributes, [0; 8])
+        }
+        CreateMode::Exclusive(verifier) => (SetAttributes::default(), *verifier),
+    };
+    let size = attributes.size.filter(|size| *size > 0);
+    check_size(size)?;
+    let Body::Directory { stripes, .. } = inside.body else {
+        return Err(Status::Notdir.into());
+    };
+    let layout = place(stripes);
+    let body = Body::Regular {
+        layout: layout.clone(),
+        verifier,
+        written: None,
+    };
+    let (id, inode) = add(
+        transaction,
+        request,
+        (directory, inside),
+        name,
+        body,
+        &attributes,
+    )?;
+    let promise = match size {
+        Some(size) => Some(promise(
+            transaction,
+            request,
+            Promise::Truncate(id, layout, size),
+        )?),
+        None => None,
+    };
+    Ok(Opened {
+        id,
+        inode,
+        made: true,
+        promise,
+    })
+}
+
+/// The file that a name stands for already, if the caller may look.
+fn existing(
+    view: &dyn View,
+    caller: &Credentials,
+    directory: FileId,
+    name: &[u8],
+) -> Outcome<Option<(FileId, Inode)>> {
+    let inside = inode(view, directory)?;
+    super::parent_of(&inside)?;
+    super::check_name(name)?;
+    require(&inside, caller, Rights::EXECUTE)?;
+    match find(view, directory, name)? {
+        Some(id) => Ok(Some((id, inode(view, id)?))),
+        None => Ok(None),
+    }
+}
+
+fn open_existing(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (id, found): (FileId, Inode),
+    mode: &CreateMode,
+) -> Outcome<Opened> {
+    let attributes = match (mode, &found.body) {
+        (CreateMode::Unchecked(attributes), Body::Regular { .. }) => attributes,
+        (CreateMode::Unchecked(_), Body::Directory { .. }) => return Err(Status::Isdir.into()),
+        (CreateMode::Exclusive(ours), Body::Regular { verifier, .. }) if ours == verifier => {
+            return Ok(Opened {
+                id,
+                inode: found,
+                made: false,
+                promise: None,
+            });
+        }
+        _ => return Err(Status::Exist.into()),
+    };
+    let only_size = SetAttributes {
+        size: attributes.size,
+        ..SetAttributes::default()
+    };
+    if only_size.size.is_none() {
+        return Ok(Opened {
+            id,
+            inode: found,
+            made: false,
+            promise: None,
+        });
+    }
+    let (inode, promise) = set_attributes(
+        transaction,
+        request,
+        id,
+        &only_size,
+        (None, Time::default()),
+    )?;
+    Ok(Opened {
+        id,
+        inode,
+        made: false,
+        promise,
+    })
+}
+
+/// Makes something that has no data.
+///
+/// # Errors
+/// `Exist`, `Acces`, `Perm`, `Nametoolong` and those of [`super::lookup`].
+pub fn make(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (directory, name): (FileId, &[u8]),
+    what: Make<'_>,
+    attributes: &SetAttributes,
+) -> Outcome<(FileId, Inode)> {
+    if existing(transaction, request.caller, directory, name)?.is_some() {
+        return Err(Status::Exist.into());
+    }
+    let inside = directory_to_change(transaction, request.caller, directory, name)?;
+    let body = match what {
+        Make::Directory if inside.links >= LINKS_MAX => return Err(Status::Mlink.into()),
+        Make::Directory => Body::Directory {
+            parent: directory,
+            entries: 0,
+            next_cookie: super::FIRST_COOKIE,
+            stripes: match inside.body {
+                Body::Directory { stripes, .. } => stripes,
+                _ => None,
+            },
+        },
+        Make::Symlink(target) if target.len() > SYMLINK_MAX => {
+            return Err(Status::Nametoolong.into());
+        }
+        Make::Symlink(target) => Body::Symlink(target.to_vec()),
+        Make::Node(NodeKind::BlockDevice(..) | NodeKind::CharacterDevice(..))
+            if request.caller.uid != 0 =>
+        {
+            return Err(Status::Perm.into());
+        }
+        Make::Node(kind) => Body::Node(kind),
+    };
+    add(
+        transaction,
+        request,
+        (directory, inside),
+        name,
+        body,
+        attributes,
+    )
+}
+
+/// Puts a new file into a directory that may be changed and does not have the name.
+fn add(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (directory, mut inside): (FileId, Inode),
+    name: &[u8],
+    body: Body,
+    attributes: &SetAttributes,
+) -> Outcome<(FileId, Inode)> {
+    let Request { caller, now, .. } = request;
+    let id = FileId(next(transaction, super::NEXT_FILE)?);
+    let is_directory = matches!(body, Body::Directory { .. });
+    // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
+    let inherits = inside.mode & 0o2000 != 0;
+    let default = if is_directory { 0o755 } else { 0o644 };
+    let mut mode = attributes.mode.unwrap_or(default) & 0o7777;
+    if inherits && is_directory {
+        mode |= 0o2000;
+    }
+    let given = SetAttributes {
+        mode: Some(mode),
+        size: None,
+        uid: attributes.uid.filter(|_| caller.uid == 0),
+        gid: attributes
+            .gid
+            .filter(|gid| caller.uid == 0 || is_member(caller, *gid)),
+        ..*attributes
+    };
+    let mut inode = Inode {
+        mode,
+        uid: caller.uid,
+        gid: if inherits { inside.gid } else { caller.gid },
+        links: if is_directory { 2 } else { 1 },
+        access_time: now,
+        modify_time: now,
+        change_time: now,
+        body,
+    };
+    inode.set(&given, now, Time::default());
+    if is_directory {
+        inside.links += 1;
+    }
+    touch(&mut inside, now);
+    add_entry(transaction, (directory, &mut inside), name, id)?;
+    write_inode(transaction, directory, &inside)?;
+    write_inode(transaction, id, &inode)?;
+    Ok((id, inode))
+}
+
+/// Sets attributes (RFC 1813 section 3.3.2). A size becomes a promise to the I/O servers, whose number comes back. A
+/// modification time holds until the objects tell of a later write than `last_write`.
+///
+/// # Errors
+/// `Perm`, `Acces`, `NotSync` when `guard` is not the change time, `Isdir`, `Inval`, `Fbig`.
+pub fn set_attributes(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    file: FileId,
+    change: &SetAttributes,
+    (guard, last_write): (Option<Time>, Time),
+) -> Outcome<(Inode, Option<u64>)> {
+    let Request { caller, now, .. } = request;
+    let mut found = inode(transaction, file)?;
+    if guard.is_some_and(|guard| guard != found.change_time) {
+        return Err(Status::NotSync.into());
+    }
+    check_change(&found, caller, change)?;
+    check_size(change.size)?;
+    let target = match (&found.body, change.size) {
+        (_, None) => None,
+        (Body::Regular { layout, .. }, Some(size)) => {
+            Some(Promise::Truncate(file, layout.clone(), size))
+        }
+        (Body::Directory { .. }, Some(_)) => return Err(Status::Isdir.into()),
+        (_, Some(_)) => return Err(Status::Inval.into()),
+    };
+    let owner_changes = change.uid.is_some() || change.gid.is_some();
+    found.set(change, now, last_write);
+    if owner_changes && caller.uid != 0 && !is_directory(&found) {
+        found.mode &= !0o6000;
+    }
+    if change.mode.is_some() && caller.uid != 0 && !is_member(caller, found.gid) {
+        found.mode &= !0o2000;
+    }
+    write_inode(transaction, file, &found)?;
+    let number = match target {
+        Some(target) => Some(promise(transaction, request, target)?),
+        None => None,
+    };
+    Ok((found, number))
+}
+
+/// Says how new files of a directory, and of directories made in it, are striped; `None`: as those of the volume, which
+/// has `servers` I/O servers. Files that are there stay as they are.
+///
+/// # Errors
+/// `Notdir`, `Perm` when the caller does not own it, `Inval` for stripes that cannot be.
+pub fn set_stripes(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    directory: FileId,
+    chosen: Option<Stripes>,
+    servers: u32,
+) -> Outcome<Inode> {
+    let mut found = inode(transaction, directory)?;
+    if ![0, found.uid].contains(&request.caller.uid) {
+        return Err(Status::Perm.into());
+    }
+    let possible = |stripes: Stripes| {
+        let Stripes { unit, width, first } = stripes;
+        let first = first.unwrap_or(0);
+        (UNIT_MIN..=UNIT_MAX).contains(&unit) && width <= servers && first < servers
+    };
+    if !chosen.is_none_or(possible) {
+        return Err(Status::Inval.into());
+    }
+    let Body::Directory { stripes, .. } = &mut found.body else {
+        return Err(Status::Notdir.into());
+    };
+    *stripes = chosen;
+    found.change_time = request.now;
+    write_inode(transaction, directory, &found)?;
+    Ok(found)
+}
+
+/// That `caller` may make this change.
+fn check_change(file: &Inode, caller: &Credentials, change: &SetAttributes) -> Result<(), Status> {
+    if caller.uid == 0 {
+        return Ok(());
+    }
+    let owner = caller.uid == file.uid;
+    let new_owner = change.uid.is_some_and(|uid| uid != file.uid);
+    let foreign_group = change
+        .gid
+        .is_some_and(|gid| gid != file.gid && !is_member(caller, gid));
+    let times = [change.access_time, change.modify_time];
+    let set_times = times.iter().any(|time| matches!(time, SetTime::To(_)));
+    let only_owner =
+        change.mode.is_some() || change.uid.is_some() || change.gid.is_some() || set_times;
+    if new_owner || foreign_group || (only_owner && !owner) {
+        return Err(Status::Perm);
+    }
+    let touches = times.contains(&SetTime::Now);
+    if (touches || change.size.is_some()) && !owner {
+        require(file, caller, Rights::WRITE)?;
+    }
+    Ok(())
+}
+
+fn check_size(size: Option<u64>) -> Result<(), Status> {
+    match size.is_some_and(|size| size > FILE_SIZE_MAX) {
+        true => Err(Status::Fbig),
+        false => Ok(()),
+    }
+}
+
+/// Gives a file another name.
+///
+/// # Errors
+/// `Isdir`, `Exist`, `Mlink` and those of [`super::lookup`].
+pub fn link(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    file: FileId,
+    (directory, name): (FileId, &[u8]),
+) -> Outcome<Inode> {
+    let Request { caller, now, .. } = request;
+    let mut found = inode(transaction, file)?;
+    let mut inside = directory_to_change(transaction, caller, directory, name)?;
+    if is_directory(&found) {
+        return Err(Status::Isdir.into());
+    }
+    if find(transaction, directory, name)?.is_some() {
+        return Err(Status::Exist.into());
+    }
+    if found.links >= LINKS_MAX {
+        return Err(Status::Mlink.into());
+    }
+    found.links += 1;
+    found.change_time = now;
+    touch(&mut inside, now);
+    add_entry(transaction, (directory, &mut inside), name, file)?;
+    write_inode(transaction, directory, &inside)?;
+    write_inode(transaction, file, &found)?;
+    Ok(found)
+}
+
+/// Takes a name from something that is not a directory. With its last name a file goes, and so will its objects.
+///
+/// # Errors
+/// `Noent`, `Isdir`, `Perm` and those of [`super::lookup`].
+pub fn remove(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    entry: (FileId, &[u8]),
+) -> Outcome<()> {
+    let no_directory = |found: &Inode| match is_directory(found) {
+        true => Err(Status::Isdir),
+        false => Ok(()),
+    };
+    let taken = take_name(transaction, request, entry, no_directory)?;
+    drop_link(transaction, request, taken)
+}
+
+/// Takes a name out of a directory, if `check` has nothing against what it stands for; gives that.
+fn take_name(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (directory, name): (FileId, &[u8]),
+    check: impl FnOnce(&Inode) -> Result<(), Status>,
+) -> Outcome<(FileId, Inode)> {
+    let Request { caller, now, .. } = request;
+    let mut inside = directory_to_change(transaction, caller, directory, name)?;
+    let (file, cookie) = find_entry(transaction, directory, name)?.ok_or(Status::Noent)?;
+    let found = inode(transaction, file)?;
+    check(&found)?;
+    check_sticky(caller, &inside, &found)?;
+    touch(&mut inside, now);
+    if is_directory(&found) {
+        inside.links = inside.links.saturating_sub(1);
+    }
+    remove_entry(transaction, (directory, &mut inside), name, cookie)?;
+    write_inode(transaction, directory, &inside)?;
+    Ok((file, found))
+}
+
+/// One name less.
+pub(super) fn drop_link(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    (file, mut inode): (FileId, Inode),
+) -> Outcome<()> {
+    inode.links = inode.links.saturating_sub(1);
+    inode.change_time = request.now;
+    if inode.links > 0 {
+        return write_inode(transaction, file, &inode);
+    }
+    delete_inode(transaction, file)?;
+    if let Body::Regular { layout, .. } = inode.body {
+        promise(transaction, request, Promise::Unlink(file, layout))?;
+    }
+    Ok(())
+}
+
+pub(super) fn delete_inode(transaction: &mut dyn Transaction, file: FileId) -> Outcome<()> {
+    Ok(transaction.delete(crate::meta::Table::Inodes, &file.0.to_be_bytes())?)
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// `Noent`, `Notdir`, `Notempty`, `Perm` and those of [`super::lookup`].
+pub fn remove_directory(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    entry: (FileId, &[u8]),
+) -> Outcome<()> {
+    let (file, _) = take_name(transaction, request, entry, check_empty)?;
+    delete_inode(transaction, file)
+}
+
+/// That it is a directory without names.
+pub(super) fn check_empty(inode: &Inode) -> Result<(), Status> {
+    match inode.body {
+        Body::Directory { entries: 0, .. } => Ok(()),
+        Body::Directory { .. } => Err(Status::Notempty),
+        _ => Err(Status::Notdir),
+    }
+}

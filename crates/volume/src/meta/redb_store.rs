@@ -1,0 +1,238 @@
+//! A [`MetaStore`] in one file, by redb.
+
+use super::{MetaStore, StoreError, Table, Transaction, View};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+use std::cell::OnceCell;
+use std::path::Path;
+
+type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+/// A file with a volume's metadata. Open it once: a second opening fails while the first lives.
+pub struct RedbStore {
+    database: Database,
+}
+
+impl RedbStore {
+    /// Opens the file at `path`, or makes it. Up to `cache_len` bytes of it stay in memory.
+    ///
+    /// # Errors
+    /// It cannot be opened, is not such a file, or is open elsewhere.
+    pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_len);
+        let database = builder.create(path).map_err(failed)?;
+        let store = RedbStore { database };
+        // Later, readers find all tables there.
+        store.commit(&mut |transaction| {
+            Table::ALL
+                .into_iter()
+                .try_for_each(|table| transaction.delete(table, b""))
+        })?;
+        Ok(store)
+    }
+}
+
+impl StoreError {
+    /// Whether a store was not opened because it is open elsewhere.
+    pub fn is_open_elsewhere(&self) -> bool {
+        let opening = self.0.downcast_ref::<redb::DatabaseError>();
+        matches!(opening, Some(redb::DatabaseError::DatabaseAlreadyOpen))
+    }
+}
+
+impl Table {
+    const ALL: [Table; 6] = [
+        Table::Inodes,
+        Table::Names,
+        Table::Listing,
+        Table::Pending,
+        Table::Answers,
+        Table::Volume,
+    ];
+
+    fn definition(self) -> Pairs {
+        TableDefinition::new(match self {
+            Table::Inodes => "inodes",
+            Table::Names => "names",
+            Table::Listing => "listing",
+            Table::Pending => "pending",
+            Table::Answers => "answers",
+            Table::Volume => "volume",
+        })
+    }
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError(Box::new(error))
+}
+
+/// A transaction's tables, each opened once, when it is needed first.
+struct Open<S: Source> {
+    source: S,
+    tables: [OnceCell<S::Table>; Table::ALL.len()],
+}
+
+/// Where tables come from: either kind of transaction.
+trait Source {
+    type Table: ReadableTable<&'static [u8], &'static [u8]>;
+
+    fn open(&self, table: Pairs) -> Result<Self::Table, TableError>;
+}
+
+impl Source for &redb::ReadTransaction {
+    type Table = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+    fn open(&self, table: Pairs) -> Result<Self::Table, TableError> {
+        self.open_table(table)
+    }
+}
+
+impl<'a> Source for &'a redb::WriteTransaction {
+    type Table = redb::Table<'a, &'static [u8], &'static [u8]>;
+
+    fn open(&self, table: Pairs) -> Result<Self::Table, TableError> {
+        self.open_table(table)
+    }
+}
+
+impl<S: Source> Open<S> {
+    fn new(source: S) -> Open<S> {
+        Open {
+            source,
+            tables: Default::default(),
+        }
+    }
+
+    fn table(&self, table: Table) -> Result<&S::Table, StoreError> {
+        let cell = self.tables.get(table as usize).ok_or_else(no_table)?;
+        if cell.get().is_none() {
+            let opened = self.source.open(table.definition()).map_err(failed)?;
+            // It was empty a moment ago, and nobody else has it.
+            let _ = cell.set(opened);
+        }
+        cell.get().ok_or_else(no_table)
+    }
+
+    fn table_mut(&mut self, table: Table) -> Result<&mut S::Table, StoreError> {
+        self.table(table)?;
+        let cell = self.tables.get_mut(table as usize);
+        cell.and_then(OnceCell::get_mut).ok_or_else(no_table)
+    }
+}
+
+fn no_table() -> StoreError {
+    StoreError("a table is not there".into())
+}
+
+impl<S: Source> View for Open<S> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.table(table)?.get(key).map_err(failed)?;
+        Ok(value.map(|value| value.value().to_vec()))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let pairs = self.table(table)?.range::<&[u8]>(from..);
+        for pair in pairs.map_err(failed)? {
+            let (key, value) = pair.map_err(failed)?;
+            if !each(key.value(), value.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transaction for Open<&redb::WriteTransaction> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let table = self.table_mut(table)?;
+        table.insert(key, value).map_err(failed)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.table_mut(table)?.remove(key).map_err(failed)?;
+        Ok(())
+    }
+}
+
+impl MetaStore for RedbStore {
+    fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        look(&Open::new(&transaction));
+        Ok(())
+    }
+
+    fn commit(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let transaction = self.database.begin_write().map_err(failed)?;
+        // Dropped without a commit, it has changed nothing.
+        work(&mut Open::new(&transaction))?;
+        transaction.commit().map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(store: &RedbStore, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = None;
+        store
+            .read(&mut |view| value = view.get(Table::Names, key).unwrap())
+            .unwrap();
+        value
+    }
+
+    #[test]
+    fn what_is_committed_is_there_after_a_restart_and_what_failed_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metadata");
+        let store = RedbStore::open(&path, 1 << 20).unwrap();
+        store
+            .commit(&mut |it| it.put(Table::Names, b"a", b"1"))
+            .unwrap();
+        let failure = store.commit(&mut |it| {
+            it.put(Table::Names, b"b", b"2")?;
+            assert_eq!(it.get(Table::Names, b"b")?.as_deref(), Some(&b"2"[..]));
+            Err(failed(std::io::Error::other("no")))
+        });
+        assert!(failure.is_err());
+        let twice = RedbStore::open(&path, 1 << 20).err();
+        assert!(twice.is_some_and(|error| error.is_open_elsewhere()));
+        drop(store);
+        let store = RedbStore::open(&path, 1 << 20).unwrap();
+        assert_eq!(value_of(&store, b"a").as_deref(), Some(&b"1"[..]));
+        assert_eq!(value_of(&store, b"b"), None);
+    }
+
+    #[test]
+    fn a_scan_goes_on_from_its_key_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("metadata"), 1 << 20).unwrap();
+        store
+            .commit(&mut |it| {
+                [b"b", b"d", b"a", b"c"]
+                    .iter()
+                    .try_for_each(|key| it.put(Table::Listing, *key, b""))
+            })
+            .unwrap();
+        let mut seen = Vec::new();
+        store
+            .read(&mut |view| {
+                view.scan(Table::Listing, b"b", &mut |key, _| {
+                    seen.push(key.to_vec());
+                    seen.len() < 2
+                })
+                .unwrap();
+            })
+            .unwrap();
+        assert_eq!(seen, [b"b", b"c"]);
+    }
+}

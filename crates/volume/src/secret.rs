@@ -1,0 +1,169 @@
+//! What peers prove to each other, and what the manager's word to I/O servers rests on.
+//!
+//! All proofs are SipHash-2-4 with 128 bits of key and of output, a keyed function made for short messages: nobody who
+//! lacks the key can make one. Nothing is encrypted: whoever reads the network reads the data, as with NFS.
+
+use gannet_wire::volume::{Accepted, Capability, Hello, Role, Token};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::fmt;
+use std::hash::Hasher;
+use std::time::Duration;
+
+/// Sixteen secret bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret([u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// These bytes, which must have come from a random number generator.
+    pub fn new(bytes: [u8; 16]) -> Secret {
+        Secret(bytes)
+    }
+
+    /// Its bytes, to be kept where only their owner can read them.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// What shows that a file handle is one that was given out.
+    pub(crate) fn handle_proof(self, fsid: u64, file: u64) -> u64 {
+        let proof = self.prove("file handle", &[&fsid.to_be_bytes(), &file.to_be_bytes()]);
+        u64::from_be_bytes(proof.first_chunk().copied().unwrap_or_default())
+    }
+
+    fn prove(self, purpose: &str, parts: &[&[u8]]) -> Token {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(purpose.as_bytes());
+        hasher.write_u8(0);
+        parts.iter().for_each(|part| hasher.write(part));
+        hasher.finish128().as_bytes()
+    }
+}
+
+/// What a volume's servers know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerKeys {
+    secret: Secret,
+}
+
+impl ServerKeys {
+    /// The keys of the volume with this secret.
+    pub fn new(secret: Secret) -> ServerKeys {
+        ServerKeys { secret }
+    }
+
+    /// What its clients are given: it says nothing about the secret itself.
+    pub fn for_clients(&self) -> Secret {
+        Secret(self.secret.prove("client key", &[]))
+    }
+
+    /// The key between peers of which one is `role`.
+    pub fn between(&self, role: Role) -> Secret {
+        match role {
+            Role::Client => self.for_clients(),
+            Role::Manager | Role::IoServer => Secret(self.secret.prove("server key", &[])),
+        }
+    }
+
+    /// A capability for `file`, good until `expires` (since the Unix epoch).
+    pub fn grant(&self, file: u64, rights: u32, expires: Duration) -> Capability {
+        let capability = Capability {
+            file,
+            rights,
+            expires: expires.as_secs(),
+            proof: Token::default(),
+        };
+        let proof = self.proof_of(&capability);
+        Capability {
+            proof,
+            ..capability
+        }
+    }
+
+    /// Whether `capability` is the manager's word that its bearer has `rights` at `now` (since the Unix epoch).
+    pub fn allows(&self, capability: &Capability, rights: u32, now: Duration) -> bool {
+        let genuine = same(&self.proof_of(capability), &capability.proof);
+        genuine && capability.rights & rights == rights && now.as_secs() < capability.expires
+    }
+
+    fn proof_of(&self, capability: &Capability) -> Token {
+        self.secret.prove("capability", &[&capability.claim()])
+    }
+}
+
+/// Proves to the connecting side that the accepting side has `key`; made over what both have said.
+pub fn server_proof(key: Secret, hello: &Hello, volume: &Token, nonce: &Token) -> Token {
+    key.prove("accepting side", &[&hello.to_bytes(), volume, nonce])
+}
+
+/// Proves to the accepting side that the connecting side has `key`.
+pub fn client_proof(key: Secret, hello: &Hello, accepted: &Accepted) -> Token {
+    key.prove(
+        "connecting side",
+        &[&hello.to_bytes(), &accepted.to_bytes()],
+    )
+}
+
+/// Compares in a time that does not tell where they differ.
+pub fn same(one: &Token, other: &Token) -> bool {
+    let difference = one
+        .iter()
+        .zip(other)
+        .fold(0, |sum, (one, other)| sum | (one ^ other));
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_is_good_for_what_it_says_and_no_longer() {
+        let keys = ServerKeys::new(Secret::new([7; 16]));
+        let now = Duration::from_secs(1_000);
+        let granted = keys.grant(5, Capability::READ, Duration::from_secs(1_001));
+        assert!(keys.allows(&granted, Capability::READ, now));
+        assert!(!keys.allows(&granted, Capability::WRITE, now));
+        assert!(!keys.allows(&granted, Capability::READ, Duration::from_secs(1_001)));
+        for forged in [
+            Capability { file: 6, ..granted },
+            Capability {
+                rights: Capability::READ | Capability::WRITE,
+                ..granted
+            },
+            Capability {
+                expires: u64::MAX,
+                ..granted
+            },
+        ] {
+            assert!(!keys.allows(&forged, Capability::READ, now));
+        }
+        let others = ServerKeys::new(Secret::new([8; 16]));
+        assert!(!others.allows(&granted, Capability::READ, now));
+    }
+
+    #[test]
+    fn proofs_of_the_two_sides_and_of_roles_differ() {
+        let keys = ServerKeys::new(Secret::new([7; 16]));
+        let hello = Hello {
+            role: Role::Client,
+            server: Hello::MANAGER,
+            volume: [1; 16],
+            nonce: [2; 16],
+        };
+        let key = keys.between(Role::Client);
+        let accepted = Accepted {
+            volume: [1; 16],
+            nonce: [3; 16],
+            proof: server_proof(key, &hello, &[1; 16], &[3; 16]),
+        };
+        assert_ne!(accepted.proof, client_proof(key, &hello, &accepted));
+        assert_ne!(key, keys.between(Role::Manager));
+        assert_eq!(keys.between(Role::Manager), keys.between(Role::IoServer));
+    }
+}

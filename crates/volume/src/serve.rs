@@ -1,0 +1,104 @@
+//! Answering peers: what the manager and the I/O servers have in common.
+
+use crate::limits::{CONNECTIONS_MAX, STRANGERS_MAX};
+use crate::link::{self, Handler, Link, Pool};
+use crate::secret::ServerKeys;
+use gannet_fabric::{Listener, Provider};
+use gannet_runtime::Handle;
+use gannet_wire::volume::{Hello, Token};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+/// A server of one volume on one core.
+pub struct Server {
+    runtime: Handle,
+    volume: Token,
+    keys: ServerKeys,
+    handler: Rc<dyn Handler>,
+    /// As [`Hello::server`] names it; whoever connects may also mean any other if it is not said.
+    named: Cell<Option<u16>>,
+    pool: Pool,
+    links: RefCell<Vec<Link>>,
+    /// Peers that have not yet proven who they are.
+    strangers: Cell<usize>,
+}
+
+impl Server {
+    /// Has `handler` answer the peers of `volume`.
+    pub fn new(
+        runtime: Handle,
+        volume: Token,
+        keys: ServerKeys,
+        handler: Rc<dyn Handler>,
+    ) -> Rc<Server> {
+        Rc::new(Server {
+            runtime,
+            volume,
+            keys,
+            handler,
+            named: Cell::new(None),
+            pool: Pool::new(),
+            links: RefCell::default(),
+            strangers: Cell::new(0),
+        })
+    }
+
+    /// Refuses those who mean another server than [`Hello::server`] `name`: ports change hands when servers restart.
+    #[must_use]
+    pub fn named(self: Rc<Self>, name: u16) -> Rc<Server> {
+        self.named.set(Some(name));
+        self
+    }
+
+    fn is_meant(&self, private_data: &[u8]) -> bool {
+        let hello = Hello::from_bytes(private_data);
+        let name = self.named.get();
+        hello.is_none_or(|hello| name.is_none_or(|name| name == hello.server))
+    }
+
+    /// Takes connections of `provider` from `listener` and answers them, until the listener fails.
+    ///
+    /// # Errors
+    /// The listener is broken.
+    pub async fn serve(
+        self: Rc<Self>,
+        provider: Rc<dyn Provider>,
+        mut listener: Box<dyn Listener>,
+    ) -> io::Result<()> {
+        let read_depth = provider.capabilities().read_depth_max;
+        self.pool.serve(&*provider, &self.runtime);
+        loop {
+            let incoming = listener.accept().await?;
+            self.links.borrow_mut().retain(|link| !link.is_over());
+            let strangers = self.strangers.get();
+            if self.links.borrow().len() >= CONNECTIONS_MAX || strangers >= STRANGERS_MAX {
+                tracing::warn!(peer = %incoming.peer_address(), "too many connections");
+                incoming.reject(Vec::new()).await;
+                continue;
+            }
+            if !self.is_meant(incoming.private_data()) {
+                tracing::info!(peer = %incoming.peer_address(), "the peer means another server");
+                incoming.reject(Vec::new()).await;
+                continue;
+            }
+            let server = Rc::clone(&self);
+            self.strangers.set(strangers + 1);
+            let task = async move {
+                let peer = incoming.peer_address();
+                let volume = (server.volume, server.keys);
+                let handler = Rc::clone(&server.handler);
+                let (runtime, pool) = (&server.runtime, &server.pool);
+                let accepted =
+                    link::accept(runtime, pool, volume, incoming, read_depth, handler).await;
+                server.strangers.set(server.strangers.get() - 1);
+                match accepted {
+                    Ok(link) => server.links.borrow_mut().push(link),
+                    Err(error) => tracing::info!(%peer, %error, "connection refused"),
+                }
+            };
+            self.runtime
+                .spawn("volume connection set-up", Box::pin(task));
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! Names and attributes as POSIX has them, over both stores.
+#![allow(clippy::unwrap_used)]
+
+use gannet_vfs::{
+    AccessMask, CreateMode, Credentials, FileKind, SetAttributes, SetTime, Status, Time,
+};
+use gannet_volume::meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
+use gannet_volume::meta::{
+    Body, FileId, Inode, MemoryStore, MetaStore, ROOT, RedbStore, Transaction, View,
+};
+use gannet_wire::volume::LayoutRecord;
+use std::cell::Cell;
+
+/// A volume's names under test, with a clock that ticks once per operation.
+struct Names {
+    store: Box<dyn MetaStore>,
+    clock: Cell<u32>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+const ANN: (u32, u32) = (1000, 1000);
+const BOB: (u32, u32) = (1001, 1001);
+const SUPERUSER: (u32, u32) = (0, 0);
+
+fn both(story: impl Fn(&Names)) {
+    story(&Names::over(Box::new(MemoryStore::default()), None));
+    let folder = tempfile::tempdir().unwrap();
+    let store = RedbStore::open(&folder.path().join("metadata"), 1 << 20).unwrap();
+    story(&Names::over(Box::new(store), Some(folder)));
+}
+
+fn layout() -> LayoutRecord {
+    LayoutRecord {
+        unit: 4096,
+        servers: vec![0, 1],
+    }
+}
+
+fn guarded(mode: u32) -> CreateMode {
+    CreateMode::Guarded(SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    })
+}
+
+impl Names {
+    fn over(store: Box<dyn MetaStore>, folder: Option<tempfile::TempDir>) -> Names {
+        let names = Names {
+            store,
+            clock: Cell::new(1),
+            _folder: folder,
+        };
+        names
+            .change(SUPERUSER, |it, request| namespace::format(it, request.now))
+            .unwrap();
+        let open = SetAttributes {
+            mode: Some(0o777),
+            ..SetAttributes::default()
+        };
+        names.set(SUPERUSER, ROOT, &open).unwrap();
+        names
+    }
+
+    fn change<T>(
+        &self,
+        (uid, gid): (u32, u32),
+        work: impl Fn(&mut dyn Transaction, Request<'_>) -> Outcome<T>,
+    ) -> Result<T, Status> {
+        self.clock.set(self.clock.get() + 1);
+        let now = Time {
+            seconds: self.clock.get(),
+            nanoseconds: 0,
+        };
+        let caller = Credentials::new(uid, gid, &[]);
+        let mut outcome = None;
+        let promised = std::cell::RefCell::default();
+        let request = Request {
+            caller: &caller,
+            now,
+            promised: &promised,
+        };
+        self.store
+            .commit(&mut |transaction| {
+                outcome = Some(work(transaction, request));
+                Ok(())
+            })
+            .unwrap();
+        status(outcome.unwrap())
+    }
+
+    fn look<T>(&self, look: impl Fn(&dyn View) -> Outcome<T>) -> Result<T, Status> {
+        let mut outcome = None;
+        self.store
+            .read(&mut |view| outcome = Some(look(view)))
+            .unwrap();
+        status(outcome.unwrap())
+    }
+
+    fn create(
+        &self,
+        by: (u32, u32),
+        at: FileId,
+        name: &str,
+        mode: &CreateMode,
+    ) -> Result<FileId, Status> {
+        self.change(by, |it, request| {
+            let place = (at, name.as_bytes());
+            namespace::create(it, request, place, mode, &mut |_| layout()).map(|opened| opened.id)
+        })
+    }
+
+    fn make(
+        &self,
+        by: (u32, u32),
+        at: FileId,
+        name: &str,
+        what: Make<'_>,
+    ) -> Result<FileId, Status> {
+        let attributes = SetAttributes::default();
+        self.change(by, |it, request| {
+            namespace::make(it, request, (at, name.as_bytes()), what, &attributes)
+                .map(|made| made.0)
+        })
+    }
+
+    fn directory(&self, by: (u32, u32), at: FileId, name: &str) -> FileId {
+        self.make(by, at, name, Make::Directory).unwrap()
+    }
+
+    fn set(&self, by: (u32, u32), file: FileId, change: &SetAttributes) -> Result<Inode, Status> {
+        self.change(by, |it, request| {
+            namespace::set_attributes(it, request, file, change, (None, Time::default()))
+                .map(|(inode, _)| inode)
+        })
+    }
+
+    fn remove(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
+        self.change(by, |it, request| {
+            namespace::remove(it, request, (at, name.as_bytes()))
+        })
+    }
+
+    fn remove_directory(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
+        self.change(by, |it, request| {
+            namespace::remove_directory(it, request, (at, name.as_bytes()))
+        })
+    }
+
+    fn rename(
+        &self,
+        by: (u32, u32),
+        from: (FileId, &str),
+        to: (FileId, &str),
+    ) -> Result<(), Status> {
+        self.change(by, |it, request| {
+            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+            namespace::rename(it, request, from, to)
+        })
+    }
+
+    fn find(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(FileId, Inode), Status> {
+        let caller = Credentials::new(by.0, by.1, &[]);
+        self.look(|view| namespace::lookup(view, &caller, at, name.as_bytes()))
+    }
+
+    fn inode(&self, file: FileId) -> Result<Inode, Status> {
+        self.look(|view| namespace::inode(view, file))
+    }
+
+    fn list(&self, at: FileId) -> Vec<String> {
+        let caller = Credentials::new(0, 0, &[]);
+        let listed = std::cell::RefCell::new(Vec::new());
+        let keep = |entry: Listed| {
+            listed
+                .borrow_mut()
+                .push(String::from_utf8(entry.name).unwrap());
+            true
+        };
+        let complete = self.look(|view| namespace::list(view, &caller, at, 0, &mut { keep }));
+        assert_eq!(complete, Ok(true));
+        listed.into_inner()
+    }
+
+    fn promises(&self) -> Vec<Promise> {
+        let open = self.look(|view| namespace::promises(view)).unwrap();
+        open.into_iter().map(|(_, promise)| promise).collect()
+    }
+}
+
+fn status<T>(outcome: Outcome<T>) -> Result<T, Status> {
+    outcome.map_err(|failure| match failure {
+        Failure::Status(status) => status,
+        other => panic!("{other}"),
+    })
+}
+
+#[test]
+fn a_file_is_made_found_listed_and_removed() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "file", &guarded(0o640)).unwrap();
+        let (found, inode) = names.find(BOB, ROOT, "file").unwrap();
+        assert_eq!((found, inode.kind()), (file, FileKind::Regular));
+        assert_eq!(
+            (inode.mode, inode.uid, inode.gid, inode.links),
+            (0o640, 1000, 1000, 1)
+        );
+        assert_eq!(names.list(ROOT), [".", "..", "file"]);
+        assert_eq!(
+            names.create(BOB, ROOT, "file", &guarded(0o600)),
+            Err(Status::Exist)
+        );
+        names.remove(BOB, ROOT, "file").unwrap();
+        assert_eq!(
+            names.find(ANN, ROOT, "file").map(|_| ()),
+            Err(Status::Noent)
+        );
+        assert_eq!(names.inode(file), Err(Status::Stale));
+        assert_eq!(
+            names.promises(),
+            [Promise::Unlink(file, layout())],
+            "its objects must go"
+        );
+        assert_eq!(names.list(ROOT), [".", ".."]);
+    });
+}
+
+#[test]
+fn exclusive_creation_knows_its_own_work() {
+    both(|names| {
+        let ours = CreateMode::Exclusive(*b"attempt1");
+        let file = names.create(ANN, ROOT, "lock", &ours).unwrap();
+        assert_eq!(
+            names.create(ANN, ROOT, "lock", &ours),
+            Ok(file),
+            "sent again"
+        );
+        let theirs = CreateMode::Exclusive(*b"attempt2");
+        assert_eq!(names.create(BOB, ROOT, "lock", &theirs), Err(Status::Exist));
+    });
+}
+
+#[test]
+fn opening_an_existing_file_may_cut_it_and_nothing_else() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "file", &guarded(0o640)).unwrap();
+        let cut = SetAttributes {
+            mode: Some(0o777),
+            size: Some(0),
+            ..SetAttributes::default()
+        };
+        assert_eq!(
+            names.create(ANN, ROOT, "file", &CreateMode::Unchecked(cut)),
+            Ok(file)
+        );
+        assert_eq!(names.inode(file).unwrap().mode, 0o640);
+        assert_eq!(names.promises(), [Promise::Truncate(file, layout(), 0)]);
+        let denied = names.create(BOB, ROOT, "file", &CreateMode::Unchecked(cut));
+        assert_eq!(denied, Err(Status::Acces));
+    });
+}
+
+#[test]
+fn only_owners_change_what_is_theirs() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "file", &guarded(0o6755)).unwrap();
+        let mode = |mode| SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let owner = |uid| SetAttributes {
+            uid: Some(uid),
+            ..SetAttributes::default()
+        };
+        let read = |access_time| SetAttributes {
+            access_time,
+            ..SetAttributes::default()
+        };
+        assert_eq!(names.set(BOB, file, &mode(0o777)), Err(Status::Perm));
+        assert_eq!(names.set(ANN, file, &owner(1001)), Err(Status::Perm));
+        assert_eq!(
+            names.set(BOB, file, &read(SetTime::To(Time::default()))),
+            Err(Status::Perm)
+        );
+        assert_eq!(
+            names.set(BOB, file, &read(SetTime::Now)),
+            Err(Status::Acces)
+        );
+        assert_eq!(
+            names.set(ANN, file, &owner(1000)).unwrap().mode,
+            0o755,
+            "no setuid after a chown"
+        );
+        assert_eq!(names.set(SUPERUSER, file, &owner(1001)).unwrap().uid, 1001);
+        names.set(BOB, file, &mode(0o600)).unwrap();
+    });
+}
+
+#[test]
+fn rights_are_asked_for_at_every_step() {
+    both(|names| {
+        let home = names.directory(ANN, ROOT, "home");
+        names.create(ANN, home, "file", &guarded(0o600)).unwrap();
+        assert_eq!(
+            names.create(BOB, home, "other", &guarded(0o600)),
+            Err(Status::Acces)
+        );
+        assert_eq!(names.remove(BOB, home, "file"), Err(Status::Acces));
+        let closed = SetAttributes {
+            mode: Some(0o700),
+            ..SetAttributes::default()
+        };
+        names.set(ANN, home, &closed).unwrap();
+        assert_eq!(
+            names.find(BOB, home, "file").map(|_| ()),
+            Err(Status::Acces)
+        );
+        let (bob, wanted) = (Credentials::new(1001, 1001, &[]), AccessMask(0x3f));
+        let granted = names
+            .look(|view| namespace::access(view, &bob, home, wanted))
+            .unwrap();
+        assert_eq!(granted.0, AccessMask(0));
+    });
+}
+
+#[test]
+fn a_sticky_directory_protects_what_others_put_there() {
+    both(|names| {
+        let shared = names.directory(SUPERUSER, ROOT, "shared");
+        let sticky = SetAttributes {
+            mode: Some(0o1777),
+            ..SetAttributes::default()
+        };
+        names.set(SUPERUSER, shared, &sticky).unwrap();
+        names.create(ANN, shared, "anns", &guarded(0o666)).unwrap();
+        assert_eq!(names.remove(BOB, shared, "anns"), Err(Status::Perm));
+        assert_eq!(
+            names.rename(BOB, (shared, "anns"), (ROOT, "mine")),
+            Err(Status::Perm)
+        );
+        names.remove(ANN, shared, "anns").unwrap();
+    });
+}
+
+#[test]
+fn directories_count_what_is_in_them() {
+    both(|names| {
+        let outer = names.directory(ANN, ROOT, "outer");
+        let inner = names.directory(ANN, outer, "inner");
+        assert_eq!(names.inode(outer).unwrap().links, 3);
+        assert_eq!(names.find(ANN, inner, "..").unwrap().0, outer);
+        assert_eq!(names.find(ANN, ROOT, "..").unwrap().0, ROOT);
+        assert_eq!(
+            names.remove_directory(ANN, ROOT, "outer"),
+            Err(Status::Notempty)
+        );
+        assert_eq!(names.remove(ANN, ROOT, "outer"), Err(Status::Isdir));
+        names.remove_directory(ANN, outer, "inner").unwrap();
+        names.remove_directory(ANN, ROOT, "outer").unwrap();
+        assert_eq!(names.inode(ROOT).unwrap().links, 2);
+        assert_eq!(names.promises(), [], "directories have no objects");
+    });
+}
+
+#[test]
+fn a_file_with_two_names_loses_its_objects_with_the_second() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "one", &guarded(0o600)).unwrap();
+        names
+            .change(ANN, |it, request| {
+                namespace::link(it, request, file, (ROOT, b"two"))
+            })
+            .unwrap();
+        assert_eq!(names.inode(file).unwrap().links, 2);
+        names.remove(ANN, ROOT, "one").unwrap();
+        assert_eq!(
+            (names.promises().len(), names.inode(file).unwrap().links),
+            (0, 1)
+        );
+        names.remove(ANN, ROOT, "two").unwrap();
+        assert_eq!(names.promises().len(), 1);
+    });
+}
+
+#[test]
+fn rename_replaces_what_may_be_replaced() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
+        let old = names.create(ANN, ROOT, "old", &guarded(0o600)).unwrap();
+        let empty = names.directory(ANN, ROOT, "empty");
+        names.rename(ANN, (ROOT, "file"), (ROOT, "old")).unwrap();
+        assert_eq!(names.find(ANN, ROOT, "old").unwrap().0, file);
+        assert_eq!(names.promises(), [Promise::Unlink(old, layout())]);
+        assert_eq!(
+            names.rename(ANN, (ROOT, "old"), (ROOT, "empty")),
+            Err(Status::Isdir)
+        );
+        assert_eq!(
+            names.rename(ANN, (ROOT, "empty"), (ROOT, "old")),
+            Err(Status::Notdir)
+        );
+        names.rename(ANN, (ROOT, "old"), (empty, "deep")).unwrap();
+        assert_eq!(
+            names.rename(ANN, (ROOT, "empty"), (ROOT, "empty")),
+            Ok(()),
+            "onto itself"
+        );
+        let other = names.directory(ANN, ROOT, "other");
+        assert_eq!(
+            names.rename(ANN, (ROOT, "other"), (ROOT, "empty")),
+            Err(Status::Notempty)
+        );
+        names
+            .rename(ANN, (ROOT, "empty"), (other, "moved"))
+            .unwrap();
+        assert_eq!(names.find(ANN, empty, "..").unwrap().0, other);
+        assert_eq!(names.inode(other).unwrap().links, 3);
+        assert_eq!(names.list(ROOT), [".", "..", "other"]);
+    });
+}
+
+#[test]
+fn a_directory_never_comes_to_lie_in_itself() {
+    both(|names| {
+        let a = names.directory(ANN, ROOT, "a");
+        let b = names.directory(ANN, a, "b");
+        let c = names.directory(ANN, b, "c");
+        assert_eq!(names.rename(ANN, (ROOT, "a"), (c, "a")), Err(Status::Inval));
+        assert_eq!(names.rename(ANN, (ROOT, "a"), (a, "a")), Err(Status::Inval));
+        assert_eq!(names.find(ANN, a, "..").unwrap().0, ROOT);
+    });
+}
+
+#[test]
+fn bad_names_are_refused() {
+    both(|names| {
+        let long = "x".repeat(256);
+        for (name, status) in [
+            ("", Status::Inval),
+            (".", Status::Inval),
+            ("..", Status::Inval),
+            ("a/b", Status::Inval),
+            ("a\0b", Status::Inval),
+            (&long, Status::Nametoolong),
+        ] {
+            assert_eq!(names.create(ANN, ROOT, name, &guarded(0o600)), Err(status));
+            assert_eq!(names.make(ANN, ROOT, name, Make::Directory), Err(status));
+            assert_eq!(names.remove(ANN, ROOT, name), Err(status));
+            assert_eq!(names.rename(ANN, (ROOT, name), (ROOT, "x")), Err(status));
+        }
+        assert_eq!(names.list(ROOT), [".", ".."]);
+    });
+}
+
+#[test]
+fn a_listing_goes_on_where_it_stopped_whatever_happens_meanwhile() {
+    both(|names| {
+        let at = names.directory(ANN, ROOT, "many");
+        for number in 0..20 {
+            names
+                .create(ANN, at, &format!("file-{number}"), &guarded(0o600))
+                .unwrap();
+        }
+        let caller = Credentials::new(0, 0, &[]);
+        let (seen, cookie) = (std::cell::RefCell::new(Vec::new()), Cell::new(0));
+        loop {
+            let taken = Cell::new(0);
+            let complete = names
+                .look(|view| {
+                    namespace::list(view, &caller, at, cookie.get(), &mut |entry| {
+                        if taken.get() == 3 {
+                            return false;
+                        }
+                        taken.set(taken.get() + 1);
+                        cookie.set(entry.cookie);
+                        seen.borrow_mut()
+                            .push(String::from_utf8(entry.name).unwrap());
+                        true
+                    })
+                })
+                .unwrap();
+            if complete {
+                break;
+            }
+            // What was listed goes, what comes is new: neither moves the place.
+            let gone = seen
+                .borrow()
+                .last()
+                .cloned()
+                .filter(|name| name.starts_with("file"));
+            gone.into_iter()
+                .for_each(|name| names.remove(ANN, at, &name).unwrap());
+        }
+        let files: Vec<String> = (0..20).map(|number| format!("file-{number}")).collect();
+        assert_eq!(seen.into_inner()[2..], files);
+    });
+}
+
+#[test]
+fn new_files_of_a_setgid_directory_belong_to_its_group() {
+    both(|names| {
+        let team = names.directory(SUPERUSER, ROOT, "team");
+        let shared = SetAttributes {
+            mode: Some(0o2777),
+            gid: Some(77),
+            ..SetAttributes::default()
+        };
+        names.set(SUPERUSER, team, &shared).unwrap();
+        let file = names.create(ANN, team, "file", &guarded(0o644)).unwrap();
+        assert_eq!(names.inode(file).unwrap().gid, 77);
+        let inner = names.directory(ANN, team, "inner");
+        let inode = names.inode(inner).unwrap();
+        assert_eq!((inode.gid, inode.mode & 0o2000), (77, 0o2000));
+        assert!(matches!(inode.body, Body::Directory { parent, .. } if parent == team));
+    });
+}
+
+#[test]
+fn a_guard_stops_a_change_of_what_has_changed() {
+    both(|names| {
+        let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
+        let seen = names.inode(file).unwrap().change_time;
+        let mode = |mode| SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let guarded = |change, guard| {
+            names.change(ANN, |it, request| {
+                namespace::set_attributes(
+                    it,
+                    request,
+                    file,
+                    &change,
+                    (Some(guard), Time::default()),
+                )
+                .map(|_| ())
+            })
+        };
+        assert_eq!(guarded(mode(0o640), seen), Ok(()));
+        assert_eq!(guarded(mode(0o644), seen), Err(Status::NotSync));
+        assert_eq!(names.inode(file).unwrap().mode, 0o640);
+    });
+}

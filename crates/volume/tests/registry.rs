@@ -1,0 +1,201 @@
+//! Clients that know the manager alone: I/O servers tell it where they are, and change places.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{VOLUME, VOLUME_UNIT, identity, keys, noise, root};
+use gannet_fabric::{Buffer, Provider};
+use gannet_runtime::sleep;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::store::{Disk, SimStore};
+use gannet_sim::{Crash, Node, World};
+use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
+use gannet_volume::client::{Addresses, Resolver, VolumeFs, WriteVerifier, registered_io_servers};
+use gannet_volume::io_server::IoServer;
+use gannet_volume::manager::{Manager, Registry, keep_registered};
+use gannet_volume::meta::{MemoryStore, Stripes};
+use gannet_volume::serve::Server;
+use gannet_wire::volume::{Address, Hello, RegisterRecord, Role};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MANAGER_PORT: u16 = 20050;
+
+struct Bed {
+    world: World,
+    fabric: Rc<SimFabric>,
+    manager: Node,
+    metadata: Arc<MemoryStore>,
+    /// All I/O servers are on this host, as when one machine serves several disks.
+    host: Node,
+    disks: Vec<Rc<Disk>>,
+    client: Node,
+}
+
+fn no_names() -> Resolver {
+    Rc::new(|_, _| Box::pin(async { Err(io::Error::other("no names here")) }))
+}
+
+impl Bed {
+    fn new() -> Rc<Bed> {
+        let world = World::new(1);
+        let bed = Bed {
+            fabric: SimFabric::new(&world, FabricProfile::default()),
+            manager: world.add_node("manager"),
+            metadata: Arc::default(),
+            host: world.add_node("I/O servers"),
+            disks: (0..2).map(|_| Disk::new(&world)).collect(),
+            client: world.add_node("client"),
+            world,
+        };
+        bed.start_manager();
+        Rc::new(bed)
+    }
+
+    fn serve(&self, node: &Node, port: u16, server: Rc<Server>) {
+        let provider: Rc<dyn Provider> = self.fabric.provider(node);
+        let listener = provider.listen(SocketAddr::new(node.ip(), port)).unwrap();
+        let task = async move { server.serve(provider, listener).await.unwrap() };
+        node.runtime().spawn("server", Box::pin(task));
+    }
+
+    fn start_manager(&self) {
+        let runtime = self.manager.runtime();
+        let stripes = Stripes {
+            unit: VOLUME_UNIT,
+            width: 0,
+            first: None,
+        };
+        let unknown = vec![Address::default(); self.disks.len()];
+        let registry = Registry::new(String::from("a volume"), stripes, unknown);
+        let servers = registered_io_servers(
+            self.manager.runtime(),
+            self.fabric.provider(&self.manager),
+            identity(Role::Manager),
+            (Rc::clone(&registry), self.manager.ip()),
+            no_names(),
+        );
+        let store = Arc::clone(&self.metadata);
+        let manager =
+            Manager::open(self.manager.runtime(), store, keys(), servers, stripes).unwrap();
+        runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
+        let server = Server::new(runtime, VOLUME, keys(), registry.before(manager));
+        self.serve(&self.manager, MANAGER_PORT, server.named(Hello::MANAGER));
+    }
+
+    fn start_io_server(&self, number: u32, port: u16) {
+        let runtime = self.host.runtime();
+        let store = SimStore::open(&self.disks[number as usize], self.host.runtime());
+        let handler = IoServer::new(self.host.runtime(), store, keys());
+        let server = Server::new(self.host.runtime(), VOLUME, keys(), handler);
+        self.serve(&self.host, port, server.named(Hello::io_server(number)));
+        let manager = SocketAddr::new(self.manager.ip(), MANAGER_PORT);
+        let address = Address {
+            host: String::new(),
+            port,
+        };
+        let record = RegisterRecord { number, address };
+        let telling = keep_registered(
+            self.host.runtime(),
+            self.fabric.provider(&self.host),
+            identity(Role::IoServer),
+            async move || Ok(manager),
+            record,
+        );
+        runtime.spawn("register", Box::pin(telling));
+    }
+
+    fn mount(&self, role: Role) -> VolumeFs {
+        let addresses = Addresses {
+            manager: Some(SocketAddr::new(self.manager.ip(), MANAGER_PORT)),
+            io_servers: Vec::new(),
+        };
+        VolumeFs::new(
+            self.client.runtime(),
+            self.fabric.provider(&self.client),
+            identity(role),
+            addresses,
+            WriteVerifier::new(7),
+        )
+    }
+}
+
+async fn write(volume: &VolumeFs, name: &[u8], bytes: &[u8]) {
+    let mode = CreateMode::Unchecked(SetAttributes::default());
+    let made = volume.create(&root(), &volume.root(), name, &mode).await;
+    let file = made.result.unwrap().handle;
+    let mut buffer = Buffer::from_vec(bytes.to_vec());
+    let part = (&mut buffer, bytes.len() as u32);
+    let stable = Stability::FileSync;
+    volume
+        .write_from(&root(), &file, 0, part, stable)
+        .await
+        .unwrap();
+}
+
+async fn read(volume: &VolumeFs, name: &[u8], len: usize) -> Vec<u8> {
+    let found = volume.lookup(&root(), &volume.root(), name).await;
+    let (file, _) = found.0.unwrap();
+    let mut buffer = Buffer::zeroed(len);
+    let range = (0, len as u32);
+    let read = volume.read_into(&root(), &file, range, &mut buffer).await;
+    assert_eq!(read.unwrap().count as usize, len);
+    buffer[..].to_vec()
+}
+
+#[test]
+fn servers_that_change_places_are_not_taken_for_each_other() {
+    let bed = Bed::new();
+    let (faults, stage) = (bed.world.faults(), Rc::clone(&bed));
+    let done = bed.world.run(async move {
+        let bed = stage;
+        bed.start_io_server(0, 5000);
+        bed.start_io_server(1, 5001);
+        let volume = bed.mount(Role::Client);
+        let bytes = noise(300_000, 3);
+        write(&volume, b"file", &bytes).await;
+        assert_eq!(volume.volume().await.unwrap().servers[1].port, 5001);
+        // Both are killed; each comes back where the other was.
+        faults.crash(bed.host.id(), Crash::Process);
+        bed.start_io_server(1, 5000);
+        bed.start_io_server(0, 5001);
+        assert!(read(&volume, b"file", bytes.len()).await == bytes);
+        // The manager forgets, and is told again.
+        faults.crash(bed.manager.id(), Crash::Process);
+        bed.start_manager();
+        let late = bed.mount(Role::Client);
+        assert!(read(&late, b"file", bytes.len()).await == bytes);
+        write(&late, b"other", &bytes).await;
+        assert!(read(&volume, b"other", bytes.len()).await == bytes);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_there_yet_is_waited_for() {
+    let bed = Bed::new();
+    let stage = Rc::clone(&bed);
+    let done = bed.world.run(async move {
+        let bed = stage;
+        bed.start_io_server(0, 5000);
+        let late = Rc::clone(&bed);
+        let runtime = bed.client.runtime();
+        runtime.spawn(
+            "a late server",
+            Box::pin(async move {
+                sleep(&late.client.runtime(), Duration::from_secs(5)).await;
+                late.start_io_server(1, 5001);
+            }),
+        );
+        let volume = bed.mount(Role::Client);
+        let bytes = noise(100_000, 4);
+        write(&volume, b"file", &bytes).await;
+        assert!(volume.trouble().unwrap().contains("I/O server 1"));
+        assert!(read(&volume, b"file", bytes.len()).await == bytes);
+    });
+    done.unwrap();
+}

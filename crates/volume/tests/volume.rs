@@ -1,0 +1,398 @@
+//! A whole volume in the simulator: manager, I/O servers and clients, and what happens to them.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Bed, noise, root};
+use gannet_fabric::Buffer;
+use gannet_sim::{Crash, World};
+use gannet_vfs::{
+    CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
+    Stability, Status, Time, Verifier, Vfs,
+};
+use gannet_volume::client::{VolumeFs, WriteVerifier};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn run<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    servers: usize,
+    story: impl FnOnce(Rc<Bed>) -> F,
+) {
+    let world = World::new(seed);
+    let bed = Bed::new(&world, servers);
+    world.run(story(bed)).unwrap();
+}
+
+async fn create(fs: &VolumeFs, name: &str) -> FileHandle {
+    let mode = CreateMode::Guarded(SetAttributes {
+        mode: Some(0o644),
+        ..SetAttributes::default()
+    });
+    let made = fs.create(&root(), &fs.root(), name.as_bytes(), &mode).await;
+    made.result.unwrap().handle
+}
+
+async fn write(
+    fs: &VolumeFs,
+    file: &FileHandle,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<Verifier, Status> {
+    let (buffer, range) = (Buffer::from_vec(bytes.to_vec()), 0..bytes.len());
+    let written = fs
+        .write(&root(), file, offset, buffer, range, Stability::Unstable)
+        .await;
+    let done = written.result?;
+    assert_eq!(done.count as usize, bytes.len());
+    Ok(done.verifier)
+}
+
+async fn read(fs: &VolumeFs, file: &FileHandle, offset: u64, len: u32) -> Vec<u8> {
+    let reply = fs.read(&root(), file, offset, len).await.unwrap();
+    let mut bytes = vec![0; reply.count as usize];
+    assert_eq!(
+        reply.file.try_read_at(offset, &mut bytes).unwrap(),
+        bytes.len()
+    );
+    bytes
+}
+
+async fn resize(fs: &VolumeFs, file: &FileHandle, size: u64) -> Result<(), Status> {
+    let change = SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(&root(), file, &change, None).await.result
+}
+
+/// All names of a directory, in pages of a few.
+struct Few {
+    names: Vec<String>,
+    room: usize,
+    cookie: u64,
+}
+
+impl Entries for Few {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        assert!(entry.object.is_some());
+        self.room -= 1;
+        self.cookie = entry.cookie;
+        self.names
+            .push(String::from_utf8(entry.name.to_vec()).unwrap());
+        true
+    }
+}
+
+async fn list(fs: &VolumeFs) -> Vec<String> {
+    let mut entries = Few {
+        names: Vec::new(),
+        room: 0,
+        cookie: 0,
+    };
+    loop {
+        entries.room = 100;
+        let at = entries.cookie;
+        let page = fs
+            .read_directory(&root(), &fs.root(), at, Verifier::default(), &mut entries)
+            .await;
+        if page.unwrap().eof {
+            return entries.names;
+        }
+    }
+}
+
+#[test]
+fn a_completed_write_is_seen_by_everybody() {
+    run(1, 4, |bed| async move {
+        let (one, other) = (bed.mount(), bed.mount());
+        let file = create(&one, "file").await;
+        assert_eq!(other.attributes(&file).await.unwrap().size, 0);
+        for (offset, len) in [(0u64, 100usize), (100, 50_000), (1 << 20, 1 << 20)] {
+            let bytes = noise(len, offset as u8);
+            write(&one, &file, offset, &bytes).await.unwrap();
+            let size = offset + len as u64;
+            assert_eq!(other.attributes(&file).await.unwrap().size, size);
+            assert!(read(&other, &file, offset, len as u32).await == bytes);
+        }
+        assert!(
+            read(&other, &file, 60_000, 1000)
+                .await
+                .iter()
+                .all(|byte| *byte == 0),
+            "a hole"
+        );
+        let end = other
+            .read(&root(), &file, (2 << 20) - 10, 100)
+            .await
+            .unwrap();
+        assert_eq!((end.count, end.eof), (10, true));
+    });
+}
+
+#[test]
+fn a_file_can_be_cut_and_stretched() {
+    run(2, 3, |bed| async move {
+        let fs = bed.mount();
+        let file = create(&fs, "file").await;
+        let bytes = noise(100_000, 1);
+        write(&fs, &file, 0, &bytes).await.unwrap();
+        for size in [50_001u64, 4096, 4095, 1, 0] {
+            resize(&fs, &file, size).await.unwrap();
+            assert_eq!(fs.attributes(&file).await.unwrap().size, size);
+            let kept = read(&fs, &file, 0, 100_000).await;
+            assert!(kept == bytes[..size as usize]);
+        }
+        resize(&fs, &file, 1_000_000).await.unwrap();
+        let grown = read(&fs, &file, 0, 1_000_000).await;
+        assert!(
+            grown.len() == 1_000_000 && grown.iter().all(|byte| *byte == 0),
+            "no old bytes"
+        );
+    });
+}
+
+#[test]
+fn a_modification_time_holds_until_the_next_write() {
+    run(9, 3, |bed| async move {
+        let fs = bed.mount();
+        let pause = || gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(1));
+        let file = create(&fs, "file").await;
+        write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        let times = [7u32, 4_000_000_000].map(|seconds| Time {
+            seconds,
+            nanoseconds: 5,
+        });
+        for time in times {
+            for size in [None, Some(50_000)] {
+                pause().await;
+                let change = SetAttributes {
+                    size,
+                    modify_time: SetTime::To(time),
+                    ..SetAttributes::default()
+                };
+                let set = fs.set_attributes(&root(), &file, &change, None).await;
+                set.result.unwrap();
+                assert_eq!(fs.attributes(&file).await.unwrap().modify_time, time);
+            }
+            pause().await;
+            let before = fs.attributes(&file).await.unwrap().change_time;
+            write(&fs, &file, 10, b"more").await.unwrap();
+            let after = fs.attributes(&file).await.unwrap();
+            assert!(after.modify_time > before && after.modify_time == after.change_time);
+        }
+    });
+}
+
+#[test]
+fn a_handle_is_good_everywhere_and_cannot_be_made_up() {
+    run(10, 1, |bed| async move {
+        let (one, other) = (bed.mount(), bed.mount());
+        let file = create(&one, "file").await;
+        assert!(other.attributes(&file).await.is_ok());
+        for at in 0..file.as_bytes().len() {
+            let mut bytes = file.as_bytes().to_vec();
+            bytes[at] ^= 1;
+            let forged = FileHandle::new(&bytes).unwrap();
+            let refused = other.attributes(&forged).await;
+            assert!(matches!(refused, Err(Status::Badhandle | Status::Stale)));
+        }
+        let shorter = FileHandle::new(&file.as_bytes()[..16]).unwrap();
+        let refused = other.attributes(&shorter).await;
+        assert_eq!(refused.map(|_| ()), Err(Status::Badhandle));
+    });
+}
+
+#[test]
+fn a_long_directory_is_listed_once_from_end_to_end() {
+    run(3, 2, |bed| async move {
+        let fs = bed.mount();
+        let mut expected = vec![".".to_owned(), "..".to_owned()];
+        for number in 0..250 {
+            expected.push(format!("a file with a rather long name, number {number}"));
+            create(&fs, expected.last().unwrap()).await;
+        }
+        assert_eq!(list(&fs).await, expected);
+    });
+}
+
+#[test]
+fn removed_files_leave_no_objects_behind() {
+    run(4, 3, |bed| async move {
+        let fs = bed.mount();
+        let file = create(&fs, "file").await;
+        write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        let with_objects = bed.used().await;
+        fs.remove(&root(), &fs.root(), b"file")
+            .await
+            .result
+            .unwrap();
+        assert_eq!(fs.attributes(&file).await, Err(Status::Stale));
+        gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(2)).await;
+        assert_eq!(
+            bed.used().await,
+            with_objects - 3,
+            "one object on each server"
+        );
+    });
+}
+
+#[test]
+fn an_io_server_that_restarts_loses_what_was_not_committed_and_says_so() {
+    run(5, 2, |bed| async move {
+        let fs = bed.mount();
+        let file = create(&fs, "file").await;
+        let bytes = noise(200_000, 1);
+        let before = write(&fs, &file, 0, &bytes).await.unwrap();
+        bed.kill_io_server(1);
+        bed.start_io_server(1);
+        let committed = fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        assert_ne!(committed.verifier, before, "the client must write again");
+        let again = write(&fs, &file, 0, &bytes).await.unwrap();
+        let committed = fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        assert_eq!(committed.verifier, again);
+        assert!(read(&fs, &file, 0, 200_000).await == bytes);
+    });
+}
+
+#[test]
+fn the_cores_of_a_server_answer_with_one_verifier() {
+    run(8, 2, |bed| async move {
+        let shared = WriteVerifier::new(1);
+        let (one, other) = (bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared));
+        let file = create(&one, "file").await;
+        let bytes = noise(200_000, 1);
+        let before = write(&one, &file, 0, &bytes).await.unwrap();
+        let committed = other.commit(&root(), &file, 0, 0).await.result.unwrap();
+        assert_eq!(committed.verifier, before, "nothing to send again");
+        write(&one, &file, 0, &bytes).await.unwrap();
+        bed.kill_io_server(1);
+        bed.start_io_server(1);
+        // The core that has not written hears of it first.
+        let committed = other.commit(&root(), &file, 0, 0).await.result.unwrap();
+        assert_ne!(committed.verifier, before);
+        let again = write(&one, &file, 0, &bytes).await.unwrap();
+        assert_eq!(again, committed.verifier);
+        let committed = other.commit(&root(), &file, 0, 0).await.result.unwrap();
+        assert_eq!(committed.verifier, again);
+    });
+}
+
+#[test]
+fn truncation_is_finished_when_the_server_is_back() {
+    run(6, 2, |bed| async move {
+        let fs = bed.mount();
+        let file = create(&fs, "file").await;
+        write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        bed.kill_io_server(0);
+        assert_eq!(
+            resize(&fs, &file, 10).await,
+            Err(Status::Jukebox),
+            "a server is away"
+        );
+        // The manager too dies before it can keep its promise.
+        bed.faults.crash(bed.manager.id(), Crash::Process);
+        bed.start_manager();
+        bed.start_io_server(0);
+        let mut size = 100_000;
+        for _ in 0..20 {
+            gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(1)).await;
+            size = fs.attributes(&file).await.unwrap().size;
+            if size == 10 {
+                break;
+            }
+        }
+        assert_eq!(size, 10);
+    });
+}
+
+#[test]
+fn others_may_not_read_what_is_not_theirs() {
+    run(7, 2, |bed| async move {
+        let fs = bed.mount();
+        let mode = CreateMode::Guarded(SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        });
+        let file = fs
+            .create(&root(), &fs.root(), b"secret", &mode)
+            .await
+            .result
+            .unwrap()
+            .handle;
+        write(&fs, &file, 0, b"of root").await.unwrap();
+        let ann = Credentials::new(1000, 1000, &[]);
+        let denied = fs.read(&ann, &file, 0, 100).await.map(|_| ());
+        assert_eq!(denied, Err(Status::Acces));
+        let (data, range) = (Buffer::from_vec(vec![1]), 0..1);
+        let denied = fs
+            .write(&ann, &file, 0, data, range, Stability::Unstable)
+            .await
+            .result;
+        assert_eq!(denied.map(|_| ()), Err(Status::Acces));
+    });
+}
+
+#[test]
+fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
+    let lost = Rc::new(Cell::new(0));
+    // What a disk loses when the power fails is a matter of chance.
+    for seed in 0..20 {
+        let lost = Rc::clone(&lost);
+        run(seed, 2, |bed| async move {
+            let (fs, other) = (bed.mount(), bed.mount());
+            let pause = |seconds| {
+                gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(seconds))
+            };
+            let file = create(&fs, "file").await;
+            write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+            // Nobody commits; the grant ends, and the manager learns the size.
+            pause(70).await;
+            for _ in 0..3 {
+                assert_eq!(other.attributes(&file).await.unwrap().size, 100_000);
+            }
+            for server in [0, 1] {
+                bed.kill_io_server(server);
+                bed.start_io_server(server);
+            }
+            // Until the manager hears of it.
+            pause(1).await;
+            let told = other.attributes(&file).await.unwrap().size;
+            bed.faults.crash(bed.manager.id(), Crash::Process);
+            bed.start_manager();
+            assert_eq!(other.attributes(&file).await.unwrap().size, told);
+            lost.set(lost.get() + u32::from(told != 100_000));
+        });
+    }
+    assert!(lost.get() > 0, "nothing was lost in any world");
+}
+
+#[test]
+fn who_writes_to_a_removed_file_leaves_nothing_behind() {
+    run(12, 2, |bed| async move {
+        let (fs, other) = (bed.mount(), bed.mount());
+        let empty = bed.used().await;
+        let file = create(&fs, "file").await;
+        write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        let folders = bed.used().await - 2 - empty;
+        other
+            .remove(&root(), &other.root(), b"file")
+            .await
+            .result
+            .unwrap();
+        gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(2)).await;
+        let late = write(&fs, &file, 0, b"too late").await;
+        assert_eq!(late, Err(Status::Stale));
+        assert_eq!(bed.used().await, empty + folders, "no objects");
+    });
+}
