@@ -1,0 +1,83 @@
+//! Who asks: the kernel tells user, group and process; the supplementary groups are the process's own.
+
+use crate::limits::{CALLER_AGE, CALLERS_MAX};
+use gannet_runtime::Instant;
+use gannet_vfs::Credentials;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// As the kernel names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Asker {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) process: u32,
+}
+
+/// Credentials of the processes that asked lately.
+#[derive(Default)]
+pub(crate) struct Callers {
+    known: RefCell<HashMap<Asker, (Instant, Credentials)>>,
+}
+
+impl Callers {
+    /// The credentials of `asker`, groups included: as they were less than a second ago. Root is sent without groups,
+    /// which it does not need, and so is who cannot be looked at (it is gone, or out of sight in another container).
+    pub(crate) fn credentials(&self, asker: Asker, now: Instant) -> Credentials {
+        if asker.uid == 0 {
+            return Credentials::new(0, asker.gid, &[]);
+        }
+        let mut known = self.known.borrow_mut();
+        if let Some((taken, credentials)) = known.get(&asker)
+            && now < *taken + CALLER_AGE
+        {
+            return credentials.clone();
+        }
+        if known.len() >= CALLERS_MAX {
+            known.clear();
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", asker.process));
+        let groups = groups(&status.unwrap_or_default());
+        let credentials = Credentials::new(asker.uid, asker.gid, &groups);
+        known.insert(asker, (now, credentials.clone()));
+        credentials
+    }
+}
+
+/// The supplementary groups in the text of `/proc/PID/status`.
+fn groups(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let numbers = line.unwrap_or_default().split_ascii_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_those_of_the_process() {
+        let status = "Name:\tsh\nUid:\t7\t7\t7\t7\nGroups:\t4 24 100 \nNStgid:\t9\n";
+        assert_eq!(groups(status), [4, 24, 100]);
+        assert_eq!(groups("Name:\tsh\n"), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_has_no_groups() {
+        let callers = Callers::default();
+        let asker = Asker {
+            uid: 7,
+            gid: 8,
+            process: u32::MAX,
+        };
+        let credentials = callers.credentials(asker, Instant::default());
+        assert_eq!(credentials, Credentials::new(7, 8, &[]));
+        let root = Asker { uid: 0, ..asker };
+        assert!(
+            callers
+                .credentials(root, Instant::default())
+                .groups()
+                .is_empty()
+        );
+    }
+}

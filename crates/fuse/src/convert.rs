@@ -1,0 +1,123 @@
+//! Between the kernel's attributes and the file vocabulary's.
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use gannet_vfs::{Attributes, FileKind, NodeKind, SetTime, Time};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What programs are told to read and write at a time.
+const BLOCK_BYTES: u32 = 128 << 10;
+
+/// The kernel's view of an object that has `number`.
+pub(crate) fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: attributes.size,
+        blocks: attributes.used.div_ceil(512),
+        atime: system_time(attributes.access_time),
+        mtime: system_time(attributes.modify_time),
+        ctime: system_time(attributes.change_time),
+        crtime: UNIX_EPOCH,
+        kind: file_type(attributes.kind),
+        perm: (attributes.mode & 0o7777) as u16,
+        nlink: attributes.link_count,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: device_number(attributes.device),
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+pub(crate) fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::CharacterDevice => FileType::CharDevice,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Socket => FileType::Socket,
+        FileKind::Fifo => FileType::NamedPipe,
+    }
+}
+
+fn system_time(time: Time) -> SystemTime {
+    UNIX_EPOCH + Duration::new(u64::from(time.seconds), time.nanoseconds)
+}
+
+/// A time of the kernel's. Those outside 1970 to 2106, which NFS has no words for, become the nearest inside.
+pub(crate) fn time(time: SystemTime) -> Time {
+    Time::since_epoch(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn set_time(change: Option<TimeOrNow>) -> SetTime {
+    match change {
+        None => SetTime::Keep,
+        Some(TimeOrNow::Now) => SetTime::Now,
+        Some(TimeOrNow::SpecificTime(to)) => SetTime::To(time(to)),
+    }
+}
+
+/// What mknod(2) makes, by the type bits of its mode.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    Regular,
+    Node(NodeKind),
+}
+
+/// `None` for what mknod(2) does not make.
+pub(crate) fn made(mode: u32, device: u32) -> Option<Made> {
+    let (major, minor) = device_numbers(device);
+    Some(match mode & 0o170_000 {
+        0 | 0o100_000 => Made::Regular,
+        0o010_000 => Made::Node(NodeKind::Fifo),
+        0o020_000 => Made::Node(NodeKind::CharacterDevice(major, minor)),
+        0o060_000 => Made::Node(NodeKind::BlockDevice(major, minor)),
+        0o140_000 => Made::Node(NodeKind::Socket),
+        _ => return None,
+    })
+}
+
+/// Linux's encoding of device numbers in 32 bits: 12 bits of major around 20 of minor.
+fn device_number((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+}
+
+fn device_numbers(device: u32) -> (u32, u32) {
+    let major = (device >> 8) & 0xfff;
+    let minor = (device & 0xff) | ((device >> 12) & 0xf_ff00);
+    (major, minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive_their_encoding() {
+        for numbers in [(0, 0), (8, 1), (259, 65_535), (0xfff, 0xf_ffff)] {
+            assert_eq!(device_numbers(device_number(numbers)), numbers);
+        }
+        assert_eq!(device_number((8, 1)), 0x801);
+    }
+
+    #[test]
+    fn times_outside_the_protocols_range_become_its_ends() {
+        let second = Duration::from_secs(1);
+        assert_eq!(time(UNIX_EPOCH - second), Time::default());
+        let exact = Time {
+            seconds: 5,
+            nanoseconds: 7,
+        };
+        assert_eq!(time(system_time(exact)), exact);
+        let far = UNIX_EPOCH + Duration::from_secs(1 << 33);
+        assert_eq!(time(far).seconds, u32::MAX);
+    }
+
+    #[test]
+    fn mknod_makes_what_its_mode_says() {
+        assert_eq!(made(0o644, 0), Some(Made::Regular));
+        let device = Made::Node(NodeKind::CharacterDevice(1, 3));
+        assert_eq!(made(0o020_600, 0x103), Some(device));
+        assert_eq!(made(0o040_755, 0), None);
+    }
+}

@@ -1,0 +1,590 @@
+//! The kernel's requests, as they come on the session's thread: each is handed to the core, which answers it.
+
+use crate::callers::Asker;
+use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
+use crate::listing::{Portion, PortionPlus};
+use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
+use crate::session::{Caching, MountOptions};
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use gannet_fabric::{Arena, Buffer};
+use gannet_vfs::{Credentials, Vfs};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+
+/// Bytes in which space is counted.
+const BLOCK_BYTES: u64 = 4096;
+/// open(2)'s flags, as Linux numbers them on the machines we run on.
+const O_EXCL: i32 = 0o200;
+const O_TRUNC: i32 = 0o1000;
+
+/// What an operation comes to.
+type Done<T> = Result<T, Errno>;
+
+/// Stands on the session's thread for the mounted store.
+pub(crate) struct Front<V> {
+    jobs: mpsc::Sender<Job<V>>,
+    arena: Arena,
+    caching: Caching,
+    age: Duration,
+}
+
+impl<V: Vfs> Front<V> {
+    pub(crate) fn new(
+        jobs: mpsc::Sender<Job<V>>,
+        arena: Arena,
+        options: &MountOptions,
+    ) -> Front<V> {
+        Front {
+            jobs,
+            arena,
+            caching: options.caching,
+            age: options.cache_age,
+        }
+    }
+
+    /// Has the core do `operation` for whoever asks, and hand what comes of it to `reply`.
+    fn submit<T: 'static>(
+        &self,
+        request: &Request,
+        reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
+        operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Done<T> + Send + 'static,
+    ) {
+        let asker = Asker {
+            uid: request.uid(),
+            gid: request.gid(),
+            process: request.pid(),
+        };
+        self.send(Box::new(move |mounted| {
+            Box::pin(async move {
+                let caller = mounted.caller(asker);
+                let done = operation(Rc::clone(&mounted), caller);
+                reply(mounted.within(done).await);
+            })
+        }));
+    }
+
+    /// Waits for room in the queue. When the core is gone, the request is dropped, which answers it with `EIO`.
+    fn send(&self, job: Job<V>) {
+        let _ = self.jobs.blocking_send(job);
+    }
+
+    /// Has an object made or found, and tells the kernel of it.
+    fn submit_entry(
+        &self,
+        request: &Request,
+        reply: ReplyEntry,
+        operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Result<Entry, Errno>
+        + Send
+        + 'static,
+    ) {
+        let age = self.age;
+        let answer = move |outcome: Result<Entry, Errno>| match outcome {
+            Ok(entry) => reply.entry(&age, &entry.attr, entry.generation),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, operation);
+    }
+
+    fn submit_empty(
+        &self,
+        request: &Request,
+        reply: ReplyEmpty,
+        operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Done<()> + Send + 'static,
+    ) {
+        let answer = move |outcome| match outcome {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, operation);
+    }
+
+    /// How an open file is cached.
+    fn open_flags(&self, is_unchanged: bool) -> FopenFlags {
+        match self.caching {
+            Caching::Direct => {
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            }
+            Caching::Writeback if is_unchanged => FopenFlags::FOPEN_KEEP_CACHE,
+            Caching::Writeback => FopenFlags::empty(),
+        }
+    }
+
+    /// The bytes in memory of our own: a slot if they are many.
+    fn copy(&self, data: &[u8]) -> Buffer {
+        let slot = match data.len() > self.arena.slot_len() / 2 {
+            true => self.arena.take(),
+            false => None,
+        };
+        let Some(mut buffer) = slot.filter(|slot| data.len() <= slot.len()) else {
+            return Buffer::from_vec(data.to_vec());
+        };
+        if let Some(to) = buffer.get_mut(..data.len()) {
+            to.copy_from_slice(data);
+        }
+        buffer
+    }
+}
+
+/// A name as its bytes.
+fn owned(name: &OsStr) -> Vec<u8> {
+    name.as_bytes().to_vec()
+}
+
+impl<V: Vfs> Filesystem for Front<V> {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut wanted = vec![
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+            InitFlags::FUSE_ASYNC_DIO,
+        ];
+        wanted.push(match self.caching {
+            Caching::Writeback => InitFlags::FUSE_WRITEBACK_CACHE,
+            Caching::Direct => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        });
+        for flag in wanted {
+            if config.add_capabilities(flag).is_err() {
+                tracing::info!(?flag, "this kernel's FUSE does not have it");
+            }
+        }
+        // What is wanted is below what the library allows.
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = owned(name);
+        self.submit_entry(request, reply, async move |it, caller| {
+            it.lookup(&caller, parent.0, &name).await
+        });
+    }
+
+    fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
+        self.send(Box::new(move |mounted| {
+            mounted.inodes.borrow_mut().forget(number.0, lookups);
+            Box::pin(std::future::ready(()))
+        }));
+    }
+
+    fn getattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _key: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.submit(request, attr_answer(reply, self.age), async move |it, _| {
+            it.attr_of(number.0).await
+        });
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        access_time: Option<TimeOrNow>,
+        modify_time: Option<TimeOrNow>,
+        change_time: Option<SystemTime>,
+        key: Option<FileHandle>,
+        _creation_time: Option<SystemTime>,
+        _change_flags_time: Option<SystemTime>,
+        _backup_time: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let setting = Setting {
+            mode,
+            uid,
+            gid,
+            size,
+            access_time,
+            modify_time,
+            change_time,
+            open_file: key.map(|key| key.0),
+        };
+        let answer = attr_answer(reply, self.age);
+        self.submit(request, answer, async move |it, caller| {
+            it.set(&caller, number.0, setting).await
+        });
+    }
+
+    fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
+        let answer = move |outcome: Result<Vec<u8>, Errno>| match outcome {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, caller| {
+            it.read_link(&caller, number.0).await
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let name = owned(name);
+        self.submit_entry(request, reply, async move |it, caller| {
+            it.make_node(&caller, parent.0, &name, mode, device).await
+        });
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let name = owned(name);
+        self.submit_entry(request, reply, async move |it, caller| {
+            it.make_directory(&caller, parent.0, &name, mode).await
+        });
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = owned(name);
+        self.submit_empty(request, reply, async move |it, caller| {
+            it.remove(&caller, parent.0, &name).await
+        });
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = owned(name);
+        self.submit_empty(request, reply, async move |it, caller| {
+            it.remove_directory(&caller, parent.0, &name).await
+        });
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (name, target) = (owned(name), owned(target.as_os_str()));
+        self.submit_entry(request, reply, async move |it, caller| {
+            it.make_symlink(&caller, parent.0, &name, &target).await
+        });
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !flags.is_empty() {
+            // Neither "only if the target is missing" nor an exchange can be asked of a server.
+            reply.error(Errno::EINVAL);
+            return;
+        }
+        let (name, new_name) = (owned(name), owned(new_name));
+        self.submit_empty(request, reply, async move |it, caller| {
+            let (from, to) = (
+                (parent.0, name.as_slice()),
+                (new_parent.0, new_name.as_slice()),
+            );
+            it.rename(&caller, from, to).await
+        });
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let name = owned(name);
+        self.submit_entry(request, reply, async move |it, caller| {
+            it.link(&caller, number.0, parent.0, &name).await
+        });
+    }
+
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let (unchanged, changed) = (self.open_flags(true), self.open_flags(false));
+        let answer = move |outcome: Result<(u64, bool), Errno>| match outcome {
+            Ok((key, true)) => reply.opened(FileHandle(key), unchanged),
+            Ok((key, false)) => reply.opened(FileHandle(key), changed),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, caller| {
+            it.open(&caller, number.0, writes).await
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let if_there = match flags {
+            flags if flags & O_EXCL != 0 => IfThere::Refuse,
+            flags if flags & O_TRUNC != 0 => IfThere::Truncate,
+            _ => IfThere::Keep,
+        };
+        let (name, age, flags) = (owned(name), self.age, self.open_flags(false));
+        let answer = move |outcome: Result<(Entry, u64), Errno>| match outcome {
+            Ok((entry, key)) => {
+                let Entry { attr, generation } = entry;
+                reply.created(&age, &attr, generation, FileHandle(key), flags);
+            }
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, caller| {
+            it.create(&caller, parent.0, &name, mode, if_there).await
+        });
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        offset: u64,
+        count: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let answer = move |outcome: Result<crate::mounted::Data, Errno>| match outcome {
+            Ok(data) => reply.data(data.bytes()),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, _| {
+            it.read(key.0, offset, count).await
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let len = data.len();
+        let data = self.copy(data);
+        let answer = move |outcome: Result<u32, Errno>| match outcome {
+            Ok(count) => reply.written(count),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, _| {
+            it.write(key.0, offset, data, len).await
+        });
+    }
+
+    fn flush(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        key: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.submit_empty(request, reply, async move |it, _| {
+            let caller = it.open_file(key.0)?.caller;
+            it.commit(number.0, &caller).await
+        });
+    }
+
+    fn fsync(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        key: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.submit_empty(request, reply, async move |it, _| {
+            let caller = it.open_file(key.0)?.caller;
+            it.commit(number.0, &caller).await
+        });
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.send(Box::new(move |mounted| {
+            Box::pin(async move {
+                mounted.close(key.0).await;
+                reply.ok();
+            })
+        }));
+    }
+
+    fn opendir(&self, request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let answer = move |outcome| match outcome {
+            Ok(key) => reply.opened(FileHandle(key), FopenFlags::empty()),
+            Err(errno) => reply.error(errno),
+        };
+        self.submit(request, answer, async move |it, caller| {
+            it.open_directory(&caller, number.0)
+        });
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        position: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.send(Box::new(move |mounted| {
+            Box::pin(async move {
+                let listed = mounted.list(key.0, position, &mut reply);
+                match mounted.within(listed).await {
+                    Ok(()) => reply.ok(),
+                    Err(errno) => reply.error(errno),
+                }
+            })
+        }));
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        position: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.send(Box::new(move |mounted| {
+            Box::pin(async move {
+                let listed = mounted.list_plus(key.0, position, &mut reply);
+                match mounted.within(listed).await {
+                    Ok(()) => reply.ok(),
+                    Err(errno) => reply.error(errno),
+                }
+            })
+        }));
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        key: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.send(Box::new(move |mounted| {
+            mounted.open.borrow_mut().remove_directory(key.0);
+            reply.ok();
+            Box::pin(std::future::ready(()))
+        }));
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _key: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        // Changes of names are durable when the server has answered them.
+        reply.ok();
+    }
+
+    fn statfs(&self, request: &Request, _number: INodeNo, reply: ReplyStatfs) {
+        let answer = move |outcome: Result<(gannet_vfs::FileSystemUsage, u32), Errno>| {
+            let (usage, name_max) = match outcome {
+                Ok(usage) => usage,
+                Err(errno) => return reply.error(errno),
+            };
+            reply.statfs(
+                usage.bytes_total / BLOCK_BYTES,
+                usage.bytes_free / BLOCK_BYTES,
+                usage.bytes_available / BLOCK_BYTES,
+                usage.files_total,
+                usage.files_free,
+                BLOCK_BYTES as u32,
+                name_max,
+                BLOCK_BYTES as u32,
+            );
+        };
+        self.submit(request, answer, async move |it, _| {
+            Ok((it.usage().await?, it.vfs.limits().name_max))
+        });
+    }
+
+    fn access(&self, _request: &Request, _number: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // Not asked: the kernel decides by owner and mode (default_permissions), and the server at every operation.
+        reply.ok();
+    }
+}
+
+fn attr_answer(
+    reply: ReplyAttr,
+    age: Duration,
+) -> impl FnOnce(Result<fuser::FileAttr, Errno>) + Send + 'static {
+    move |outcome| match outcome {
+        Ok(attr) => reply.attr(&age, &attr),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+impl Portion for ReplyDirectory {
+    fn add(&mut self, number: u64, next: u64, kind: FileType, name: &[u8]) -> bool {
+        ReplyDirectory::add(self, INodeNo(number), next, kind, OsStr::from_bytes(name))
+    }
+}
+
+impl PortionPlus for ReplyDirectoryPlus {
+    fn add(&mut self, entry: &Entry, next: u64, age: Duration, name: &[u8]) -> bool {
+        let (number, name) = (entry.attr.ino, OsStr::from_bytes(name));
+        let generation: Generation = entry.generation;
+        ReplyDirectoryPlus::add(self, number, next, name, &age, &entry.attr, generation)
+    }
+}

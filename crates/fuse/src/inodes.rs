@@ -1,0 +1,407 @@
+//! The numbers by which the kernel knows objects, for as long as it does.
+//!
+//! An object's number is its fileid, which programs see as the inode number, so that it stays the same when the kernel
+//! forgets the object and asks again. Where two live objects would have the same (one was removed and its fileid given
+//! away again, or the export spans file systems), the later one gets a number of our own. Each time the table takes an
+//! object in, it has another generation.
+//!
+//! A kernel that caches writes believes itself about the size and times of a file, whatever we say. A file that
+//! somebody else has changed must therefore become another inode: its generation is raised when a lookup finds it
+//! changed while nobody has it open here. What the kernel believes is in `Inode::seen`.
+
+use crate::hidden::Hidden;
+use crate::unstable::Unstable;
+use gannet_runtime::Instant;
+use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The number of the directory that is mounted.
+pub(crate) const ROOT: u64 = 1;
+/// Numbers of our own have this bit; fileids that have it are not used as numbers.
+const OWN: u64 = 1 << 63;
+
+/// What shows that the data of a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    size: u64,
+    modify_time: Time,
+}
+
+impl Seen {
+    fn of(attributes: &Attributes) -> Seen {
+        Seen {
+            size: attributes.size,
+            modify_time: attributes.modify_time,
+        }
+    }
+}
+
+/// An object that the kernel knows.
+pub(crate) struct Inode {
+    pub(crate) handle: FileHandle,
+    generation: u64,
+    /// How often the kernel was told of it and has not forgotten it since.
+    lookups: u64,
+    /// How often it is open.
+    opens: u64,
+    /// What the kernel believes of a regular file.
+    seen: Option<Seen>,
+    /// An open was refused since it has changed; the kernel will look it up and come back.
+    refused: bool,
+    /// When it was looked up after that, until it is opened.
+    renewed: Option<Instant>,
+    /// Its only name, after it was removed while open.
+    pub(crate) hidden: Option<Hidden>,
+    /// Who opened it last for writing.
+    pub(crate) writer: Option<Credentials>,
+    pub(crate) unstable: Rc<Unstable>,
+}
+
+/// What is remembered of a file when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// What the kernel has cached of it is good.
+    Unchanged,
+    /// What the kernel has cached of it is not.
+    Changed,
+    /// The kernel must look it up again first.
+    Outdated,
+}
+
+/// All objects that the kernel knows.
+pub(crate) struct Inodes {
+    by_number: HashMap<u64, Inode>,
+    by_handle: HashMap<FileHandle, u64>,
+    /// The kernel believes itself about files.
+    kernel_caches: bool,
+    own_made: u64,
+    generations: u64,
+    opens: u64,
+}
+
+impl Inodes {
+    pub(crate) fn new(root: FileHandle, kernel_caches: bool) -> Inodes {
+        let mut inodes = Inodes {
+            by_number: HashMap::new(),
+            by_handle: HashMap::new(),
+            kernel_caches,
+            own_made: 0,
+            generations: 0,
+            opens: 0,
+        };
+        inodes.add(ROOT, root);
+        inodes
+    }
+
+    fn add(&mut self, number: u64, handle: FileHandle) {
+        self.generations += 1;
+        let inode = Inode {
+            handle,
+            generation: self.generations,
+            lookups: 0,
+            opens: 0,
+            seen: None,
+            refused: false,
+            renewed: None,
+            hidden: None,
+            writer: None,
+            unstable: Rc::default(),
+        };
+        self.by_number.insert(number, inode);
+        self.by_handle.insert(handle, number);
+    }
+
+    /// The object with this number, if the kernel knows it.
+    pub(crate) fn inode(&self, number: u64) -> Option<&Inode> {
+        self.by_number.get(&number)
+    }
+
+    pub(crate) fn inode_mut(&mut self, number: u64) -> Option<&mut Inode> {
+        self.by_number.get_mut(&number)
+    }
+
+    /// The number of an object that the kernel knows.
+    pub(crate) fn number(&self, handle: &FileHandle) -> Option<u64> {
+        self.by_handle.get(handle).copied()
+    }
+
+    /// All objects that the kernel knows.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Inode)> {
+        self.by_number
+            .iter()
+            .map(|(number, inode)| (*number, inode))
+    }
+
+    fn new_number(&mut self, fileid: u64) -> u64 {
+        let usable = fileid > ROOT && fileid & OWN == 0;
+        if usable && !self.by_number.contains_key(&fileid) {
+            return fileid;
+        }
+        self.own_made += 1;
+        OWN | self.own_made
+    }
+
+    /// The kernel is told of an object by its name: its number and generation. Counts as one lookup.
+    pub(crate) fn tell(
+        &mut self,
+        handle: &FileHandle,
+        attributes: &Attributes,
+        now: Instant,
+    ) -> (u64, u64) {
+        let number = match self.number(handle) {
+            Some(number) => number,
+            None => {
+                let number = self.new_number(attributes.fileid);
+                self.add(number, *handle);
+                number
+            }
+        };
+        let (caches, next) = (self.kernel_caches, self.generations + 1);
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            unreachable!("it is in the table, or was just put there");
+        };
+        inode.lookups += 1;
+        if std::mem::take(&mut inode.refused) {
+            inode.renewed = Some(now);
+        }
+        if caches && inode.is_outdated(attributes) && number != ROOT {
+            inode.generation = next;
+            inode.seen = Some(Seen::of(attributes));
+            self.generations = next;
+        } else if !caches || inode.seen.is_none() {
+            inode.seen = Some(Seen::of(attributes));
+        }
+        (number, inode.generation)
+    }
+
+    /// True when the kernel would believe wrong things of an object that has these attributes now: a lookup by name
+    /// puts it right.
+    pub(crate) fn is_outdated(&self, handle: &FileHandle, attributes: &Attributes) -> bool {
+        let known = self.number(handle).and_then(|number| self.inode(number));
+        self.kernel_caches && known.is_some_and(|inode| inode.is_outdated(attributes))
+    }
+
+    /// A file has these attributes after the kernel itself changed it.
+    pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.seen = Some(Seen::of(attributes));
+        }
+    }
+
+    /// The kernel was told these attributes of an object by number.
+    pub(crate) fn told(&mut self, number: u64, attributes: &Attributes) {
+        if !self.kernel_caches {
+            self.changed(number, attributes);
+        }
+    }
+
+    /// A file that has these attributes is to be opened. Counts as open unless it is outdated.
+    pub(crate) fn open(&mut self, number: u64, attributes: &Attributes, now: Instant) -> Opened {
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return Opened::Outdated;
+        };
+        let seen = Seen::of(attributes);
+        let just_told = |renewed: Instant| now < renewed + crate::limits::RENEWAL_AGE;
+        let opened = match inode.seen {
+            Some(known) if known == seen => Opened::Unchanged,
+            Some(_) if inode.opens > 0 || inode.renewed.is_some_and(just_told) => Opened::Changed,
+            Some(_) => {
+                inode.refused = true;
+                return Opened::Outdated;
+            }
+            None => Opened::Changed,
+        };
+        if !self.kernel_caches || inode.seen.is_none() {
+            inode.seen = Some(seen);
+        }
+        (inode.refused, inode.renewed) = (false, None);
+        inode.opens += 1;
+        self.opens += 1;
+        opened
+    }
+
+    /// A file just made was opened with that.
+    pub(crate) fn open_new(&mut self, number: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.opens += 1;
+            self.opens += 1;
+        }
+    }
+
+    /// An open file was closed; true when it was the last time.
+    pub(crate) fn close(&mut self, number: u64) -> bool {
+        self.opens = self.opens.saturating_sub(1);
+        self.by_number.get_mut(&number).is_some_and(|inode| {
+            inode.opens = inode.opens.saturating_sub(1);
+            inode.opens == 0
+        })
+    }
+
+    /// True when any file is open.
+    pub(crate) fn any_open(&self) -> bool {
+        self.opens > 0
+    }
+
+    /// The number of an object, if it is open.
+    pub(crate) fn open_number(&self, handle: &FileHandle) -> Option<u64> {
+        let number = self.number(handle)?;
+        self.inode(number)
+            .is_some_and(Inode::is_open)
+            .then_some(number)
+    }
+
+    /// The kernel has forgotten so many lookups of an object.
+    pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        inode.lookups = inode.lookups.saturating_sub(lookups);
+        if inode.lookups == 0 && inode.opens == 0 && number != ROOT {
+            self.by_handle.remove(&inode.handle);
+            self.by_number.remove(&number);
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens > 0
+    }
+
+    fn is_outdated(&self, attributes: &Attributes) -> bool {
+        attributes.kind == FileKind::Regular
+            && self.opens == 0
+            && self.seen.is_some_and(|seen| seen != Seen::of(attributes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn handle(name: u8) -> FileHandle {
+        FileHandle::new(&[name]).unwrap()
+    }
+
+    fn file(fileid: u64, size: u64) -> Attributes {
+        Attributes {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            link_count: 1,
+            uid: 0,
+            gid: 0,
+            size,
+            used: size,
+            device: (0, 0),
+            fsid: 1,
+            fileid,
+            access_time: Time::default(),
+            modify_time: Time::default(),
+            change_time: Time::default(),
+        }
+    }
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::default() + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_told() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let first = inodes.tell(&handle(1), &file(77, 0), at(0));
+        assert_eq!(first.0, 77);
+        assert_eq!(inodes.tell(&handle(1), &file(77, 0), at(0)), first);
+        inodes.forget(77, 1);
+        assert!(inodes.inode(77).is_some());
+        inodes.forget(77, 1);
+        assert!(inodes.inode(77).is_none());
+        let again = inodes.tell(&handle(1), &file(77, 0), at(0));
+        assert_eq!(again.0, 77);
+        assert_ne!(again.1, first.1);
+        inodes.forget(ROOT, 9);
+        assert!(inodes.inode(ROOT).is_some());
+    }
+
+    #[test]
+    fn two_live_objects_never_share_a_number() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let odd = [0, 1, 77, 77, OWN | 1, OWN | 2];
+        let numbers: Vec<u64> = odd
+            .into_iter()
+            .zip(1..)
+            .map(|(fileid, name)| inodes.tell(&handle(name), &file(fileid, 0), at(0)).0)
+            .collect();
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(*number != ROOT && !numbers[..index].contains(number));
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let (number, generation) = inodes.tell(&handle(1), &file(77, 10), at(0));
+        assert_eq!(inodes.open(number, &file(77, 10), at(0)), Opened::Unchanged);
+        assert!(inodes.close(number));
+        assert_eq!(inodes.open(number, &file(77, 11), at(5)), Opened::Outdated);
+        assert!(!inodes.any_open());
+        let (same, renewed) = inodes.tell(&handle(1), &file(77, 11), at(6));
+        assert_eq!(same, number);
+        assert_ne!(renewed, generation);
+        assert_eq!(inodes.open(number, &file(77, 11), at(7)), Opened::Unchanged);
+        inodes.close(number);
+        assert_eq!(inodes.open(number, &file(77, 12), at(8)), Opened::Outdated);
+    }
+
+    #[test]
+    fn a_file_that_changes_all_the_time_can_be_opened() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let (number, _) = inodes.tell(&handle(1), &file(77, 10), at(0));
+        assert_eq!(inodes.open(number, &file(77, 11), at(1)), Opened::Outdated);
+        inodes.tell(&handle(1), &file(77, 12), at(2));
+        assert_eq!(inodes.open(number, &file(77, 13), at(3)), Opened::Changed);
+        inodes.close(number);
+        // What the kernel was told last is known to be old.
+        assert_eq!(inodes.open(number, &file(77, 13), at(4)), Opened::Outdated);
+    }
+
+    #[test]
+    fn our_own_changes_and_open_files_are_not_outdated() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let (number, generation) = inodes.tell(&handle(1), &file(77, 10), at(0));
+        inodes.changed(number, &file(77, 20));
+        assert_eq!(
+            inodes.tell(&handle(1), &file(77, 20), at(900)).1,
+            generation
+        );
+        assert_eq!(
+            inodes.open(number, &file(77, 20), at(900)),
+            Opened::Unchanged
+        );
+        assert_eq!(
+            inodes.tell(&handle(1), &file(77, 30), at(900)).1,
+            generation
+        );
+        assert_eq!(inodes.open(number, &file(77, 30), at(900)), Opened::Changed);
+        inodes.close(number);
+        assert_eq!(inodes.open_number(&handle(1)), Some(number));
+        inodes.close(number);
+        assert_eq!(inodes.open_number(&handle(1)), None);
+    }
+
+    #[test]
+    fn without_the_kernels_cache_a_lookup_is_enough() {
+        let mut inodes = Inodes::new(handle(0), false);
+        let told = inodes.tell(&handle(1), &file(77, 10), at(0));
+        assert_eq!(
+            inodes.open(told.0, &file(77, 11), at(500)),
+            Opened::Outdated
+        );
+        assert_eq!(inodes.tell(&handle(1), &file(77, 11), at(501)), told);
+        assert_eq!(
+            inodes.open(told.0, &file(77, 11), at(502)),
+            Opened::Unchanged
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Bounds of the mount front end, in one place.
+
+use gannet_vfs::limits::TRANSFER_MAX;
+use std::time::Duration;
+
+/// Requests of the kernel that wait for the core.
+pub(crate) const QUEUE_MAX: usize = 256;
+/// Requests under way at a time; others wait in the queue and then in the kernel.
+pub(crate) const REQUESTS_MAX: usize = 1024;
+/// Requests that the kernel sends on its own account at a time: readahead and writeback.
+pub(crate) const BACKGROUND_MAX: u16 = 64;
+/// Most bytes of one READ or WRITE.
+pub(crate) const REQUEST_BYTES_MAX: u32 = TRANSFER_MAX;
+/// Kibibytes that the kernel reads ahead, where it lets us say so: four requests.
+pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
+
+/// Bytes of one file that were written unstably and are kept until a COMMIT.
+pub(crate) const FILE_KEPT_MAX: u64 = 32 << 20;
+/// Bytes of all files that were written unstably and are kept until COMMITs.
+pub(crate) const KEPT_MAX: u64 = 128 << 20;
+/// How often lost data is written again before one COMMIT gives up.
+pub(crate) const RESENDS_MAX: u32 = 8;
+/// Buffers of [`REQUEST_BYTES_MAX`] that are used again.
+pub(crate) const BUFFERS_MAX: usize = 192;
+/// Names that one page of a listing has in memory.
+pub(crate) const LISTING_NAMES_MAX: usize = 1024;
+
+/// Callers whose supplementary groups are remembered.
+pub(crate) const CALLERS_MAX: usize = 1024;
+/// For how long.
+pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
+/// How long an operation may take once another one has waited in vain.
+pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
+/// A file that was just found changed is opened as it is, so that one that changes all the time can be opened at all.
+pub(crate) const RENEWAL_AGE: Duration = Duration::from_millis(100);
+
+const _: () = assert!(FILE_KEPT_MAX <= KEPT_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);

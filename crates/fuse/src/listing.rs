@@ -1,0 +1,265 @@
+//! Listings: pages of the store, handed to the kernel in the portions it asks for.
+
+use crate::convert::file_type;
+use crate::inodes::ROOT;
+use crate::limits::LISTING_NAMES_MAX;
+use crate::mounted::{Entry, Mounted};
+use crate::open::OpenDirectory;
+use crate::status::errno;
+use fuser::{Errno, FileType};
+use gannet_vfs::{
+    Attributes, Credentials, DirectoryEntry, Entries, FileHandle, Status, Verifier, Vfs,
+};
+use std::time::Duration;
+
+/// The position behind `.` and `..`, which we make ourselves since not all stores list them. Any other is a cookie of
+/// the store; none that is known counts like this.
+const BEHIND_DOTS: u64 = 0x6761_6e6e_6574_0002;
+const BEHIND_DOT: u64 = BEHIND_DOTS - 1;
+
+/// A name in a directory.
+struct Listed {
+    name: Vec<u8>,
+    /// The position behind it.
+    next: u64,
+    object: Option<(FileHandle, Attributes)>,
+}
+
+/// Where a directory that is open is read.
+#[derive(Default)]
+pub(crate) struct Listing {
+    verifier: Verifier,
+    /// A page of the store.
+    page: Vec<Listed>,
+    /// The position that it starts at.
+    start: u64,
+    /// Nothing comes behind it.
+    is_last: bool,
+}
+
+impl Listing {
+    /// The names of the page behind `position`, if it is in the page.
+    fn behind(&self, position: u64) -> Option<&[Listed]> {
+        if position == self.start {
+            return Some(&self.page);
+        }
+        let index = self
+            .page
+            .iter()
+            .position(|listed| listed.next == position)?;
+        self.page.get(index + 1..)
+    }
+}
+
+/// Takes what a page of the store has.
+struct Page {
+    names: Vec<Listed>,
+}
+
+impl Entries for Page {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        if self.names.len() >= LISTING_NAMES_MAX {
+            return false;
+        }
+        self.names.push(Listed {
+            name: entry.name.to_vec(),
+            next: entry.cookie,
+            object: entry.object,
+        });
+        true
+    }
+}
+
+/// Takes entries for the kernel until there is no room for more.
+pub(crate) trait Portion {
+    /// Takes a name; true when it does not fit, nor would any other.
+    fn add(&mut self, number: u64, next: u64, kind: FileType, name: &[u8]) -> bool;
+}
+
+/// The same, with attributes. What was taken counts as looked up.
+pub(crate) trait PortionPlus {
+    /// Takes a name, which is good for `age`; true when it does not fit, nor would any other.
+    fn add(&mut self, entry: &Entry, next: u64, age: Duration, name: &[u8]) -> bool;
+}
+
+/// What a name stands for.
+enum What<'a> {
+    /// The directory that is listed.
+    Itself(&'a Entry),
+    Object(&'a FileHandle, &'a Attributes),
+}
+
+impl<V: Vfs> Mounted<V> {
+    pub(crate) fn open_directory(&self, caller: &Credentials, number: u64) -> Result<u64, Errno> {
+        self.handle(number)?;
+        let directory = OpenDirectory {
+            number,
+            caller: caller.clone(),
+            listing: tokio::sync::Mutex::default(),
+        };
+        Ok(self.open.borrow_mut().add_directory(directory))
+    }
+
+    /// Lists a directory from `position` on.
+    pub(crate) async fn list(
+        &self,
+        key: u64,
+        position: u64,
+        portion: &mut (impl Portion + ?Sized),
+    ) -> Result<(), Errno> {
+        let take = &mut |name: &[u8], next, what: What<'_>| match what {
+            What::Itself(own) => portion.add(own.attr.ino.0, next, FileType::Directory, name),
+            What::Object(handle, attributes) => {
+                let known = self.inodes.borrow().number(handle);
+                // For programs 0 means a removed entry.
+                let number = known.unwrap_or(attributes.fileid.max(ROOT));
+                portion.add(number, next, file_type(attributes.kind), name)
+            }
+        };
+        self.each(key, position, take).await
+    }
+
+    /// Lists a directory with attributes from `position` on.
+    pub(crate) async fn list_plus(
+        &self,
+        key: u64,
+        position: u64,
+        portion: &mut (impl PortionPlus + ?Sized),
+    ) -> Result<(), Errno> {
+        let take = &mut |name: &[u8], next, what: What<'_>| match what {
+            What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
+            What::Object(handle, attributes) => {
+                // The kernel does not put right what it believes of a file by a listing: it must look it up.
+                let age = match self.inodes.borrow().is_outdated(handle, attributes) {
+                    true => Duration::ZERO,
+                    false => self.options.cache_age,
+                };
+                let entry = self.tell(handle, attributes);
+                let is_full = portion.add(&entry, next, age, name);
+                if is_full {
+                    self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
+                }
+                is_full
+            }
+        };
+        self.each(key, position, take).await
+    }
+
+    /// Hands what a directory lists from `position` on to `take`, with the position behind it, until that says that it
+    /// is full; at most to the end of a page.
+    async fn each(
+        &self,
+        key: u64,
+        position: u64,
+        take: &mut dyn FnMut(&[u8], u64, What<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let directory = self.open.borrow().directory(key).ok_or(Errno::EBADF)?;
+        let mut listing = directory.listing.lock().await;
+        let (mut position, mut any) = (position, false);
+        if DOTS.iter().any(|(_, from, _)| *from == position) {
+            let own = self.itself(directory.number).await?;
+            for (name, from, next) in DOTS {
+                if position == from {
+                    if take(name, next, What::Itself(&own)) {
+                        return Ok(());
+                    }
+                    (position, any) = (next, true);
+                }
+            }
+        }
+        loop {
+            match self.turn_to(&directory, &mut listing, position).await {
+                // What was taken is the kernel's already; it will ask for the rest.
+                Err(_) if any => return Ok(()),
+                turned => turned?,
+            }
+            for listed in listing.behind(position).unwrap_or_default() {
+                let (handle, attributes) = match self.object_of(&directory, listed).await {
+                    Ok(Some(object)) => object,
+                    Ok(None) => continue,
+                    Err(_) if any => return Ok(()),
+                    Err(errno) => return Err(errno),
+                };
+                let object = What::Object(&handle, &attributes);
+                if take(&listed.name, listed.next, object) {
+                    return Ok(());
+                }
+                any = true;
+            }
+            // What is there is enough for now; the next page may take long.
+            if listing.is_last || any {
+                return Ok(());
+            }
+            position = listing.page.last().map_or(position, |listed| listed.next);
+        }
+    }
+
+    /// Has the listing hold the page that goes on at `position`.
+    async fn turn_to(
+        &self,
+        directory: &OpenDirectory,
+        listing: &mut Listing,
+        position: u64,
+    ) -> Result<(), Errno> {
+        let is_new = position == BEHIND_DOTS;
+        if !is_new
+            && let Some(rest) = listing.behind(position)
+            && (!rest.is_empty() || listing.is_last)
+        {
+            return Ok(());
+        }
+        let handle = self.handle(directory.number)?;
+        let (cookie, verifier) = match is_new {
+            true => (0, Verifier::default()),
+            false => (position, listing.verifier),
+        };
+        let mut page = Page { names: Vec::new() };
+        let caller = &directory.caller;
+        let read = self
+            .vfs
+            .read_directory(caller, &handle, cookie, verifier, &mut page);
+        let read = read.await.map_err(errno)?;
+        page.names
+            .retain(|listed| !matches!(listed.name.as_slice(), b"." | b".."));
+        *listing = Listing {
+            verifier: read.verifier,
+            page: page.names,
+            start: position,
+            is_last: read.eof,
+        };
+        Ok(())
+    }
+
+    /// The directory itself, as its own entry.
+    async fn itself(&self, number: u64) -> Result<Entry, Errno> {
+        let attributes = self.attributes(&self.handle(number)?).await?;
+        Ok(Entry {
+            attr: self.attr(number, &attributes),
+            generation: fuser::Generation(0),
+        })
+    }
+
+    /// A name's object; looked up if the store did not give it. `None` when it is gone by now.
+    async fn object_of(
+        &self,
+        directory: &OpenDirectory,
+        listed: &Listed,
+    ) -> Result<Option<(FileHandle, Attributes)>, Errno> {
+        if let Some(object) = listed.object {
+            return Ok(Some(object));
+        }
+        let handle = self.handle(directory.number)?;
+        let found = self.vfs.lookup(&directory.caller, &handle, &listed.name);
+        match found.await.0 {
+            Ok(object) => Ok(Some(object)),
+            Err(Status::Noent | Status::Stale) => Ok(None),
+            Err(status) => Err(errno(status)),
+        }
+    }
+}
+
+const DOTS: [(&[u8], u64, u64); 2] = [(b".", 0, BEHIND_DOT), (b"..", BEHIND_DOT, BEHIND_DOTS)];

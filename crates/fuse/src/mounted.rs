@@ -1,0 +1,174 @@
+//! A mounted store on its core: what all requests share.
+
+mod data;
+mod files;
+mod names;
+
+use crate::callers::{Asker, Callers};
+use crate::convert::file_attr;
+use crate::inodes::{Inode, Inodes};
+use crate::limits::{AWAY_DEADLINE, BUFFERS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::open::OpenTable;
+use crate::session::{Caching, MountOptions};
+use crate::status::errno;
+use fuser::{Errno, FileAttr, Generation};
+use gannet_fabric::Arena;
+use gannet_runtime::{Handle, LocalFuture, timeout};
+use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+pub(crate) use data::Data;
+pub(crate) use files::Setting;
+pub(crate) use names::IfThere;
+
+/// A request of the kernel, ready to be done on the core.
+pub(crate) type Job<V> = Box<dyn FnOnce(Rc<Mounted<V>>) -> LocalFuture<()> + Send>;
+
+/// A mounted store. Lives on one core.
+pub(crate) struct Mounted<V> {
+    pub(crate) vfs: V,
+    pub(crate) runtime: Handle,
+    pub(crate) options: MountOptions,
+    pub(crate) inodes: RefCell<Inodes>,
+    pub(crate) open: OpenTable,
+    callers: Callers,
+    /// Bytes kept until a COMMIT, of all files.
+    kept: Cell<u64>,
+    /// An operation has waited in vain, and none has ended well since.
+    is_away: Cell<bool>,
+}
+
+/// An object as the kernel is told of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) attr: FileAttr,
+    pub(crate) generation: Generation,
+}
+
+impl<V: Vfs> Mounted<V> {
+    pub(crate) fn new(
+        runtime: Handle,
+        (vfs, root): (V, FileHandle),
+        options: MountOptions,
+    ) -> Mounted<V> {
+        let kernel_caches = options.caching == Caching::Writeback;
+        Mounted {
+            inodes: RefCell::new(Inodes::new(root, kernel_caches)),
+            open: OpenTable::default(),
+            callers: Callers::default(),
+            kept: Cell::new(0),
+            is_away: Cell::new(false),
+            vfs,
+            runtime,
+            options,
+        }
+    }
+
+    /// Does requests until the session with the kernel is over and the last of them is answered.
+    pub(crate) async fn serve(self: Rc<Self>, mut jobs: mpsc::Receiver<Job<V>>) {
+        let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+        while let Some(job) = jobs.recv().await {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let request = job(Rc::clone(&self));
+            let answered = Box::pin(async move {
+                request.await;
+                drop(place);
+            });
+            self.runtime.spawn("fuse request", answered);
+        }
+        // All places together: nothing is under way any more.
+        let all = u32::try_from(REQUESTS_MAX).unwrap_or(u32::MAX);
+        let _ = places.acquire_many(all).await;
+    }
+
+    /// Whom an operation is done for.
+    pub(crate) fn caller(&self, asker: Asker) -> Credentials {
+        match &self.options.caller {
+            Some(caller) => caller.clone(),
+            None => self.callers.credentials(asker, self.runtime.now()),
+        }
+    }
+
+    /// Lets `operation` take as long as the mount's deadline allows; less while the server seems to be away.
+    pub(crate) async fn within<T>(
+        &self,
+        operation: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        let deadline = match self.is_away.get() {
+            true => self.options.deadline.min(AWAY_DEADLINE),
+            false => self.options.deadline,
+        };
+        match timeout(&self.runtime, deadline, operation).await {
+            Ok(outcome) => {
+                self.is_away.set(false);
+                outcome
+            }
+            Err(_) => {
+                if !self.is_away.replace(true) {
+                    tracing::warn!(
+                        seconds = deadline.as_secs_f64(),
+                        "the server does not answer: operations fail with EIO until it does"
+                    );
+                }
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    /// The object that the kernel calls so.
+    pub(crate) fn handle(&self, number: u64) -> Result<FileHandle, Errno> {
+        self.with_inode(number, |inode| inode.handle)
+    }
+
+    pub(crate) fn with_inode<T>(
+        &self,
+        number: u64,
+        look: impl FnOnce(&Inode) -> T,
+    ) -> Result<T, Errno> {
+        let inodes = self.inodes.borrow();
+        inodes.inode(number).map(look).ok_or(Errno::ESTALE)
+    }
+
+    /// Tells the kernel of an object that it asked for by name.
+    pub(crate) fn tell(&self, handle: &FileHandle, attributes: &Attributes) -> Entry {
+        let now = self.runtime.now();
+        let (number, generation) = self.inodes.borrow_mut().tell(handle, attributes, now);
+        Entry {
+            attr: self.attr(number, attributes),
+            generation: Generation(generation),
+        }
+    }
+
+    /// Attributes as the kernel wants them. A file that was removed while open has a name that does not count.
+    pub(crate) fn attr(&self, number: u64, attributes: &Attributes) -> FileAttr {
+        let mut attr = file_attr(number, attributes);
+        let inodes = self.inodes.borrow();
+        if inodes
+            .inode(number)
+            .is_some_and(|inode| inode.hidden.is_some())
+        {
+            attr.nlink = attr.nlink.saturating_sub(1);
+        }
+        attr
+    }
+
+    pub(crate) async fn attributes(&self, handle: &FileHandle) -> Result<Attributes, Errno> {
+        self.vfs.attributes(handle).await.map_err(errno)
+    }
+}
+
+/// Memory for WRITEs, shared by the thread that reads the kernel's requests and the core.
+pub(crate) fn write_arena() -> Arena {
+    Arena::new(REQUEST_BYTES_MAX as usize, BUFFERS_MAX)
+}
+
+/// True when nothing but the caller's rights stands against it.
+pub(crate) fn is_refused(status: Status) -> bool {
+    matches!(status, Status::Perm | Status::Acces)
+}

@@ -1,0 +1,240 @@
+//! Reading and writing, and making durable what was written.
+
+use super::Mounted;
+use crate::limits::{FILE_KEPT_MAX, KEPT_MAX, RESENDS_MAX};
+use crate::open::OpenFile;
+use crate::status::errno;
+use crate::unstable::{Kept, Unstable};
+use fuser::Errno;
+use gannet_fabric::Buffer;
+use gannet_runtime::FileRef;
+use gannet_runtime::file::read_cold;
+use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone};
+use std::io;
+use std::rc::Rc;
+
+/// What was read.
+pub(crate) enum Data {
+    /// It lies in memory already: `len` bytes from `offset` on.
+    InMemory(FileRef, u64, usize),
+    /// A copy, of which the first `len` bytes are it.
+    Copied(Vec<u8>, usize),
+}
+
+impl Data {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Data::InMemory(file, offset, len) => file.memory(*offset, *len).unwrap_or_default(),
+            Data::Copied(bytes, len) => bytes.get(..*len).unwrap_or(bytes),
+        }
+    }
+}
+
+impl<V: Vfs> Mounted<V> {
+    pub(crate) fn open_file(&self, key: u64) -> Result<OpenFile, Errno> {
+        let open = self.open.borrow();
+        open.file(key).cloned().ok_or(Errno::EBADF)
+    }
+
+    pub(crate) async fn read(&self, key: u64, offset: u64, count: u32) -> Result<Data, Errno> {
+        let file = self.open_file(key)?;
+        let handle = self.handle(file.number)?;
+        let read = self.vfs.read(&file.caller, &handle, offset, count).await;
+        let read = read.map_err(errno)?;
+        let len = read.count as usize;
+        if read.file.memory(offset, len).is_some() {
+            return Ok(Data::InMemory(read.file, offset, len));
+        }
+        let mut bytes = vec![0; len];
+        match read.file.try_read_at(offset, &mut bytes) {
+            Ok(count) if count == len => Ok(Data::Copied(bytes, len)),
+            Ok(_) => self.read_slowly(read.file, offset, bytes).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.read_slowly(read.file, offset, bytes).await
+            }
+            Err(error) => Err(Errno::from(error)),
+        }
+    }
+
+    async fn read_slowly(&self, file: FileRef, offset: u64, bytes: Vec<u8>) -> Result<Data, Errno> {
+        let (bytes, len) = read_cold(&self.runtime, file, offset, bytes).await?;
+        Ok(Data::Copied(bytes, len))
+    }
+
+    /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT.
+    pub(crate) async fn write(
+        &self,
+        key: u64,
+        offset: u64,
+        data: Buffer,
+        len: usize,
+    ) -> Result<u32, Errno> {
+        let file = self.open_file(key)?;
+        let (handle, unstable) = self.with_inode(file.number, |inode| {
+            (inode.handle, Rc::clone(&inode.unstable))
+        })?;
+        {
+            let _turn = unstable.turn.read().await;
+            let range = (offset, len);
+            let (write, is_stable) = self.write_all(&file, &handle, range, data).await?;
+            // A stable write over one that is not must be done again after it, if that is.
+            if !is_stable || !unstable.is_empty() {
+                self.keep(&unstable, |unstable| unstable.keep(write));
+            }
+        }
+        if unstable.bytes() > FILE_KEPT_MAX {
+            self.commit(file.number, &file.caller).await?;
+        }
+        while self.kept.get() > KEPT_MAX {
+            self.commit_fullest(&file.caller).await?;
+        }
+        u32::try_from(len).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives what is to be kept, and whether
+    /// it needs no COMMIT.
+    async fn write_all(
+        &self,
+        file: &OpenFile,
+        handle: &FileHandle,
+        (offset, len): (u64, usize),
+        data: Buffer,
+    ) -> Result<(Kept, bool), Errno> {
+        let (vfs, caller, unstable) = (&self.vfs, &file.caller, Stability::Unstable);
+        let first = vfs.write_and_return(caller, handle, offset, data, 0..len, unstable);
+        let (written, memory) = first.await;
+        let outcome = self.written(file, &written)?;
+        let mut write = Kept {
+            offset,
+            buffer: memory.ok_or(Errno::EIO)?,
+            len,
+            verifier: Some(outcome.verifier),
+        };
+        let mut is_stable = outcome.committed != Stability::Unstable;
+        let mut done = outcome.count as usize;
+        while done < len {
+            let rest = write.data().get(done..).unwrap_or_default().to_vec();
+            let (at, range) = (offset.saturating_add(done as u64), 0..rest.len());
+            let rest = Buffer::from_vec(rest);
+            let written = vfs.write(caller, handle, at, rest, range, unstable).await;
+            let outcome = self.written(file, &written)?;
+            write.verifier = write.verifier.filter(|it| *it == outcome.verifier);
+            is_stable &= outcome.committed != Stability::Unstable;
+            done += outcome.count as usize;
+        }
+        Ok((write, is_stable))
+    }
+
+    /// What a WRITE of more than nothing did.
+    fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Errno> {
+        let outcome = written.result.map_err(errno)?;
+        if let Some(attributes) = &written.wcc.after {
+            self.inodes.borrow_mut().changed(file.number, attributes);
+        }
+        match outcome.count {
+            0 => Err(Errno::EIO),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// Changes what is kept of a file, and the sum over all.
+    fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
+        let before = unstable.bytes();
+        let changed = change(unstable);
+        self.kept.set(self.kept.get() + unstable.bytes() - before);
+        changed
+    }
+
+    /// Gives up what is kept of a file; how many bytes that were.
+    pub(super) fn drop_kept(&self, number: u64) -> u64 {
+        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable));
+        unstable.map_or(0, |unstable| self.keep(&unstable, Unstable::clear))
+    }
+
+    /// Makes everything durable that was written to a file, and writes again what the server lost in a restart.
+    ///
+    /// When the server refuses it for good (no space, no right any more) what is kept is given up, and that is said
+    /// once: to whoever waits here. When it does not answer, what is kept stays for the next attempt.
+    pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
+        let (handle, unstable) =
+            self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
+        if unstable.is_empty() {
+            return Ok(());
+        }
+        let _turn = unstable.turn.write().await;
+        let file = OpenFile {
+            number,
+            caller: caller.clone(),
+        };
+        let committed = self.commit_alone(&file, &handle, &unstable).await;
+        if committed.is_err() {
+            self.keep(&unstable, Unstable::clear);
+        }
+        committed
+    }
+
+    async fn commit_alone(
+        &self,
+        file: &OpenFile,
+        handle: &FileHandle,
+        unstable: &Unstable,
+    ) -> Result<(), Errno> {
+        let mut resends = 0;
+        while !unstable.is_empty() {
+            let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
+            let verifier = done.result.map_err(errno)?.verifier;
+            if let Some(attributes) = &done.wcc.after {
+                self.inodes.borrow_mut().changed(file.number, attributes);
+            }
+            let left = self.keep(unstable, |unstable| unstable.confirm(verifier));
+            if left == 0 {
+                break;
+            }
+            resends += 1;
+            if resends > RESENDS_MAX {
+                tracing::error!("the server keeps losing what was written");
+                return Err(Errno::EIO);
+            }
+            tracing::info!(
+                writes = left,
+                "the server lost unstable data: writing it again"
+            );
+            for index in 0..left {
+                let verifier = self.rewrite(file, handle, unstable, index).await?;
+                unstable.rewritten(index, verifier);
+            }
+        }
+        Ok(())
+    }
+
+    async fn rewrite(
+        &self,
+        file: &OpenFile,
+        handle: &FileHandle,
+        unstable: &Unstable,
+        index: usize,
+    ) -> Result<Option<Verifier>, Errno> {
+        let copy = unstable.with(index, |kept| (kept.offset, kept.data().to_vec()));
+        let (offset, bytes) = copy.ok_or(Errno::EIO)?;
+        let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
+        let (write, _) = self.write_all(file, handle, (offset, len), data).await?;
+        Ok(write.verifier)
+    }
+
+    /// Commits the file of which most is kept.
+    async fn commit_fullest(&self, caller: &Credentials) -> Result<(), Errno> {
+        let fullest = {
+            let inodes = self.inodes.borrow();
+            let kept = inodes
+                .all()
+                .map(|(number, inode)| (inode.unstable.bytes(), number, inode.writer.clone()));
+            kept.max_by_key(|(bytes, ..)| *bytes)
+        };
+        match fullest {
+            Some((bytes, number, writer)) if bytes > 0 => {
+                self.commit(number, writer.as_ref().unwrap_or(caller)).await
+            }
+            _ => Ok(()),
+        }
+    }
+}

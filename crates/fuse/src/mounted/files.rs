@@ -1,0 +1,204 @@
+//! Opening, closing and attributes.
+
+use super::{Mounted, is_refused};
+use crate::convert::set_time;
+use crate::inodes::Opened;
+use crate::open::OpenFile;
+use crate::status::errno;
+use fuser::{Errno, FileAttr, TimeOrNow};
+use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Vfs};
+use std::time::SystemTime;
+
+/// What SETATTR sets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) access_time: Option<TimeOrNow>,
+    pub(crate) modify_time: Option<TimeOrNow>,
+    pub(crate) change_time: Option<SystemTime>,
+    /// The open file that it comes through.
+    pub(crate) open_file: Option<u64>,
+}
+
+impl Setting {
+    /// True for the times of writes that the kernel cached, which it sends after them for whoever comes along.
+    fn is_times_of_writes(&self) -> bool {
+        let others = self.mode.is_some() || self.uid.is_some() || self.gid.is_some();
+        let rest = self.size.is_some() || self.access_time.is_some();
+        self.modify_time.is_some() && self.change_time.is_some() && !others && !rest
+    }
+
+    fn attributes(&self) -> SetAttributes {
+        SetAttributes {
+            mode: self.mode.map(|mode| mode & 0o7777),
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            access_time: set_time(self.access_time),
+            modify_time: set_time(self.modify_time),
+        }
+    }
+}
+
+impl<V: Vfs> Mounted<V> {
+    pub(crate) async fn attr_of(&self, number: u64) -> Result<FileAttr, Errno> {
+        let handle = self.handle(number)?;
+        let attributes = self.attributes(&handle).await?;
+        self.inodes.borrow_mut().told(number, &attributes);
+        Ok(self.attr(number, &attributes))
+    }
+
+    pub(crate) async fn set(
+        &self,
+        caller: &Credentials,
+        number: u64,
+        setting: Setting,
+    ) -> Result<FileAttr, Errno> {
+        let handle = self.handle(number)?;
+        let caller = self.setter(caller, number, &setting);
+        if setting.size.is_some() {
+            // What is written again after a server's restart must not make the file longer than it is cut to now.
+            self.commit(number, &caller).await?;
+        }
+        let change = setting.attributes();
+        let mut done = self
+            .vfs
+            .set_attributes(&caller, &handle, &change, None)
+            .await;
+        if setting.is_times_of_writes() && done.result.is_err_and(is_refused) {
+            // Only the owner sets times at will. Who may write has the server set its own time, and that it has done.
+            let now = SetAttributes {
+                modify_time: SetTime::Now,
+                ..SetAttributes::default()
+            };
+            done = self.vfs.set_attributes(&caller, &handle, &now, None).await;
+            if done.result.is_err_and(is_refused) {
+                done.result = Ok(());
+            }
+        }
+        done.result.map_err(errno)?;
+        let attributes = self.known(done.wcc.after, number).await?;
+        self.inodes.borrow_mut().changed(number, &attributes);
+        Ok(self.attr(number, &attributes))
+    }
+
+    /// Whom attributes are set for: who opened the file, if it comes through one; the last writer, for the times of
+    /// writes that the kernel sends by itself, as root.
+    fn setter(&self, caller: &Credentials, number: u64, setting: &Setting) -> Credentials {
+        let opener = setting
+            .open_file
+            .and_then(|key| self.open.borrow().file(key).map(|file| file.caller.clone()));
+        if let Some(opener) = opener {
+            return opener;
+        }
+        let writer = self.with_inode(number, |inode| inode.writer.clone());
+        match writer {
+            Ok(Some(writer)) if setting.is_times_of_writes() && caller.uid == 0 => writer,
+            _ => caller.clone(),
+        }
+    }
+
+    pub(super) async fn known(
+        &self,
+        after: Option<Attributes>,
+        number: u64,
+    ) -> Result<Attributes, Errno> {
+        match after {
+            Some(attributes) => Ok(attributes),
+            None => self.attributes(&self.handle(number)?).await,
+        }
+    }
+
+    /// Opens a file: its key, and whether what the kernel has cached of it is good. `ESTALE` has the kernel look the
+    /// name up once more, and come back.
+    pub(crate) async fn open(
+        &self,
+        caller: &Credentials,
+        number: u64,
+        writes: bool,
+    ) -> Result<(u64, bool), Errno> {
+        let handle = self.handle(number)?;
+        let attributes = self.attributes(&handle).await?;
+        let now = self.runtime.now();
+        let mut inodes = self.inodes.borrow_mut();
+        let opened = inodes.open(number, &attributes, now);
+        if opened == Opened::Outdated {
+            return Err(Errno::ESTALE);
+        }
+        if let Some(inode) = inodes.inode_mut(number).filter(|_| writes) {
+            inode.writer = Some(caller.clone());
+        }
+        let file = OpenFile {
+            number,
+            caller: caller.clone(),
+        };
+        let key = self.open.borrow_mut().add_file(file);
+        Ok((key, opened == Opened::Unchanged))
+    }
+
+    /// Closes a file. After the last close nothing of it is kept, and what was removed meanwhile goes.
+    pub(crate) async fn close(&self, key: u64) {
+        let Some(file) = self.open.borrow_mut().remove_file(key) else {
+            return;
+        };
+        let number = file.number;
+        let is_last = self.inodes.borrow_mut().close(number);
+        if !is_last {
+            return;
+        }
+        let hidden = match self.inodes.borrow_mut().inode_mut(number) {
+            Some(inode) => inode.hidden.take(),
+            None => return,
+        };
+        match hidden {
+            Some(hidden) => {
+                self.drop_kept(number);
+                let removed = self.within(async {
+                    self.remove_hidden(&hidden).await;
+                    Ok(())
+                });
+                let _ = removed.await;
+            }
+            None => {
+                let committed = self.within(self.commit(number, &file.caller)).await;
+                let is_open = self
+                    .inodes
+                    .borrow()
+                    .inode(number)
+                    .is_some_and(|it| it.is_open());
+                if committed.is_err() && !is_open {
+                    let bytes = self.drop_kept(number);
+                    tracing::error!(bytes, "a file was closed before the server had kept it");
+                }
+            }
+        }
+    }
+
+    /// What is left to do when the kernel is gone: commits what is kept, and removes what was removed while open.
+    pub(crate) async fn finish(&self) {
+        let left: Vec<_> = {
+            let inodes = self.inodes.borrow();
+            let all = inodes.all();
+            all.map(|(number, inode)| (number, inode.hidden.clone(), inode.writer.clone()))
+                .collect()
+        };
+        for (number, hidden, writer) in left {
+            let nobody = Credentials::new(0, 0, &[]);
+            let writer = writer.unwrap_or(nobody);
+            let outcome = self.within(async {
+                match &hidden {
+                    Some(hidden) => self.remove_hidden(hidden).await,
+                    None => self.commit(number, &writer).await?,
+                }
+                Ok(())
+            });
+            if outcome.await.is_err() {
+                let bytes = self.drop_kept(number);
+                tracing::error!(bytes, "the server did not keep the end of a file");
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Operations on names: looking up, making, removing, moving.
+
+use super::{Entry, Mounted};
+use crate::convert::{Made, made};
+use crate::hidden::{Hidden, hidden_name};
+use crate::inodes::ROOT;
+use crate::open::OpenFile;
+use crate::status::errno;
+use fuser::Errno;
+use gannet_vfs::{
+    Attributes, Changed, CreateMode, Created, Credentials, FileHandle, FileKind, SetAttributes,
+    SetTime, Status, Vfs,
+};
+
+/// How a file that may exist is opened by open(2) with O_CREAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfThere {
+    Keep,
+    Truncate,
+    /// O_EXCL.
+    Refuse,
+}
+
+/// A directory and a name in it.
+type Place<'a> = (&'a FileHandle, &'a [u8]);
+
+impl<V: Vfs> Mounted<V> {
+    pub(crate) async fn lookup(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let directory = self.handle(parent)?;
+        let (found, _) = self.vfs.lookup(caller, &directory, name).await;
+        let (handle, attributes) = found.map_err(errno)?;
+        Ok(self.tell(&handle, &attributes))
+    }
+
+    /// Tells the kernel of what was made.
+    async fn made(&self, changed: Changed<Created>) -> Result<Entry, Errno> {
+        let created = changed.result.map_err(errno)?;
+        let attributes = match created.attributes {
+            Some(attributes) => attributes,
+            None => self.attributes(&created.handle).await?,
+        };
+        Ok(self.tell(&created.handle, &attributes))
+    }
+
+    pub(crate) async fn make_node(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+        device: u32,
+    ) -> Result<Entry, Errno> {
+        let directory = self.handle(parent)?;
+        let attributes = with_mode(mode);
+        let changed = match made(mode, device).ok_or(Errno::EINVAL)? {
+            Made::Regular => {
+                let guarded = CreateMode::Guarded(attributes);
+                self.vfs.create(caller, &directory, name, &guarded).await
+            }
+            Made::Node(kind) => {
+                let made = self
+                    .vfs
+                    .make_node(caller, &directory, name, kind, &attributes);
+                made.await
+            }
+        };
+        self.made(changed).await
+    }
+
+    pub(crate) async fn make_directory(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Entry, Errno> {
+        let directory = self.handle(parent)?;
+        let attributes = with_mode(mode);
+        let made = self
+            .vfs
+            .make_directory(caller, &directory, name, &attributes);
+        self.made(made.await).await
+    }
+
+    pub(crate) async fn make_symlink(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        let directory = self.handle(parent)?;
+        let attributes = with_mode(0o777);
+        let made = self
+            .vfs
+            .make_symlink(caller, &directory, name, target, &attributes);
+        self.made(made.await).await
+    }
+
+    /// Makes a file, or takes the one there is, and opens it.
+    pub(crate) async fn create(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+        if_there: IfThere,
+    ) -> Result<(Entry, u64), Errno> {
+        let directory = self.handle(parent)?;
+        let changed = match if_there {
+            IfThere::Refuse => self.create_exclusive(caller, &directory, name, mode).await,
+            IfThere::Keep | IfThere::Truncate => {
+                let attributes = SetAttributes {
+                    size: (if_there == IfThere::Truncate).then_some(0),
+                    ..with_mode(mode)
+                };
+                let unchecked = CreateMode::Unchecked(attributes);
+                self.vfs.create(caller, &directory, name, &unchecked).await
+            }
+        };
+        let entry = self.made(changed).await?;
+        let number = entry.attr.ino.0;
+        let mut inodes = self.inodes.borrow_mut();
+        inodes.open_new(number);
+        if let Some(inode) = inodes.inode_mut(number) {
+            inode.writer = Some(caller.clone());
+        }
+        let file = OpenFile {
+            number,
+            caller: caller.clone(),
+        };
+        Ok((entry, self.open.borrow_mut().add_file(file)))
+    }
+
+    /// Makes a file that must not be there. A repeated call finds its own file by the verifier, which takes the place
+    /// of the attributes; they are set afterwards.
+    async fn create_exclusive(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: u32,
+    ) -> Changed<Created> {
+        let verifier = self.runtime.random().to_be_bytes();
+        let exclusive = CreateMode::Exclusive(verifier);
+        let mut changed = self.vfs.create(caller, directory, name, &exclusive).await;
+        let Ok(created) = &mut changed.result else {
+            return changed;
+        };
+        let attributes = SetAttributes {
+            access_time: SetTime::Now,
+            modify_time: SetTime::Now,
+            ..with_mode(mode)
+        };
+        let handle = created.handle;
+        let set = self
+            .vfs
+            .set_attributes(caller, &handle, &attributes, None)
+            .await;
+        created.attributes = set.wcc.after;
+        if let Err(status) = set.result {
+            changed.result = Err(status);
+        }
+        changed
+    }
+
+    pub(crate) async fn link(
+        &self,
+        caller: &Credentials,
+        number: u64,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let (handle, directory) = (self.handle(number)?, self.handle(parent)?);
+        let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
+        linked.result.map_err(errno)?;
+        let attributes = match known {
+            Some(attributes) => attributes,
+            None => self.attributes(&handle).await?,
+        };
+        Ok(self.tell(&handle, &attributes))
+    }
+
+    /// Removes a name. A file that is open here and has no other name keeps a hidden one until it is closed.
+    pub(crate) async fn remove(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        let directory = self.handle(parent)?;
+        if let Some((number, _)) = self.last_name_of_open(caller, (&directory, name)).await? {
+            let hidden = self.hidden(&directory, caller);
+            let to = (&directory, hidden.name.as_slice());
+            let (moved, ..) = self.vfs.rename(caller, (&directory, name), to).await;
+            moved.map_err(errno)?;
+            return self.hide(number, hidden).await;
+        }
+        let removed = self.vfs.remove(caller, &directory, name).await;
+        removed.result.map_err(errno)
+    }
+
+    pub(crate) async fn remove_directory(
+        &self,
+        caller: &Credentials,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        let directory = self.handle(parent)?;
+        let removed = self.vfs.remove_directory(caller, &directory, name).await;
+        removed.result.map_err(errno)
+    }
+
+    /// Moves a name. What it replaces, if it is open here and has no other name, gets a hidden one first.
+    pub(crate) async fn rename(
+        &self,
+        caller: &Credentials,
+        (parent, name): (u64, &[u8]),
+        (new_parent, new_name): (u64, &[u8]),
+    ) -> Result<(), Errno> {
+        let (directory, new_directory) = (self.handle(parent)?, self.handle(new_parent)?);
+        let (from, to) = ((&directory, name), (&new_directory, new_name));
+        let replaced = self.last_name_of_open(caller, to).await?;
+        let Some((number, handle)) = replaced else {
+            return self.vfs.rename(caller, from, to).await.0.map_err(errno);
+        };
+        let hidden = self.hidden(&new_directory, caller);
+        // A second name rather than another one: the target never goes missing for others.
+        let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
+        linked.await.0.result.map_err(errno)?;
+        match self.vfs.rename(caller, from, to).await.0 {
+            Ok(()) => self.hide(number, hidden).await,
+            Err(status) => {
+                self.remove_hidden(&hidden).await;
+                Err(errno(status))
+            }
+        }
+    }
+
+    /// The number and handle of what a name stands for, if it is a file that is open here and has no other name.
+    async fn last_name_of_open(
+        &self,
+        caller: &Credentials,
+        (directory, name): Place<'_>,
+    ) -> Result<Option<(u64, FileHandle)>, Errno> {
+        if !self.inodes.borrow().any_open() {
+            return Ok(None);
+        }
+        match self.vfs.lookup(caller, directory, name).await.0 {
+            Ok((handle, attributes)) if is_last_name(&attributes) => {
+                let open = self.inodes.borrow().open_number(&handle);
+                Ok(open.map(|number| (number, handle)))
+            }
+            Ok(_) | Err(Status::Noent) => Ok(None),
+            Err(status) => Err(errno(status)),
+        }
+    }
+
+    fn hidden(&self, directory: &FileHandle, caller: &Credentials) -> Hidden {
+        Hidden {
+            directory: *directory,
+            name: hidden_name(self.runtime.random()),
+            caller: caller.clone(),
+        }
+    }
+
+    /// An open file has only its hidden name now; that of an earlier time is gone already. If it was closed meanwhile,
+    /// nobody waits for it.
+    async fn hide(&self, number: u64, hidden: Hidden) -> Result<(), Errno> {
+        let is_open = {
+            let mut inodes = self.inodes.borrow_mut();
+            let handle = inodes.inode(number).map(|inode| inode.handle);
+            let is_open = handle.is_some_and(|handle| inodes.open_number(&handle).is_some());
+            if let Some(inode) = inodes.inode_mut(number).filter(|_| is_open) {
+                inode.hidden = Some(hidden.clone());
+            }
+            is_open
+        };
+        if !is_open {
+            self.remove_hidden(&hidden).await;
+        }
+        Ok(())
+    }
+
+    /// Removes a file that waited to be closed.
+    pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
+        let removed = self
+            .vfs
+            .remove(&hidden.caller, &hidden.directory, &hidden.name);
+        if let Err(status) = removed.await.result {
+            let name = String::from_utf8_lossy(&hidden.name);
+            tracing::warn!(%name, %status, "a removed file stays behind under this name");
+        }
+    }
+
+    pub(crate) async fn read_link(
+        &self,
+        caller: &Credentials,
+        number: u64,
+    ) -> Result<Vec<u8>, Errno> {
+        let handle = self.handle(number)?;
+        let read = self.vfs.read_link(caller, &handle).await;
+        read.map(|(target, _)| target).map_err(errno)
+    }
+
+    pub(crate) async fn usage(&self) -> Result<gannet_vfs::FileSystemUsage, Errno> {
+        let root = self.handle(ROOT)?;
+        self.vfs.usage(&root).await.map_err(errno)
+    }
+}
+
+fn is_last_name(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Regular && attributes.link_count <= 1
+}
+
+fn with_mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode & 0o7777),
+        ..SetAttributes::default()
+    }
+}

@@ -1,0 +1,261 @@
+//! Mounting, and the end of it.
+
+use crate::front::Front;
+use crate::limits::{QUEUE_MAX, READAHEAD_KIB};
+use crate::mounted::{Mounted, write_arena};
+use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
+use gannet_runtime::{Handle, run_blocking};
+use gannet_vfs::{Credentials, FileHandle, Vfs};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+/// Where data that was read and written lies meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// In the kernel's page cache. Writes go to the server later, but before close(2) and fsync(2) return; a file that
+    /// others have changed is read anew when it is opened while nobody here has it open.
+    Writeback,
+    /// Nowhere: every read(2) and write(2) is the server's.
+    Direct,
+}
+
+/// How a store is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What the table of mounts says is mounted.
+    pub source: String,
+    /// Where data lies meanwhile.
+    pub caching: Caching,
+    /// Nothing can be changed through it.
+    pub read_only: bool,
+    /// Other users than the one who mounts may use it.
+    pub allow_other: bool,
+    /// Whom everything is done for; `None` for who asks.
+    pub caller: Option<Credentials>,
+    /// For how long names and attributes are believed without asking again.
+    pub cache_age: Duration,
+    /// How long an operation may take before it fails with `EIO`.
+    pub deadline: Duration,
+}
+
+/// Why a store was not mounted.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The directory, the device or the helper refused it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The runtime is shutting down.
+    #[error("the runtime is shutting down")]
+    Closed,
+}
+
+/// A mounted store. It stays mounted until somebody unmounts the directory, or [`Mount::unmount`] does.
+pub struct Mount<V> {
+    mounted: Rc<Mounted<V>>,
+    runtime: Handle,
+    directory: PathBuf,
+    unmounter: Option<SessionUnmounter>,
+    /// Says how the session with the kernel ended; `None` when it has said so.
+    ended: Option<oneshot::Receiver<io::Result<()>>>,
+    /// What it said.
+    outcome: io::Result<()>,
+    /// Says that everything that was asked is answered; `None` when it has said so.
+    served: Option<oneshot::Receiver<()>>,
+}
+
+impl<V: Vfs> Mount<V> {
+    /// Mounts the directory `root` of `vfs` on `directory`, an existing one. Requests are done on this core; the
+    /// kernel's device is read on a thread of its own.
+    ///
+    /// # Errors
+    /// The system does not have FUSE, does not let this user mount, or the directory is no directory.
+    pub async fn start(
+        runtime: &Handle,
+        (vfs, root): (V, FileHandle),
+        directory: &Path,
+        options: MountOptions,
+    ) -> Result<Mount<V>, MountError> {
+        let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+        let (arena, config) = (write_arena(), config(&options));
+        let front = Front::new(jobs, arena, &options);
+        let mounted = Rc::new(Mounted::new(Handle::clone(runtime), (vfs, root), options));
+        let target = directory.to_path_buf();
+        let starting = run_blocking(runtime, move || {
+            let target = target.canonicalize()?;
+            let session = fuser::Session::new(front, &target, &config)?;
+            Ok::<_, io::Error>((session, target))
+        });
+        let (mut session, directory) = starting.await.map_err(|_| MountError::Closed)??;
+        let (all_answered, served) = oneshot::channel();
+        let serving = Rc::clone(&mounted);
+        let serve = Box::pin(async move {
+            serving.serve(queue).await;
+            let _ = all_answered.send(());
+        });
+        runtime.spawn("fuse", serve);
+        let unmounter = Some(session.unmount_callable());
+        let (ends, ended) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(String::from("fuse"))
+            .spawn(move || {
+                // Who waits for it may be gone.
+                let _ = ends.send(session.run());
+            })?;
+        let mount = Mount {
+            mounted,
+            runtime: Handle::clone(runtime),
+            directory,
+            unmounter,
+            ended: Some(ended),
+            outcome: Ok(()),
+            served: Some(served),
+        };
+        mount.raise_readahead().await;
+        Ok(mount)
+    }
+
+    /// Where it is mounted: an absolute path without symbolic links.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Waits until the directory has been unmounted, and everything is answered and durable.
+    ///
+    /// # Errors
+    /// The kernel's device failed.
+    pub async fn ended(&mut self) -> io::Result<()> {
+        if let Some(ended) = &mut self.ended {
+            let said = ended.await;
+            // A sender that is gone without a word took the session with it.
+            let gone = |_| Err(io::Error::other("the FUSE session is gone"));
+            self.outcome = said.unwrap_or_else(gone);
+            self.ended = None;
+        }
+        if let Some(served) = &mut self.served {
+            let _ = served.await;
+            self.served = None;
+        }
+        self.mounted.finish().await;
+        std::mem::replace(&mut self.outcome, Ok(()))
+    }
+
+    /// Unmounts the directory after the kernel has written back what it has. If somebody still uses it, it is taken out
+    /// of the tree, and whoever uses it gets errors as soon as this process ends.
+    ///
+    /// # Errors
+    /// It cannot even be taken out of the tree.
+    pub async fn unmount(&mut self) -> io::Result<()> {
+        let Some(mut unmounter) = self.unmounter.take() else {
+            return Ok(());
+        };
+        let directory = self.directory.clone();
+        let unmounting = run_blocking(&self.runtime, move || {
+            let error = match unmounter.unmount() {
+                Ok(()) => return Ok(false),
+                Err(error) => error,
+            };
+            if error.raw_os_error() != Some(rustix::io::Errno::BUSY.raw_os_error()) {
+                return Err(error);
+            }
+            tracing::warn!(directory = %directory.display(), "somebody still uses it: taken out of the tree");
+            rustix::fs::syncfs(std::fs::File::open(&directory)?)?;
+            rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::DETACH)?;
+            Ok(true)
+        });
+        let unmounted = unmounting.await;
+        match unmounted.map_err(|_| io::Error::other("the runtime is shutting down"))? {
+            Ok(true) => {
+                // The session goes on as long as somebody uses it; what is written is durable now.
+                self.mounted.finish().await;
+                Ok(())
+            }
+            Ok(false) => self.ended().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel read ahead more than the 128 KiB that it does by itself, if it lets us.
+    async fn raise_readahead(&self) {
+        let directory = self.directory.clone();
+        let raising = run_blocking(&self.runtime, move || {
+            let mounts = std::fs::read("/proc/self/mountinfo")?;
+            let device = device_of(&mounts, &directory)
+                .ok_or_else(|| io::Error::other("not in the table of mounts"))?;
+            let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+            std::fs::write(path, READAHEAD_KIB.to_string())
+        });
+        if let Ok(Err(error)) = raising.await {
+            tracing::info!(%error, "the kernel reads ahead 128 KiB only, which makes reading slower");
+        }
+    }
+}
+
+fn config(options: &MountOptions) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype(String::from("gannet")),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    if options.allow_other {
+        config.acl = SessionACL::All;
+    }
+    config
+}
+
+/// The device number, `MAJOR:MINOR`, of what is mounted on `directory`, in the text of `/proc/self/mountinfo`. The last
+/// one counts: it lies on top.
+fn device_of(mounts: &[u8], directory: &Path) -> Option<String> {
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let mut devices = lines.filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let (device, _, path) = (fields.next()?, fields.next()?, fields.next()?);
+        (unescape(path) == directory.as_os_str().as_bytes()).then_some(device)
+    });
+    let top = devices.next_back()?;
+    Some(String::from_utf8_lossy(top).into_owned())
+}
+
+/// A field of the table of mounts, in which blanks and backslashes are written `\040` and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let octal = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let skip = if octal.is_some() { 3 } else { 0 };
+        bytes.push(octal.unwrap_or(*first));
+        rest = after.get(skip..).unwrap_or_default();
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_is_that_of_what_lies_on_top() {
+        let mounts = b"21 1 0:19 / /a rw - tmpfs x rw\n22 1 0:40 / /a\\040b rw - fuse x rw\n\
+            23 22 0:41 / /a\\040b rw - fuse x rw\n";
+        assert_eq!(
+            device_of(mounts, Path::new("/a b")).as_deref(),
+            Some("0:41")
+        );
+        assert_eq!(device_of(mounts, Path::new("/a")).as_deref(), Some("0:19"));
+        assert_eq!(device_of(mounts, Path::new("/b")), None);
+        assert_eq!(unescape(b"\\134x\\9"), b"\\x\\9");
+    }
+}

@@ -1,0 +1,155 @@
+//! A directory of this machine mounted again on this machine: the adapter without any protocol below.
+//!
+//! Mounts for real where FUSE may be used, and says that it was left out elsewhere.
+
+#![allow(clippy::unwrap_used)]
+
+use gannet_fuse::{Caching, Mount, MountOptions};
+use gannet_runtime::{run_blocking, tokio_plug};
+use gannet_vfs::Vfs;
+use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Containers may have the device and root, and still not the right.
+fn may_mount() -> bool {
+    let place = tempfile::tempdir().unwrap();
+    let run = |command: &mut Command| {
+        let status = command.arg(place.path()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let mounted = run(Command::new("mount").args(["-t", "tmpfs", "none"]));
+    mounted && run(&mut Command::new("umount"))
+}
+
+/// Runs `story` with a directory and where it is mounted, cached and not.
+fn mounted(story: fn(&Path, &Path)) {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if device.is_err() || !may_mount() {
+        eprintln!("left out: FUSE cannot be used here, or not by this user");
+        return;
+    }
+    for caching in [Caching::Writeback, Caching::Direct] {
+        let place = tempfile::tempdir().unwrap();
+        let (share, mnt) = (place.path().join("share"), place.path().join("mnt"));
+        fs::create_dir(&share).unwrap();
+        fs::create_dir(&mnt).unwrap();
+        let told = tokio_plug::block_on(async |runtime| {
+            let tree = LocalTree::open(&share, &LocalOptions::default()).unwrap();
+            let store = LocalStore::new(tree, runtime.clone());
+            let root = store.root();
+            let options = MountOptions {
+                source: String::from("share"),
+                caching,
+                read_only: false,
+                allow_other: false,
+                caller: None,
+                cache_age: Duration::from_secs(1),
+                deadline: Duration::from_secs(60),
+            };
+            let mount = Mount::start(&runtime, (store, root), &mnt, options);
+            let mut mount = mount.await.unwrap();
+            let (share, mnt) = (share.clone(), mnt.clone());
+            let told = run_blocking(&runtime, move || story(&share, &mnt)).await;
+            mount.unmount().await.unwrap();
+            told
+        });
+        told.unwrap().expect("the story went well");
+        assert_eq!(fs::read_dir(&mnt).unwrap().count(), 0, "unmounted");
+    }
+}
+
+#[test]
+fn names_are_made_moved_listed_and_removed() {
+    mounted(|share, mnt| {
+        fs::create_dir(mnt.join("one")).unwrap();
+        fs::write(mnt.join("one/file"), "text").unwrap();
+        symlink("file", mnt.join("one/link")).unwrap();
+        fs::hard_link(mnt.join("one/file"), mnt.join("other")).unwrap();
+        let (file, other) = (mnt.join("one/file"), mnt.join("other"));
+        assert_eq!(
+            file.metadata().unwrap().ino(),
+            other.metadata().unwrap().ino()
+        );
+        assert_eq!(other.metadata().unwrap().nlink(), 2);
+        assert_eq!(fs::read_to_string(mnt.join("one/link")).unwrap(), "text");
+        fs::rename(mnt.join("one"), mnt.join("two")).unwrap();
+        assert_eq!(fs::read_to_string(share.join("two/file")).unwrap(), "text");
+        let mut names: Vec<_> = fs::read_dir(mnt.join("two"))
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name(), entry.file_type().unwrap().is_symlink()))
+            .collect();
+        names.sort();
+        assert_eq!(names, [("file".into(), false), ("link".into(), true)]);
+        let refused = fs::remove_dir(mnt.join("two")).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::DirectoryNotEmpty);
+        fs::remove_dir_all(mnt.join("two")).unwrap();
+        assert!(!share.join("two").exists() && share.join("other").exists());
+    });
+}
+
+#[test]
+fn an_empty_directory_lists_nothing_and_ends() {
+    mounted(|share, mnt| {
+        fs::create_dir(share.join("empty")).unwrap();
+        assert_eq!(fs::read_dir(mnt.join("empty")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(mnt).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn data_is_written_read_cut_and_durable() {
+    mounted(|share, mnt| {
+        let content: Vec<u8> = (0..5_000_000u32).map(|it| (it >> 3) as u8).collect();
+        let mut file = File::create(mnt.join("file")).unwrap();
+        file.write_all(&content).unwrap();
+        file.write_all_at(b"behind", 6_000_000).unwrap();
+        file.sync_all().unwrap();
+        let mut expected = content.clone();
+        expected.resize(6_000_000, 0);
+        expected.extend_from_slice(b"behind");
+        assert!(fs::read(share.join("file")).unwrap() == expected);
+        assert!(fs::read(mnt.join("file")).unwrap() == expected);
+        file.set_len(7).unwrap();
+        assert_eq!(fs::read(share.join("file")).unwrap(), &content[..7]);
+    });
+}
+
+#[test]
+fn what_others_change_is_seen_at_the_next_open() {
+    mounted(|share, mnt| {
+        for round in 0..20usize {
+            let text = "x".repeat(1 + (round * 7919) % 9000);
+            fs::write(share.join("file"), &text).unwrap();
+            assert_eq!(
+                fs::read_to_string(mnt.join("file")).unwrap(),
+                text,
+                "round {round}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_file_removed_while_open_waits_to_be_closed() {
+    mounted(|share, mnt| {
+        fs::write(mnt.join("file"), "text").unwrap();
+        let mut open = File::open(mnt.join("file")).unwrap();
+        fs::remove_file(mnt.join("file")).unwrap();
+        assert_eq!(open.metadata().unwrap().nlink(), 0);
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        assert_eq!(fs::read_dir(share).unwrap().count(), 1);
+        drop(open);
+        // The kernel does not wait for the last close to be done: the next operation comes behind it.
+        while fs::read_dir(share).unwrap().count() > 0 {
+            fs::metadata(mnt).unwrap();
+        }
+    });
+}
