@@ -1,6 +1,6 @@
 //! Client and server against the model: a few fixed seeds pass, and replay byte for byte.
 
-use gannet_sim::scenario;
+use gannet_sim::scenario::{self, revocation, volume};
 
 #[test]
 fn fixed_seeds_pass() {
@@ -14,6 +14,24 @@ fn fixed_seeds_pass() {
 }
 
 #[test]
+fn clients_of_a_volume_find_what_they_left() {
+    let (mut operations, mut faults) = (0, 0);
+    for seed in 0..24 {
+        match volume::run(seed, false).outcome {
+            Ok(summary) => {
+                operations += summary.operations;
+                faults += summary.faults;
+            }
+            Err(why) => panic!("cargo xtask sim {seed} --volume: {why}"),
+        }
+    }
+    assert!(
+        operations > 2000 && faults > 200,
+        "{operations} operations, {faults} faults"
+    );
+}
+
+#[test]
 fn a_seed_gives_the_same_trace_byte_for_byte() {
     for seed in 20..24 {
         let (one, other) = (scenario::run(seed, true), scenario::run(seed, true));
@@ -21,4 +39,29 @@ fn a_seed_gives_the_same_trace_byte_for_byte() {
         assert!(one.trace == other.trace, "seed {seed} does not replay");
         assert_eq!(one.digest, other.digest);
     }
+    for seed in 40..44 {
+        let (one, other) = (volume::run(seed, true), volume::run(seed, true));
+        assert!(one.trace.lines().count() > 500);
+        assert!(one.trace == other.trace, "seed {seed} does not replay");
+    }
+}
+
+#[test]
+fn no_access_succeeds_after_its_memory_was_taken_back() {
+    let (mut done, mut refused) = (0, 0);
+    for seed in 0..24 {
+        let seen = revocation::run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(
+            revocation::run(seed),
+            Ok(seen),
+            "seed {seed} does not replay"
+        );
+        done += seen.done;
+        refused += seen.refused;
+    }
+    // Moments were early and late enough to matter.
+    assert!(
+        done > 1000 && refused > 1000,
+        "{done} done, {refused} refused"
+    );
 }

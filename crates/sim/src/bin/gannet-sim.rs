@@ -1,14 +1,16 @@
-//! Runs the simulator's scenario: one seed to replay, or many fresh ones.
+//! Runs the simulator's scenarios, files under faults, volumes under faults and memory under revocation: one seed to
+//! replay, or many fresh ones. `--volume` runs the volumes alone.
 //!
 //! Seeds are printed as they fail, each with the line that replays it; the exit status is 1 if any did.
 
-use gannet_sim::scenario::{self, Report};
+use gannet_sim::scenario::{self, Report, revocation, volume};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: gannet-sim [SEED] [--count N] [--trace FILE]";
+const USAGE: &str = "usage: gannet-sim [SEED] [--volume] [--count N] [--trace FILE]";
 
 /// Fresh seeds stay short enough to be typed.
 const FRESH_SEED_BITS: u32 = 40;
@@ -16,7 +18,14 @@ const FRESH_SEED_BITS: u32 = 40;
 struct Arguments {
     seed: Option<u64>,
     count: u64,
+    only_volume: bool,
     trace: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn is_verbose(&self) -> bool {
+        self.seed.is_some() && self.count == 1
+    }
 }
 
 fn main() -> ExitCode {
@@ -33,29 +42,47 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0u64, 0u64);
     for index in 0..arguments.count {
         let seed = first.wrapping_add(index);
-        let report = scenario::run(seed, arguments.trace.is_some());
-        let verbose = arguments.seed.is_some() && arguments.count == 1;
-        if let Some(path) = &arguments.trace
-            && let Err(error) = std::fs::write(path, &report.trace)
-        {
-            eprintln!(
-                "gannet-sim: {}: {error} (choose another file)",
-                path.display()
-            );
-            return ExitCode::FAILURE;
-        }
-        if print(seed, &report, verbose) {
-            passed += 1;
-        } else {
-            failed += 1;
+        match run(seed, &arguments) {
+            Ok(true) => passed += 1,
+            Ok(false) => failed += 1,
+            Err(error) => {
+                eprintln!("gannet-sim: the trace cannot be written: {error} (choose another file)");
+                return ExitCode::FAILURE;
+            }
         }
     }
     println!("{passed} passed, {failed} failed");
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// Prints what is worth it; true if the seed passed.
-fn print(seed: u64, report: &Report, verbose: bool) -> bool {
+/// Runs a seed's scenarios; true if all passed.
+fn run(seed: u64, arguments: &Arguments) -> io::Result<bool> {
+    let keep_trace = arguments.trace.is_some();
+    let mut trace = String::new();
+    if !arguments.only_volume {
+        let report = scenario::run(seed, keep_trace);
+        trace.push_str(&report.trace);
+        let is_served = print(seed, &report, arguments.is_verbose(), "");
+        if !is_served || !revoke(seed, arguments.is_verbose()) {
+            write_trace(arguments, &trace)?;
+            return Ok(false);
+        }
+    }
+    let report = volume::run(seed, keep_trace);
+    trace.push_str(&report.trace);
+    write_trace(arguments, &trace)?;
+    Ok(print(seed, &report, arguments.is_verbose(), " --volume"))
+}
+
+fn write_trace(arguments: &Arguments, trace: &str) -> io::Result<()> {
+    match &arguments.trace {
+        Some(path) => std::fs::write(path, trace),
+        None => Ok(()),
+    }
+}
+
+/// Prints what is worth it; true if the seed passed. `which` is the option that runs this scenario alone.
+fn print(seed: u64, report: &Report, verbose: bool, which: &str) -> bool {
     if verbose {
         println!("{}", report.plan);
         println!(
@@ -72,6 +99,23 @@ fn print(seed: u64, report: &Report, verbose: bool) -> bool {
         }
         Err(why) => {
             println!("seed {seed} failed: {why}");
+            println!("to see it again: cargo xtask sim {seed}{which}");
+            false
+        }
+    }
+}
+
+/// Takes memory back under a peer's accesses; true if none came too late.
+fn revoke(seed: u64, verbose: bool) -> bool {
+    match revocation::run(seed) {
+        Ok(revocations) => {
+            if verbose {
+                println!("{revocations:?}");
+            }
+            true
+        }
+        Err(why) => {
+            println!("seed {seed} failed: {why}");
             println!("to see it again: cargo xtask sim {seed}");
             false
         }
@@ -82,12 +126,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
     let mut parsed = Arguments {
         seed: None,
         count: 1,
+        only_volume: false,
         trace: None,
     };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--count" => parsed.count = number(&value()?)?,
+            "--volume" => parsed.only_volume = true,
             "--trace" => parsed.trace = Some(PathBuf::from(value()?)),
             seed if parsed.seed.is_none() => parsed.seed = Some(number(seed)?),
             other => return Err(format!("{other:?} is one argument too many")),

@@ -1,7 +1,7 @@
 //! The memory of a simulated provider: the protection table, its refusals, and what registering costs.
 
 use super::SimFabric;
-use crate::nic::{Debtor, Host, PAGE_LEN};
+use crate::nic::{Activity, Debtor, Host, PAGE_LEN};
 use gannet_fabric::{
     Access, Backing, Domain, ProtectionTable, Region, RegionStats, RegisterError, Scope,
 };
@@ -49,7 +49,7 @@ impl SimDomain {
         if self.fabric.random.chance(refused) {
             return Err(RegisterError::TableFull);
         }
-        let (made, translated) = (made_for_this(&backing), translated(&backing));
+        let translated = translated(&backing);
         let region = self.table.register(backing, access, scope)?;
         let Some(host) = &self.host else {
             return Ok(region);
@@ -59,7 +59,6 @@ impl SimDomain {
             self.forgive(1);
             return Err(RegisterError::TableFull);
         }
-        host.allocate(made);
         pay(host, translated);
         Ok(region)
     }
@@ -72,7 +71,6 @@ impl SimDomain {
     /// Charges for memory that an operation brings along: it is registered for this one use.
     pub(super) fn register_in_passing(&self, len: u32) {
         if let Some(host) = &self.host {
-            host.allocate(u64::from(len));
             host.register(u64::from(len));
         }
     }
@@ -90,14 +88,6 @@ fn translated(backing: &Backing) -> u64 {
     match backing {
         Backing::Buffer(_) | Backing::File { .. } => backing.len(),
         Backing::Map(_) => 0,
-    }
-}
-
-/// Bytes that were allocated for this use: a slot of an arena, as opposed to an application's own memory.
-fn made_for_this(backing: &Backing) -> u64 {
-    match backing {
-        Backing::Buffer(buffer) if buffer.slot().is_some() => buffer.len() as u64,
-        _ => 0,
     }
 }
 
@@ -128,6 +118,17 @@ impl Domain for SimDomain {
         let before = self.stats().deregistrations;
         regions.drain(..).for_each(|region| region.invalidate());
         self.forgive(self.stats().deregistrations - before);
+    }
+
+    fn copied(&self, len: usize) {
+        if let Some(host) = &self.host {
+            let rate = host.profile().machine.copy_bytes_per_s;
+            host.charge(Activity::Copy, rate.time_for(len as u64));
+        }
+    }
+
+    fn physical_segment_len(&self) -> Option<u32> {
+        self.fabric.profile.physical_segment_len
     }
 
     fn stats(&self) -> RegionStats {

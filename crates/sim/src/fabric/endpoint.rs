@@ -578,6 +578,11 @@ impl End {
             let taking = adapter.completion_ns.value * completions.len() as u64;
             switch + taking + machine.receive_message_ns.value * messages
         });
+        if let Some(host) = self.host.as_ref().filter(|_| messages > 0) {
+            // The adapter works on several at once: whoever takes them together has waited for one.
+            let found_at = host.now() + host.profile().adapter.match_receive_ns.value;
+            self.fabric.core.executor.spend_until(found_at);
+        }
     }
 
     /// Tells the owner of completions, if it waits for them: on a machine by an interrupt.

@@ -50,6 +50,8 @@ pub struct FabricProfile {
     pub segment_len: usize,
     /// Most RDMA Reads outstanding per connection and direction.
     pub read_depth_max: u16,
+    /// Bytes of a page, where a key to all memory names nothing but pages.
+    pub physical_segment_len: Option<u32>,
     /// Of a thousand registrations, how many are refused.
     pub registration_failures_per_mille: u64,
     /// Of a thousand connections, how many are refused.
@@ -64,6 +66,7 @@ impl Default for FabricProfile {
             survivable_exceptions: false,
             segment_len: 16 << 10,
             read_depth_max: 16,
+            physical_segment_len: None,
             registration_failures_per_mille: 0,
             connect_failures_per_mille: 0,
             resets_per_million: 0,

@@ -3,16 +3,18 @@
 
 use super::testbed::{Machine, Testbed};
 use super::{Activity, Host, Profile, Spent, Usage};
+use crate::limits::{CLIENTS_MAX, THREADS_MAX};
 use crate::random::Random;
 use crate::world::World;
 use gannet_fabric::Buffer;
 use gannet_fabric::registration::{Counters, Registration};
 use gannet_nfs::client::{Client, Error};
+use gannet_rpc::Design;
 use gannet_runtime::LocalFuture;
+use gannet_runtime::all;
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -25,6 +27,15 @@ pub enum Operation {
     Write,
     /// Reads records at random.
     RandomRead,
+    /// Writes records at random.
+    RandomWrite,
+}
+
+impl Operation {
+    /// Data goes to the server.
+    pub fn is_write(self) -> bool {
+        matches!(self, Operation::Write | Operation::RandomWrite)
+    }
 }
 
 /// What carries the calls.
@@ -54,6 +65,8 @@ pub struct Workload {
     pub file_len: u64,
     /// Copies that a client makes of each record between the memory of its transfers and the application's.
     pub copies: u32,
+    /// Who moves the data of READ.
+    pub design: Design,
     /// How the server makes the memory of its transfers reachable.
     pub server: Registration,
     /// How the clients make theirs.
@@ -79,6 +92,7 @@ impl Default for Workload {
             record_len: 128 << 10,
             file_len: 8 << 20,
             copies: 0,
+            design: Design::default(),
             server: Registration::default(),
             client: Registration::default(),
             stability: Stability::FileSync,
@@ -86,6 +100,26 @@ impl Default for Workload {
             time: Duration::from_millis(100),
             seed: 1,
         }
+    }
+}
+
+impl Workload {
+    fn check(&self) -> Result<(), Failure> {
+        let Workload {
+            clients, threads, ..
+        } = *self;
+        if !(1..=CLIENTS_MAX).contains(&clients) || !(1..=THREADS_MAX).contains(&threads) {
+            return Err(Failure::Workload("too few or too many clients or threads"));
+        }
+        if self.record_len == 0 || u64::from(self.record_len) > self.file_len {
+            return Err(Failure::Workload(
+                "a record is empty or longer than the file",
+            ));
+        }
+        if self.time.is_zero() {
+            return Err(Failure::Workload("no time is measured"));
+        }
+        Ok(())
     }
 }
 
@@ -100,6 +134,10 @@ pub struct Outcome {
     pub operations_per_s: f64,
     /// Mean time of a record, as its thread saw it.
     pub mean_latency_ns: f64,
+    /// Half of the records took at most so long.
+    pub p50_latency_ns: u64,
+    /// 99 of 100 records took at most so long.
+    pub p99_latency_ns: u64,
     /// Share of the clients' processor time that was used, from 0 to 1.
     pub client_cpu: f64,
     /// The same of the server.
@@ -130,6 +168,9 @@ impl Outcome {
 /// Why there is no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
+    /// Nobody could do it.
+    #[error("the workload makes no sense: {0}")]
+    Workload(&'static str),
     /// The world came to a halt.
     #[error("the simulation stopped: {0}")]
     Stopped(#[from] crate::world::Stopped),
@@ -149,6 +190,7 @@ impl From<Error> for Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
+    workload.check()?;
     let world = World::new(workload.seed);
     let testbed = Testbed::build(&world, profile, workload);
     let (random, workload) = (world.random("offsets"), *workload);
@@ -159,6 +201,8 @@ pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
 struct Stage {
     workload: Workload,
     counted: Cell<Counted>,
+    /// Of each record since the start.
+    latencies_ns: RefCell<Vec<u64>>,
     failure: RefCell<Option<Failure>>,
 }
 
@@ -172,6 +216,7 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     let stage = Rc::new(Stage {
         workload: *workload,
         counted: Cell::default(),
+        latencies_ns: RefCell::default(),
         failure: RefCell::default(),
     });
     let mut number = 0;
@@ -192,12 +237,16 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     let before = Sample::take(testbed, &stage);
     gannet_runtime::sleep(&runtime, workload.time).await;
     let after = Sample::take(testbed, &stage);
+    let already = usize::try_from(before.counted.operations).unwrap_or(usize::MAX);
+    let latency_ns = percentiles(stage.latencies_ns.borrow().iter().skip(already));
     match stage.failure.take() {
         Some(failure) => Err(failure),
         None => {
-            let of_first = mounts.first().and_then(|mount| mount.rpc().registration());
+            let of_first = mounts.first().and_then(|mount| mount.rpc()?.registration());
             let of_server = testbed.service.registrations();
             Ok(Outcome {
+                p50_latency_ns: latency_ns[0],
+                p99_latency_ns: latency_ns[1],
                 client_registration: of_first.unwrap_or_default(),
                 server_registration: of_server.first().copied().unwrap_or_default(),
                 ..outcome(testbed, workload, &before, &after)
@@ -275,18 +324,20 @@ impl Thread {
             let time = self
                 .random
                 .between(0, 2 * machine.client_operation_ns.value);
-            self.host.work(Activity::Protocol, time).await;
+            self.host.work(Activity::Protocol, time, 0).await;
             let offset = self.next_offset();
             let call_max = machine.transfer_bytes.value;
             self.move_record(offset, call_max).await?;
             let workload = &self.stage.workload;
             let copied = u64::from(workload.copies) * u64::from(workload.record_len);
             let time = machine.copy_bytes_per_s.time_for(copied);
-            self.host.work(Activity::Copy, time).await;
+            self.host.work(Activity::Copy, 0, time).await;
             let mut counted = self.stage.counted.get();
+            let latency_ns = self.host.now() - start;
             counted.operations += 1;
-            counted.latency_ns += self.host.now() - start;
+            counted.latency_ns += latency_ns;
             self.stage.counted.set(counted);
+            self.stage.latencies_ns.borrow_mut().push(latency_ns);
         }
     }
 
@@ -295,7 +346,7 @@ impl Thread {
         let record = u64::from(workload.record_len);
         let records = (workload.file_len / record).max(1);
         let number = match workload.operation {
-            Operation::RandomRead => self.random.below(records),
+            Operation::RandomRead | Operation::RandomWrite => self.random.below(records),
             Operation::Read | Operation::Write => self.position % records,
         };
         self.position += 1;
@@ -338,7 +389,7 @@ async fn call(
     memory: Buffer,
 ) -> Result<Buffer, Failure> {
     let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-    let (memory, count) = if workload.operation == Operation::Write {
+    let (memory, count) = if workload.operation.is_write() {
         let stability = workload.stability;
         let done = client.write(&file, offset, memory, len, stability).await?;
         (done.buffer, done.count)
@@ -351,29 +402,6 @@ async fn call(
         return Err(Failure::Operation(what));
     }
     Ok(memory)
-}
-
-/// Waits for all of `futures`.
-async fn all<T>(futures: Vec<LocalFuture<T>>) -> Vec<T> {
-    let mut pending: Vec<_> = futures.into_iter().map(Some).collect();
-    let mut values: Vec<Option<T>> = pending.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, value) in pending.iter_mut().zip(&mut values) {
-            if let Some(running) = future
-                && let Poll::Ready(done) = running.as_mut().poll(context)
-            {
-                *value = Some(done);
-                *future = None;
-            }
-        }
-        if pending.iter().all(Option::is_none) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-    values.into_iter().flatten().collect()
 }
 
 /// What was counted up to some moment.
@@ -396,6 +424,16 @@ impl Sample {
     }
 }
 
+/// The 50th and the 99th; 0 of nothing.
+fn percentiles<'a>(latencies_ns: impl Iterator<Item = &'a u64>) -> [u64; 2] {
+    let mut sorted: Vec<u64> = latencies_ns.copied().collect();
+    sorted.sort_unstable();
+    [50, 99].map(|percent| {
+        let rank = (sorted.len() * percent).div_ceil(100).max(1);
+        sorted.get(rank - 1).copied().unwrap_or(0)
+    })
+}
+
 #[allow(clippy::cast_precision_loss)] // rates and shares
 fn outcome(testbed: &Testbed, workload: &Workload, before: &Sample, after: &Sample) -> Outcome {
     let period_ns = (after.at_ns - before.at_ns).max(1) as f64;
@@ -414,6 +452,8 @@ fn outcome(testbed: &Testbed, workload: &Workload, before: &Sample, after: &Samp
         mb_per_s: bytes / 1e6 / seconds,
         operations_per_s: operations as f64 / seconds,
         mean_latency_ns: latency_ns as f64 / operations.max(1) as f64,
+        p50_latency_ns: 0,
+        p99_latency_ns: 0,
         client_cpu: share(client_usage.cpu_ns, testbed.clients.len()),
         server_cpu: share(server_usage.cpu_ns, 1),
         client_registration: Counters::default(),

@@ -1,11 +1,12 @@
 //! A machine that is charged: see the module above.
 
 use super::calendar::{Calendar, Gap};
-use super::{Activity, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
+use super::{Activity, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
 use crate::executor::Executor;
 use crate::node::Node;
 use crate::world::NodeId;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -14,7 +15,10 @@ use std::task::{Context, Poll, Waker};
 /// Work does not start on a processor that is free for less, in nanoseconds: nobody switches tasks for so little.
 const SLICE_MIN_NS: u64 = 2_000;
 
-/// The processors, the adapter and the port of one node.
+/// Times that a byte passes the memory's bus when a processor copies it: read, its target's line read, written back.
+const COPY_ACCESSES: u64 = 3;
+
+/// The processors, the memory, the adapter and the port of one node.
 pub struct Host {
     executor: Rc<Executor>,
     node: NodeId,
@@ -26,6 +30,12 @@ pub struct Host {
     incoming: RefCell<Calendar>,
     /// Taken by both directions, where they share the way to memory.
     bus: RefCell<Calendar>,
+    /// The memory, which copies and transfers take turns at.
+    memory: RefCell<Calendar>,
+    /// Work that waits for a processor, each with the time since when.
+    waiting: RefCell<VecDeque<(u64, Rc<Job>)>>,
+    /// When they are looked at next, if nothing happens before.
+    next_dispatch: Cell<Option<u64>>,
     usage: Cell<Usage>,
     /// Those who owe for what ended silently.
     debtors: RefCell<Vec<Weak<dyn Debtor>>>,
@@ -69,6 +79,9 @@ impl Host {
             outgoing: RefCell::default(),
             incoming: RefCell::default(),
             bus: RefCell::default(),
+            memory: RefCell::default(),
+            waiting: RefCell::default(),
+            next_dispatch: Cell::default(),
             usage: Cell::default(),
             debtors: RefCell::default(),
         });
@@ -103,6 +116,13 @@ impl Host {
         self.usage.set(usage);
     }
 
+    /// When a processor is free for `ns`.
+    fn find_processor(&self, from: u64, ns: u64) -> u64 {
+        let processors = self.processors.borrow();
+        let starts = processors.iter().map(|it| it.find(from, ns, ns).start);
+        starts.min().unwrap_or(from)
+    }
+
     /// Takes the processor that is free first from `from` on, for `least` to `most` nanoseconds.
     fn take_processor(&self, from: u64, least: u64, most: u64) -> Gap {
         self.take_one_of(usize::MAX, from, least, most)
@@ -132,9 +152,34 @@ impl Host {
             return;
         }
         let from = self.executor.now();
-        let gap = self.take_processor(from, ns, ns);
-        self.enter(activity, ns, gap.start - from);
+        let gap = match activity {
+            Activity::Copy => self.take_for_copy(from, ns),
+            _ => self.take_processor(from, ns, ns),
+        };
+        self.enter(activity, ns, gap.end() - from - ns);
         self.executor.spend_until(gap.end());
+    }
+
+    /// Takes a processor for a copy that takes `ns` with the memory to itself; it is held until the memory has let the
+    /// copy through.
+    fn take_for_copy(&self, from: u64, ns: u64) -> Gap {
+        let starts = self.find_processor(from, ns);
+        let Machine {
+            copy_bytes_per_s,
+            memory_bytes_per_s,
+            ..
+        } = self.profile.machine;
+        let moved = u128::from(ns) * u128::from(COPY_ACCESSES * copy_bytes_per_s.value);
+        let in_memory = moved.checked_div(u128::from(memory_bytes_per_s.value));
+        let in_memory = u64::try_from(in_memory.unwrap_or(0)).unwrap_or(u64::MAX);
+        let through = self.take_memory(starts, in_memory);
+        let held = through.end().saturating_sub(starts).max(ns);
+        self.take_processor(starts, held, held)
+    }
+
+    fn take_memory(&self, from: u64, ns: u64) -> Gap {
+        let clock = self.executor.clock();
+        self.memory.borrow_mut().take_first(clock, from, ns)
     }
 
     /// Has the adapter execute a command, for which what runs now waits.
@@ -144,14 +189,29 @@ impl Host {
         }
         let adapter = &self.profile.adapter;
         let (clock, asked_at) = (self.executor.clock(), self.executor.now());
-        let gap = self.commands.borrow_mut().take_first(clock, asked_at, ns);
-        let mut done_at = gap.end();
-        if adapter.command_spins.value != 0 {
-            let spinning = done_at - asked_at;
-            done_at = self.take_processor(asked_at, spinning, spinning).end();
-        }
-        self.enter(activity, ns, done_at - asked_at - ns);
-        self.executor.spend_until(done_at);
+        let executed = self.commands.borrow_mut().take_first(clock, asked_at, ns);
+        let (goes_on_at, busy) = if adapter.command_spins.value != 0 {
+            let spinning = executed.end() - asked_at;
+            (self.take_processor(asked_at, spinning, spinning).end(), ns)
+        } else {
+            self.wake_sleeper(executed.end(), ns)
+        };
+        self.enter(activity, busy, goes_on_at - asked_at - busy);
+        self.executor.spend_until(goes_on_at);
+    }
+
+    /// An interrupt wakes who has slept for `ns`, and a processor must be found to go on with: when it has, and what
+    /// was done until then.
+    fn wake_sleeper(&self, at: u64, ns: u64) -> (u64, u64) {
+        let Machine {
+            interrupt_ns,
+            context_switch_ns,
+            ..
+        } = self.profile.machine;
+        let (interrupt, switch) = (interrupt_ns.value, context_switch_ns.value);
+        self.take_processor(at, interrupt, interrupt);
+        let resumed = self.take_processor(at + interrupt, switch, switch);
+        (resumed.end(), ns + interrupt + switch)
     }
 
     /// An interrupt tells of completions: gives the time at which the task that waits for them can be woken.
@@ -216,29 +276,89 @@ impl Host {
         self.executor.schedule(at, Some(self.node), action);
     }
 
-    /// Does `ns` of work on the processors, in slices, while the caller sleeps.
-    pub(crate) fn work(self: &Rc<Self>, activity: Activity, ns: u64) -> Work {
+    /// A thread works for `working` nanoseconds and then copies for `copying`, while the caller sleeps.
+    pub(crate) fn work(self: &Rc<Self>, activity: Activity, working: u64, copying: u64) -> Work {
         let job = Rc::new(Job {
             activity,
-            left: Cell::new(ns),
+            working: Cell::new(working),
+            copying: Cell::new(copying),
+            finished: Cell::new(working == 0 && copying == 0),
             waker: RefCell::default(),
         });
-        Host::run_slice(self, Rc::clone(&job));
+        if !job.finished.get() {
+            self.queue_job(Rc::clone(&job));
+        }
         Work { job }
     }
 
-    fn run_slice(host: &Rc<Host>, job: Rc<Job>) {
-        let most = job.left.get().min(TIME_SLICE_NS);
-        if most == 0 {
-            return job.wake();
+    /// Tasks ask ahead of the clock, and not in the order of their times.
+    fn queue_job(self: &Rc<Self>, job: Rc<Job>) {
+        let asked_at = self.executor.now();
+        let mut waiting = self.waiting.borrow_mut();
+        let place = waiting.partition_point(|(earlier, _)| *earlier <= asked_at);
+        waiting.insert(place, (asked_at, job));
+        drop(waiting);
+        self.dispatch_at(asked_at);
+    }
+
+    /// Gives processors that are free now to those who have waited longest.
+    fn dispatch(self: &Rc<Self>) {
+        loop {
+            let now = self.executor.now();
+            let Some(asked_at) = self.waiting.borrow().front().map(|(asked_at, _)| *asked_at)
+            else {
+                return;
+            };
+            let starts = self.find_processor(now.max(asked_at), SLICE_MIN_NS);
+            if starts > now {
+                return self.dispatch_at(starts);
+            }
+            let Some((asked_at, job)) = self.waiting.borrow_mut().pop_front() else {
+                return;
+            };
+            self.run_slice(asked_at, job);
         }
-        let from = host.executor.now();
-        let gap = host.take_processor(from, most.min(SLICE_MIN_NS), most);
-        host.enter(job.activity, gap.len, gap.start - from);
-        let again = Rc::clone(host);
-        host.schedule(gap.end(), move || {
-            job.left.set(job.left.get() - gap.len);
-            Host::run_slice(&again, job);
+    }
+
+    /// Looks again at `at`, unless somebody does so before.
+    fn dispatch_at(self: &Rc<Self>, at: u64) {
+        if self.next_dispatch.get().is_some_and(|next| next <= at) {
+            return;
+        }
+        self.next_dispatch.set(Some(at));
+        let host = Rc::clone(self);
+        self.schedule(at, move || {
+            if host.next_dispatch.get() == Some(at) {
+                host.next_dispatch.set(None);
+                host.dispatch();
+            }
+        });
+    }
+
+    /// Lets a job have a processor, until it is done or others must have their turn.
+    fn run_slice(self: &Rc<Self>, asked_at: u64, job: Rc<Job>) {
+        let mut end = self.executor.now();
+        let mut busy = 0;
+        if job.working.get() > 0 {
+            let most = job.working.get().min(TIME_SLICE_NS);
+            let gap = self.take_processor(end, most.min(SLICE_MIN_NS), most);
+            job.working.set(job.working.get() - gap.len);
+            (end, busy) = (gap.end(), gap.len);
+        }
+        if job.working.get() == 0 && job.copying.get() > 0 {
+            let copying = job.copying.take();
+            end = self.take_for_copy(end, copying).end();
+            busy += copying;
+        }
+        self.enter(job.activity, busy, end - asked_at - busy);
+        let host = Rc::clone(self);
+        self.schedule(end, move || {
+            if job.is_done() {
+                job.finish();
+                host.dispatch();
+            } else {
+                host.queue_job(job);
+            }
         });
     }
 
@@ -264,6 +384,9 @@ impl Host {
         let adapter = &self.profile.adapter;
         let on_link = self.profile.link.bytes_per_s.time_for(len);
         let on_bus = adapter.dma_bytes_per_s.time_for(len);
+        // Adapters come before processors, which make up for it.
+        let memory_rate = self.profile.machine.memory_bytes_per_s;
+        self.take_memory(from, memory_rate.time_for(len));
         if adapter.dma_shared.value == 0 {
             let time = on_link.max(on_bus);
             let gap = direction.borrow_mut().take_first(clock, from, time);
@@ -292,13 +415,6 @@ impl Host {
         self.charge(Activity::Registration, cpu);
         let command = adapter.register_command_ns.value + pages * adapter.register_entry_ns.value;
         self.command(Activity::Registration, command);
-    }
-
-    /// Allocates `len` bytes that will be registered for one use.
-    pub(crate) fn allocate(&self, len: u64) {
-        let pages = len.div_ceil(PAGE_LEN);
-        let cpu = pages * self.profile.adapter.allocate_page_ns.value;
-        self.charge(Activity::FileSystem, cpu);
     }
 
     /// Ends `count` registrations.
@@ -352,14 +468,22 @@ pub(crate) struct Work {
     job: Rc<Job>,
 }
 
+/// What a thread has still to do.
 struct Job {
     activity: Activity,
-    left: Cell<u64>,
+    working: Cell<u64>,
+    copying: Cell<u64>,
+    finished: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Job {
-    fn wake(&self) {
+    fn is_done(&self) -> bool {
+        self.working.get() == 0 && self.copying.get() == 0
+    }
+
+    fn finish(&self) {
+        self.finished.set(true);
         let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -371,7 +495,7 @@ impl Future for Work {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.job.left.get() == 0 {
+        if self.job.finished.get() {
             return Poll::Ready(());
         }
         *self.job.waker.borrow_mut() = Some(context.waker().clone());

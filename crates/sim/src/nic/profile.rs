@@ -54,6 +54,9 @@ pub(super) const fn fitted(value: u64, row: &'static str) -> Constant {
 }
 
 impl Constant {
+    /// A rate at which nothing takes time.
+    pub(crate) const FREE: Constant = assumed(0, "costs nothing");
+
     /// As a size or a count in memory.
     pub(crate) fn as_usize(self) -> usize {
         usize::try_from(self.value).unwrap_or(usize::MAX)
@@ -106,6 +109,12 @@ constants! {
         context_switch_ns,
         /// Copying from memory to memory, by one processor.
         copy_bytes_per_s,
+        /// Bytes that all traffic with the memory may move per second: three for each byte that a processor copies
+        /// (source, target and what the target's line held before), one for each that an adapter moves.
+        memory_bytes_per_s,
+        /// Processor time of allocating, mapping and unmapping one page for a call, where memory is not kept between
+        /// calls.
+        allocate_page_ns,
         /// Processor time of one operation of an application, above RPC: system call, NFS client, cache checks.
         client_operation_ns,
         /// Processor time of sending one RPC message, above the verbs: XDR, RPC, transport header.
@@ -124,6 +133,8 @@ constants! {
         post_ns,
         /// Processor time of taking one completion.
         completion_ns,
+        /// Time that the adapter takes to find the memory of a message that arrives, beyond what an RDMA Write takes.
+        match_receive_ns,
         /// RDMA Reads that one connection may have outstanding (IRD and ORD).
         read_depth,
         /// From the arrival of an RDMA Read's request to the first byte of its answer.
@@ -144,10 +155,8 @@ constants! {
         register_command_ns,
         /// Time that the adapter takes to store one page's translation.
         register_entry_ns,
-        /// 1 where the caller of a command holds its processor until it is done, 0 where it sleeps.
+        /// 1 where the caller of a command holds its processor until it is done, 0 where it sleeps until an interrupt.
         command_spins,
-        /// Processor time of allocating and mapping one page for a call, where memory is not kept between calls.
-        allocate_page_ns,
         /// Processor time of deregistering.
         deregister_ns,
         /// Time that the adapter takes for that command.
@@ -205,9 +214,10 @@ constants! {
     FileSystem {
         /// Processor time of one operation, whatever it moves: NFS server, vnode layer, the file system itself.
         operation_ns,
-        /// Copying out of the file system's memory, by one processor; 0: nothing is copied.
+        /// Copying out of the file system's memory, by one processor; 0: nothing is copied. The memory is as busy as
+        /// with any copy of that time.
         read_bytes_per_s,
-        /// Copying into it.
+        /// Copying into it, likewise.
         write_bytes_per_s,
         /// Memory that holds files; 0: all there is (a file system in memory).
         cache_bytes,
@@ -270,6 +280,15 @@ impl Profile {
         self.machine.context_switch_ns = nothing;
         self.machine.send_message_ns = nothing;
         self.machine.receive_message_ns = nothing;
+        self
+    }
+
+    /// The testbed as a server sees it that polls for its completions all the time: nothing interrupts or wakes it.
+    #[must_use]
+    pub fn polling(mut self) -> Profile {
+        let nothing = assumed(0, "a server that polls is neither interrupted nor woken");
+        self.machine.interrupt_ns = nothing;
+        self.machine.context_switch_ns = nothing;
         self
     }
 }

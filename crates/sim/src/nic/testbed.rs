@@ -1,17 +1,18 @@
 //! The machines of a testbed in a world: a server with its files, and clients that have mounted them.
 
 use super::experiment::{Transport, Workload};
-use super::{Host, Profile};
+use super::{Host, PAGE_LEN, Profile};
 use crate::fabric::{FabricProfile, SimFabric};
 use crate::node::{Node, PoolProfile};
-use crate::store::{Disk, SimStore};
+use crate::store::{CallMemory, Disk, SimStore};
 use crate::world::World;
 use gannet_fabric::Provider;
-use gannet_fabric::registration::Registration;
+use gannet_fabric::registration::StrategyKind;
 use gannet_nfs::client::Client;
 use gannet_nfs::server::{Export, Server, Squash};
 use gannet_rpc::{
-    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Target,
+    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, RdmaOptions, ReplyCache,
+    Target,
 };
 use gannet_runtime::Handle;
 use gannet_wire::rpc::Groups;
@@ -46,6 +47,7 @@ impl Testbed {
             world,
             FabricProfile {
                 segment_len: SEGMENT_LEN,
+                physical_segment_len: u32::try_from(PAGE_LEN).ok(),
                 ..FabricProfile::default()
             },
         );
@@ -65,7 +67,11 @@ impl Testbed {
             }
         };
         let server = machine("server");
-        let service = server.serve(&Disk::new(world), workload.server);
+        let options = RdmaOptions {
+            registration: workload.server,
+            design: workload.design,
+        };
+        let service = server.serve(&Disk::new(world), options);
         Testbed {
             server,
             service,
@@ -84,6 +90,7 @@ impl Testbed {
             },
             persistence: Persistence::Hard,
             registration: workload.client,
+            design: workload.design,
             ..ClientConfig::default()
         };
         let runtime = machine.node.runtime();
@@ -103,13 +110,13 @@ impl Machine {
         SocketAddr::new(self.node.ip(), port)
     }
 
-    fn serve(
-        &self,
-        disk: &Rc<Disk>,
-        registration: Registration,
-    ) -> gannet_rpc::Server<Server<SimStore>> {
+    fn serve(&self, disk: &Rc<Disk>, options: RdmaOptions) -> gannet_rpc::Server<Server<SimStore>> {
         let runtime = self.node.runtime();
         let store = SimStore::open(disk, Handle::clone(&runtime)).charged_to(&self.host);
+        let store = store.with_memory(match options.registration.kind() {
+            StrategyKind::ServerCache => CallMemory::Kept,
+            _ => CallMemory::Allocated,
+        });
         let mut export = Export::new("/").expect("the root is an absolute path");
         export.squash = Squash::None;
         let service = Server::new([(export, store)]).expect("one export is neither none nor many");
@@ -129,7 +136,7 @@ impl Machine {
         let listener = provider.listen(self.address(RDMA_PORT)).expect(free);
         let over_rdma = rpc.clone();
         let task = async move {
-            let served = over_rdma.serve_rdma(provider, registration, listener).await;
+            let served = over_rdma.serve_rdma(provider, options, listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));

@@ -138,6 +138,8 @@ fn an_adapter_executes_one_command_at_a_time_and_holds_no_processor() {
     profile.adapter.register_command_ns = constant(10_000);
     profile.adapter.register_entry_ns = constant(20);
     profile.adapter.command_spins = constant(0);
+    profile.machine.interrupt_ns = constant(0);
+    profile.machine.context_switch_ns = constant(0);
     let host = Host::install(&node, &profile);
     let log = Log::default();
     for _ in 0..2 {
@@ -201,7 +203,9 @@ fn work_takes_turns_with_charges() {
     let (of_work, of_task) = (Rc::clone(&log), Rc::clone(&log));
     let (worker, runtime) = (Rc::clone(&host), node.runtime());
     let work = async move {
-        worker.work(Activity::FileSystem, 3 * TIME_SLICE_NS).await;
+        worker
+            .work(Activity::FileSystem, 3 * TIME_SLICE_NS, 0)
+            .await;
         note(&of_work, "worked", &runtime);
     };
     node.runtime().spawn("work", Box::pin(work));
@@ -214,13 +218,75 @@ fn work_takes_turns_with_charges() {
     node.runtime().spawn("task", Box::pin(task));
     let faults = world.faults();
     world
-        .run(async move { faults.sleep(Duration::from_millis(1)).await })
+        .run(async move { faults.sleep(Duration::from_millis(100)).await })
         .unwrap();
     let expected = [
         ("charged", TIME_SLICE_NS + 1_000),
         ("worked", 3 * TIME_SLICE_NS + 1_000),
     ];
     assert_eq!(*log.borrow(), expected);
+}
+
+#[test]
+fn threads_wait_for_processors_in_their_order_and_behind_who_was_woken() {
+    let (world, node, host) = machine(1);
+    let log = Log::default();
+    for name in ["first", "second"] {
+        let (log, host, runtime) = (Rc::clone(&log), Rc::clone(&host), node.runtime());
+        let task = async move {
+            host.work(Activity::FileSystem, 10_000, 0).await;
+            note(&log, name, &runtime);
+        };
+        node.runtime().spawn(name, Box::pin(task));
+    }
+    let (of_woken, charged, runtime) = (Rc::clone(&log), Rc::clone(&host), node.runtime());
+    let woken = async move {
+        sleep(&runtime, Duration::from_nanos(500)).await;
+        charged.charge(Activity::Protocol, 1_000);
+        note(&of_woken, "woken", &runtime);
+    };
+    node.runtime().spawn("woken", Box::pin(woken));
+    let faults = world.faults();
+    world
+        .run(async move { faults.sleep(Duration::from_millis(1)).await })
+        .unwrap();
+    // Noted when it was charged, which is ahead of the clock.
+    let expected = [("woken", 11_000), ("first", 10_000), ("second", 21_000)];
+    assert_eq!(*log.borrow(), expected);
+    let spent = host.usage().of(Activity::FileSystem);
+    assert_eq!((spent.busy_ns, spent.waited_ns), (20_000, 11_000));
+}
+
+#[test]
+fn copies_take_turns_at_the_memory_and_transfers_come_first() {
+    let world = World::new(1);
+    let mut profile = OPENSOLARIS;
+    profile.machine.cpus = constant(2);
+    profile.machine.copy_bytes_per_s = constant(1_000_000_000);
+    profile.machine.memory_bytes_per_s = constant(3_000_000_000);
+    let nodes = ["near", "far"].map(|name| world.add_node(name));
+    let [near, far] = nodes.clone().map(|node| Host::install(&node, &profile));
+    // A third of the time that a copy of as much takes.
+    near.transfer(&far, 3_000);
+    let log = Log::default();
+    let runtime = nodes[0].runtime();
+    for name in ["first", "second"] {
+        let (log, host, clock) = (Rc::clone(&log), Rc::clone(&near), Handle::clone(&runtime));
+        let task = async move {
+            host.work(Activity::Copy, 0, 5_000).await;
+            note(&log, name, &clock);
+        };
+        runtime.spawn(name, Box::pin(task));
+    }
+    let faults = world.faults();
+    world
+        .run(async move { faults.sleep(Duration::from_millis(1)).await })
+        .unwrap();
+    assert_eq!(*log.borrow(), [("first", 6_000), ("second", 11_000)]);
+    // Both processors were held.
+    assert_eq!(near.usage().cpu_ns, 17_000);
+    let spent = near.usage().of(Activity::Copy);
+    assert_eq!((spent.busy_ns, spent.waited_ns), (10_000, 7_000));
 }
 
 #[test]

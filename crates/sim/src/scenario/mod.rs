@@ -6,7 +6,9 @@
 
 mod nemesis;
 mod plan;
+pub mod revocation;
 mod server;
+pub mod volume;
 mod worker;
 
 use crate::node::Node;

@@ -4,6 +4,8 @@ use crate::fabric::FabricProfile;
 use crate::network::LinkProfile;
 use crate::random::Random;
 use crate::store::DiskProfile;
+use gannet_fabric::registration::{Registration, StrategyKind, Trust};
+use gannet_rpc::Design;
 use gannet_vfs::Status;
 
 /// The plan of one run.
@@ -21,6 +23,10 @@ pub(super) struct Plan {
     pub(super) fabric: FabricProfile,
     pub(super) crc: bool,
     pub(super) ulpdu_max: usize,
+    /// How both ends register memory.
+    pub(super) registration: Registration,
+    /// What the server allows, and what the client wants.
+    pub(super) designs: (Design, Design),
 }
 
 /// How NFS travels.
@@ -56,7 +62,7 @@ impl Plan {
         };
         // A write cut short and then lost with a crash has more outcomes than are worth following.
         let short_writes = if crashes == Crashes::Never { 100 } else { 0 };
-        Plan {
+        let mut plan = Plan {
             transport: transports[random.index(transports.len())],
             workers: usize::try_from(random.between(1, 4)).unwrap_or(1),
             operations: usize::try_from(random.between(40, 160)).unwrap_or(40),
@@ -84,7 +90,22 @@ impl Plan {
             },
             crc: random.chance(500),
             ulpdu_max: usize::try_from(random.between(128, 64_768)).unwrap_or(1448),
-        }
+            registration: Registration::default(),
+            designs: <(Design, Design)>::default(),
+        };
+        plan.draw_memory(random);
+        plan
+    }
+
+    /// How memory is registered and bulk data moved, where that is by RDMA.
+    fn draw_memory(&mut self, random: &Random) {
+        let kinds = StrategyKind::ALL;
+        let kind = kinds[random.index(kinds.len())];
+        self.registration = Registration::new(kind, Trust::Trusted).unwrap_or_default();
+        let design = |random: &Random| Design::ALL[random.index(Design::ALL.len())];
+        self.designs = (design(random), design(random));
+        self.fabric.physical_segment_len = random.chance(500).then_some(4096);
+        self.fabric.read_depth_max = [1, 2, 8, 16][random.index(4)];
     }
 }
 
@@ -99,7 +120,7 @@ impl Plan {
     }
 }
 
-fn links(random: &Random) -> LinkProfile {
+pub(super) fn links(random: &Random) -> LinkProfile {
     LinkProfile {
         latency_ns: random.between(1_000, 2_000_000),
         jitter_ns: random.between(0, 1_000_000),

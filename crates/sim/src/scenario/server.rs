@@ -6,10 +6,9 @@ use crate::node::Node;
 use crate::store::{Disk, SimStore};
 use crate::world::{NodeId, World};
 use gannet_fabric::Provider;
-use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server, Squash};
-use gannet_rpc::{CacheLimits, Counters, ReplyCache};
+use gannet_rpc::{CacheLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::Handle;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,6 +23,7 @@ pub(super) struct Machine {
     transport: Transport,
     fabric: Rc<SimFabric>,
     iwarp: IwarpConfig,
+    options: RdmaOptions,
 }
 
 impl Machine {
@@ -32,6 +32,10 @@ impl Machine {
             node,
             transport: plan.transport,
             fabric: SimFabric::new(world, plan.fabric),
+            options: RdmaOptions {
+                registration: plan.registration,
+                design: plan.designs.0,
+            },
             iwarp: IwarpConfig {
                 crc: plan.crc,
                 ulpdu_max: plan.ulpdu_max,
@@ -89,10 +93,9 @@ impl Machine {
         let listener = provider
             .listen(self.rdma_address())
             .expect("the last life's listener is gone");
+        let options = self.options;
         let task = async move {
-            let served = rpc
-                .serve_rdma(provider, Registration::default(), listener)
-                .await;
+            let served = rpc.serve_rdma(provider, options, listener).await;
             served.expect("simulated listeners do not break");
         };
         runtime.spawn("rdma server", Box::pin(task));

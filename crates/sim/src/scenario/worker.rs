@@ -63,6 +63,8 @@ impl Worker {
             connect_timeout: Duration::from_secs(5),
             backoff_max: Duration::from_secs(2),
             persistence: Persistence::Hard,
+            registration: stage.plan.registration,
+            design: stage.plan.designs.1,
             ..ClientConfig::default()
         };
         let rpc = gannet_rpc::Client::new(runtime.clone(), target, config);
@@ -96,7 +98,10 @@ impl Worker {
             self.step().await?;
         }
         self.verify().await?;
-        self.client.rpc().close();
+        self.client
+            .rpc()
+            .into_iter()
+            .for_each(gannet_rpc::Client::close);
         Ok(())
     }
 

@@ -513,6 +513,14 @@ impl FileSystem {
             .collect())
     }
 
+    /// How many regular files there are.
+    pub(super) fn regular_files(&self) -> usize {
+        let inodes = self.inodes.values();
+        inodes
+            .filter(|inode| matches!(inode.content, Content::File(_)))
+            .count()
+    }
+
     pub(super) fn usage(&self) -> FileSystemUsage {
         let used: u64 = self
             .inodes

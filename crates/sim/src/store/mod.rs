@@ -10,7 +10,7 @@ mod cache;
 mod disk;
 mod file;
 
-use crate::nic::{Activity, Host};
+use crate::nic::{Activity, Constant, Host, PAGE_LEN};
 use crate::random::Random;
 use crate::world::World;
 use cache::PageCache;
@@ -66,6 +66,11 @@ impl Disk {
         self.profile.set(profile);
     }
 
+    /// How many regular files it holds.
+    pub fn regular_files(&self) -> usize {
+        self.system.borrow().regular_files()
+    }
+
     /// The machine loses its power: each write that was not synced is lost or not, as the seed says.
     pub fn crash(&self) {
         self.system.borrow().crash(&self.random);
@@ -80,11 +85,44 @@ pub struct SimStore {
     costs: Option<Costs>,
 }
 
+/// An operation takes more or less of a processor than its constants say by up to one part in so many.
+const WORK_SPREAD: u64 = 5;
+
 /// Who pays for a store.
 struct Costs {
     host: Rc<Host>,
     /// `None` when all files fit into memory.
     cache: Option<PageCache>,
+    memory: CallMemory,
+    /// No operation takes exactly as long as another; if it did, calls would fall into step.
+    random: Random,
+}
+
+/// Where the memory comes from that a call's data are copied to or from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallMemory {
+    /// It is kept from call to call, or lies in the file system.
+    #[default]
+    Kept,
+    /// It is allocated for each call and freed behind it.
+    Allocated,
+}
+
+impl Costs {
+    /// One operation, by a thread of its own: memory for a copy, what it does, and the copy of `len` bytes at `rate`.
+    async fn pay(&self, len: u64, rate: Constant) {
+        let profile = self.host.profile();
+        let pages = match self.memory {
+            CallMemory::Allocated if rate.value > 0 => len.div_ceil(PAGE_LEN),
+            _ => 0,
+        };
+        let allocating = pages * profile.machine.allocate_page_ns.value;
+        let working = profile.file_system.operation_ns.value + allocating;
+        let spread = working / WORK_SPREAD;
+        let working = self.random.between(working - spread, working + spread);
+        let copying = rate.time_for(len);
+        self.host.work(Activity::FileSystem, working, copying).await;
+    }
 }
 
 impl SimStore {
@@ -103,7 +141,18 @@ impl SimStore {
         self.costs = Some(Costs {
             host: Rc::clone(host),
             cache: PageCache::new(host),
+            memory: CallMemory::default(),
+            random: self.disk.random.fork("work"),
         });
+        self
+    }
+
+    /// Says where the memory of calls comes from, for which its host then pays.
+    #[must_use]
+    pub fn with_memory(mut self, memory: CallMemory) -> SimStore {
+        if let Some(costs) = &mut self.costs {
+            costs.memory = memory;
+        }
         self
     }
 
@@ -113,39 +162,37 @@ impl SimStore {
         cache.map_or((0, 0), PageCache::hits_and_misses)
     }
 
-    /// Spends what one operation costs.
+    /// Spends what one operation costs that moves no data.
     async fn pay_operation(&self) {
-        if let Some(Costs { host, .. }) = &self.costs {
-            let time = host.profile().file_system.operation_ns.value;
-            host.work(Activity::FileSystem, time).await;
+        if let Some(costs) = &self.costs {
+            costs.pay(0, Constant::FREE).await;
         }
     }
 
-    /// Spends what reading costs: the disk's time, then a copy.
+    /// Spends what reading costs: the disk's time, then the operation with its copy.
     async fn pay_read(&self, inode: u64, range: Range<u64>, file_len: u64) {
-        let Some(Costs { host, cache }) = &self.costs else {
+        let Some(costs) = &self.costs else {
             return;
         };
-        if let Some(cache) = cache {
-            let ready_at = cache.read(inode, range.clone(), file_len);
+        let len = range.end - range.start;
+        if let Some(cache) = &costs.cache {
+            let ready_at = cache.read(inode, range, file_len);
             self.runtime
                 .sleep_until(Instant::from_nanos(ready_at))
                 .await;
         }
-        let rate = host.profile().file_system.read_bytes_per_s;
-        let time = rate.time_for(range.end - range.start);
-        host.work(Activity::FileSystem, time).await;
+        let rate = costs.host.profile().file_system.read_bytes_per_s;
+        costs.pay(len, rate).await;
     }
 
-    /// Spends what writing costs: a copy, and what the page cache has to write back to make room.
+    /// Spends what writing costs: the operation with its copy, and what the page cache has to write back to make room.
     async fn pay_write(&self, inode: Result<u64, Status>, range: Range<u64>) {
-        let Some(Costs { host, cache }) = &self.costs else {
+        let Some(costs) = &self.costs else {
             return;
         };
-        let rate = host.profile().file_system.write_bytes_per_s;
-        let time = rate.time_for(range.end - range.start);
-        host.work(Activity::FileSystem, time).await;
-        if let (Some(cache), Ok(inode)) = (cache, inode) {
+        let rate = costs.host.profile().file_system.write_bytes_per_s;
+        costs.pay(range.end - range.start, rate).await;
+        if let (Some(cache), Ok(inode)) = (&costs.cache, inode) {
             let ready_at = cache.write(inode, range);
             self.runtime
                 .sleep_until(Instant::from_nanos(ready_at))
@@ -173,17 +220,18 @@ impl SimStore {
         }
     }
 
-    /// Does an operation in one step, between two waits: what is answered late was done early, or the other way round.
+    /// Pays for an operation and does it.
     async fn step<T>(&self, operation: impl FnOnce(&mut FileSystem) -> T) -> T {
-        self.wait().await;
         self.pay_operation().await;
+        self.act(operation).await
+    }
+
+    /// Does an operation in one step, between two waits: what is answered late was done early, or the other way round.
+    async fn act<T>(&self, operation: impl FnOnce(&mut FileSystem) -> T) -> T {
+        self.wait().await;
         let done = {
             let mut system = self.disk.system.borrow_mut();
-            let now = self.runtime.wall_clock();
-            system.now = Time {
-                seconds: u32::try_from(now.as_secs()).unwrap_or(u32::MAX),
-                nanoseconds: now.subsec_nanos(),
-            };
+            system.now = Time::since_epoch(self.runtime.wall_clock());
             system.evict(
                 &self.disk.random,
                 self.disk.profile.get().evictions_per_mille,
@@ -206,8 +254,19 @@ impl SimStore {
         Ok(())
     }
 
-    /// A change of one object, with its consistency data.
+    /// Pays for a change of one object and makes it.
     async fn change<T>(
+        &self,
+        file: &FileHandle,
+        needs: Needs,
+        change: impl FnOnce(&mut FileSystem, u64) -> Result<T, Status>,
+    ) -> Changed<T> {
+        self.pay_operation().await;
+        self.apply(file, needs, change).await
+    }
+
+    /// A change of one object, with its consistency data.
+    async fn apply<T>(
         &self,
         file: &FileHandle,
         needs: Needs,
@@ -215,7 +274,7 @@ impl SimStore {
     ) -> Changed<T> {
         let fault = self.fault(needs);
         let (result, wcc) = self
-            .step(|system| {
+            .act(|system| {
                 let inode = system.find(file);
                 system.around(inode, |system, inode| {
                     fault.and_then(|()| change(system, inode))
@@ -332,7 +391,7 @@ impl Vfs for SimStore {
         count: u32,
     ) -> Result<ReadReply, Status> {
         self.fault(Needs::Nothing)?;
-        let read = self.step(|system| {
+        let read = self.act(|system| {
             let inode = system.find(file)?;
             let file = system.regular(inode)?;
             let attributes = system.attributes(inode)?;
@@ -374,7 +433,7 @@ impl Vfs for SimStore {
         if stability != Stability::Unstable {
             self.pay_sync(inode).await;
         }
-        self.change(file, Needs::Space, |system, inode| {
+        self.apply(file, Needs::Space, |system, inode| {
             system.write(inode, offset, bytes)?;
             if stability != Stability::Unstable {
                 system.regular(inode)?.sync();

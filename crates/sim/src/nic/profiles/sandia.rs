@@ -6,11 +6,13 @@ use crate::nic::profile::{assumed, derived, given};
 use crate::nic::{Adapter, FileSystem, Link, Machine, Profile};
 
 const BOARD: &str = "002 key testbed hardware: two sockets, two cores each, 2.4 GHz, dual channel";
+const COPIES: &str = "as OpenSolaris: 001 table 3; each of the two sockets has memory of its own";
 const CACHED: &str = "002 test configuration: read from the server's cache";
 
 const MACHINE: Machine = Machine {
     cpus: given(4, BOARD),
-    copy_bytes_per_s: assumed(1_500_000_000, BOARD),
+    copy_bytes_per_s: derived(1_057_000_000, COPIES),
+    memory_bytes_per_s: derived(6_342_000_000, COPIES),
     ..LINUX.machine
 };
 

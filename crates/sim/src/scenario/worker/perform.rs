@@ -68,7 +68,11 @@ impl Worker {
                 Ok(Answer::Done)
             }
             Operation::Commit { file } => {
-                let verifier = self.client.commit(&self.handle(*file)?, 0, 0).await?;
+                let verifier = self
+                    .client
+                    .commit(&self.handle(*file)?, 0, 0)
+                    .await?
+                    .verifier;
                 self.check_verifier(verifier, life)?;
                 Ok(Answer::Done)
             }

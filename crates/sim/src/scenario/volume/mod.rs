@@ -1,0 +1,246 @@
+//! Many clients on a volume, compared with a model after each operation, while every role of it dies at any moment,
+//! connections and networks break, and disks are full and slow.
+//!
+//! A name belongs to one worker at a time, which says what must come of it: what others find there later is what the
+//! last one left, through whichever client they look. A client that dies leaves its operation half done; its next life
+//! does it again. In the end all is healed, everybody must come to an end, every client must find the same, and
+//! removed files must leave nothing behind.
+
+mod nemesis;
+mod worker;
+
+use super::{Report, Summary};
+use crate::fabric::{FabricProfile, SimFabric};
+use crate::network::LinkProfile;
+use crate::node::Node;
+use crate::random::Random;
+use crate::store::DiskProfile;
+use crate::volume::{Bed, Carrier};
+use crate::world::{Faults, World};
+use gannet_iwarp::IwarpConfig;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use worker::{Seat, Worker};
+
+/// How long everything may take once all is healed, in virtual time.
+const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
+/// How long objects of removed files may stay.
+const REMOVAL_TIME_MAX: Duration = Duration::from_secs(60);
+/// Names that files may have.
+const NAMES: usize = 6;
+/// Bytes of a stripe.
+const UNIT: u32 = 4096;
+
+/// What a seed decides before anything runs.
+#[derive(Debug, Clone)]
+struct Plan {
+    iwarp: bool,
+    servers: usize,
+    clients: usize,
+    workers: usize,
+    /// Of each worker.
+    operations: usize,
+    /// Faults.
+    events: u64,
+    links: LinkProfile,
+    disk: DiskProfile,
+    /// Disks are full now and then.
+    full: bool,
+    fabric: FabricProfile,
+}
+
+impl Plan {
+    fn draw(random: &Random) -> Plan {
+        let clients = random.index(4) + 1;
+        Plan {
+            iwarp: random.chance(300),
+            servers: random.index(5) + 1,
+            clients,
+            workers: clients + random.index(3),
+            operations: 30 + random.index(70),
+            events: random.below(40),
+            links: super::plan::links(random),
+            disk: DiskProfile {
+                slow_per_mille: random.below(200),
+                delay_max_ns: random.between(10_000, 50_000_000),
+                short_writes_per_mille: random.below(50),
+                evictions_per_mille: random.below(100),
+                ..DiskProfile::default()
+            },
+            full: random.chance(500),
+            fabric: FabricProfile {
+                segment_len: [1448, 16 << 10, 64 << 10][random.index(3)],
+                resets_per_million: random.below(2) * 300,
+                connect_failures_per_mille: random.below(2) * 100,
+                ..FabricProfile::default()
+            },
+        }
+    }
+}
+
+/// What the parts of a run share.
+struct Stage {
+    plan: Plan,
+    faults: Faults,
+    bed: Bed,
+    clients: Vec<Node>,
+    /// What the files of the root directory hold, by the numbers of their names.
+    model: [RefCell<Option<Vec<u8>>>; NAMES],
+    /// Who has a name to itself.
+    taken: [Cell<bool>; NAMES],
+    seats: Vec<Seat>,
+    healed: Cell<bool>,
+    failure: RefCell<Option<String>>,
+    summary: Cell<Summary>,
+}
+
+/// Runs the scenario of `seed`.
+pub fn run(seed: u64, keep_trace: bool) -> Report {
+    let world = match keep_trace {
+        true => World::traced(seed),
+        false => World::new(seed),
+    };
+    let plan = Plan::draw(&world.random("volume"));
+    world.set_links(plan.links);
+    let stage = Rc::new(Stage::build(&world, plan.clone()));
+    let random = world.random("volume faults");
+    let outcome = match world.run(play(Rc::clone(&stage), random)) {
+        Ok(Ok(())) => Ok(Summary {
+            elapsed_ns: world.now_ns(),
+            ..stage.summary.get()
+        }),
+        Ok(Err(why)) => Err(format!("{why}\n{}", world.report())),
+        Err(stopped) => Err(stopped.to_string()),
+    };
+    Report {
+        plan: format!("{plan:?}"),
+        outcome,
+        digest: world.trace_digest(),
+        trace: world.trace_text(),
+    }
+}
+
+impl Stage {
+    fn build(world: &World, plan: Plan) -> Stage {
+        let carrier = match plan.iwarp {
+            true => Carrier::Iwarp(IwarpConfig::default()),
+            false => Carrier::Memory(SimFabric::new(world, plan.fabric)),
+        };
+        let bed = Bed::new(world, carrier, plan.servers, UNIT);
+        for io_server in &bed.io_servers {
+            io_server.disk.set_profile(plan.disk);
+        }
+        let random = world.random("workers");
+        let seats = (0..plan.workers).map(|number| {
+            let random = random.fork(&format!("worker {number}"));
+            Seat::new(random, number % plan.clients, plan.operations)
+        });
+        Stage {
+            seats: seats.collect(),
+            clients: (0..plan.clients)
+                .map(|_| world.add_node("client"))
+                .collect(),
+            faults: world.faults(),
+            bed,
+            plan,
+            model: Default::default(),
+            taken: Default::default(),
+            healed: Cell::default(),
+            failure: RefCell::default(),
+            summary: Cell::default(),
+        }
+    }
+
+    fn fail(&self, why: String) {
+        self.faults.note(format_args!("failure: {why}"));
+        self.failure.borrow_mut().get_or_insert(why);
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Summary)) {
+        let mut summary = self.summary.get();
+        change(&mut summary);
+        self.summary.set(summary);
+    }
+
+    /// Sits the workers of a client down, at its start and after a crash.
+    fn start_client(self: &Rc<Self>, client: usize) {
+        for number in 0..self.seats.len() {
+            if self.seats[number].client != client {
+                continue;
+            }
+            let (stage, node) = (Rc::clone(self), &self.clients[client]);
+            let worker = Worker::new(Rc::clone(self), number, self.bed.mount(node));
+            let task = async move {
+                if let Err(why) = worker.run().await {
+                    stage.fail(format!("worker {number}: {why}"));
+                }
+            };
+            node.runtime().spawn("worker", Box::pin(task));
+        }
+    }
+}
+
+/// The main task: safety, then progress, then what is left.
+async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
+    stage.bed.start();
+    (0..stage.clients.len()).for_each(|client| stage.start_client(client));
+    nemesis::torment(&stage, &random).await;
+    nemesis::heal(&stage);
+    let deadline = after(&stage, PROGRESS_TIME_MAX);
+    while stage.seats.iter().any(|seat| !seat.is_done()) {
+        if let Some(why) = stage.failed() {
+            return Err(why);
+        }
+        if stage.faults.now_ns() > deadline {
+            return Err(String::from("no progress: workers hang after healing"));
+        }
+        stage.faults.sleep(Duration::from_millis(10)).await;
+    }
+    if let Some(why) = stage.failed() {
+        return Err(why);
+    }
+    find_the_same(&stage).await?;
+    leave_nothing(&stage).await
+}
+
+fn after(stage: &Stage, time: Duration) -> u64 {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    stage.faults.now_ns().saturating_add(time)
+}
+
+/// Every client sees what the model says.
+async fn find_the_same(stage: &Rc<Stage>) -> Result<(), String> {
+    for (client, node) in stage.clients.iter().enumerate() {
+        let last = Worker::new(Rc::clone(stage), 0, stage.bed.mount(node));
+        for name in 0..NAMES {
+            let checked = last.check(name).await;
+            checked.map_err(|why| format!("client {client}, in the end: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removed files leave no objects behind: the folders that objects lie in may stay.
+async fn leave_nothing(stage: &Rc<Stage>) -> Result<(), String> {
+    let node = &stage.clients[0];
+    let last = Worker::new(Rc::clone(stage), 0, stage.bed.mount(node));
+    for name in 0..NAMES {
+        last.remove(name).await?;
+    }
+    let deadline = after(stage, REMOVAL_TIME_MAX);
+    loop {
+        let objects = stage.bed.objects();
+        if objects == 0 {
+            return Ok(());
+        }
+        if stage.faults.now_ns() > deadline {
+            return Err(format!("{objects} objects of removed files stay"));
+        }
+        stage.faults.sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -1,0 +1,119 @@
+//! What goes wrong with a volume, and when.
+
+use super::Stage;
+use crate::node::Node;
+use crate::random::Random;
+use crate::store::DiskProfile;
+use crate::world::Crash;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A client that died stays away for so long at least: what it had sent has been done, or is lost, by then.
+const CLIENT_AWAY: Duration = Duration::from_secs(5);
+
+/// Makes things go wrong until the plan's events are used up or all is done.
+pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
+    for _ in 0..stage.plan.events {
+        pause(stage, random, 500_000_000).await;
+        if stage.seats.iter().all(super::Seat::is_done) || stage.failed().is_some() {
+            return;
+        }
+        stage.count(|summary| summary.faults += 1);
+        match random.below(12) {
+            0..=1 => {
+                stage.bed.kill_manager(how(random));
+                pause(stage, random, 3_000_000_000).await;
+                stage.faults.restart(stage.bed.manager.id());
+                stage.bed.start_manager();
+            }
+            2..=4 => {
+                let number = random.index(stage.bed.io_servers.len());
+                stage.bed.kill_io_server(number, how(random));
+                pause(stage, random, 3_000_000_000).await;
+                stage.faults.restart(stage.bed.io_servers[number].node.id());
+                stage.bed.start_io_server(number);
+            }
+            5 => {
+                let number = random.index(stage.clients.len());
+                stage.faults.crash(stage.clients[number].id(), how(random));
+                stage.faults.sleep(CLIENT_AWAY).await;
+                stage.faults.restart(stage.clients[number].id());
+                stage.start_client(number);
+            }
+            6 => partition(stage, random).await,
+            7 if stage.plan.full => spoil_a_disk(stage, random, full),
+            8 => spoil_a_disk(stage, random, slow),
+            9 => set_disks(stage, stage.plan.disk),
+            _ => {
+                stage.faults.reset_a_connection(a_node(stage, random).id());
+            }
+        }
+    }
+}
+
+async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {
+    let wait = random.between(100_000, longest_ns);
+    stage.faults.sleep(Duration::from_nanos(wait)).await;
+}
+
+fn how(random: &Random) -> Crash {
+    match random.chance(700) {
+        true => Crash::Process,
+        false => Crash::Power,
+    }
+}
+
+/// Any machine.
+fn a_node<'a>(stage: &'a Stage, random: &Random) -> &'a Node {
+    let io_servers = stage.bed.io_servers.iter().map(|it| &it.node);
+    let all = io_servers.chain([&stage.bed.manager]).chain(&stage.clients);
+    let nodes: Vec<&Node> = all.collect();
+    nodes[random.index(nodes.len())]
+}
+
+async fn partition(stage: &Stage, random: &Random) {
+    let (one, other) = (a_node(stage, random).id(), a_node(stage, random).id());
+    stage.faults.partition(one, other);
+    pause(stage, random, 2_000_000_000).await;
+    stage.faults.heal(one, other);
+}
+
+/// A disk behaves badly from now on, beside whatever else goes wrong, until it is mended.
+fn spoil_a_disk(stage: &Stage, random: &Random, how: fn(&Random, DiskProfile) -> DiskProfile) {
+    let number = random.index(stage.bed.io_servers.len());
+    let disk = &stage.bed.io_servers[number].disk;
+    disk.set_profile(how(random, stage.plan.disk));
+}
+
+fn full(_: &Random, usual: DiskProfile) -> DiskProfile {
+    DiskProfile {
+        no_space_per_mille: 1000,
+        ..usual
+    }
+}
+
+fn slow(random: &Random, usual: DiskProfile) -> DiskProfile {
+    DiskProfile {
+        slow_per_mille: 1000,
+        delay_max_ns: random.between(50_000_000, 3_000_000_000),
+        ..usual
+    }
+}
+
+fn set_disks(stage: &Stage, profile: DiskProfile) {
+    for io_server in &stage.bed.io_servers {
+        io_server.disk.set_profile(profile);
+    }
+}
+
+/// From now on nothing goes wrong any more. All that was taken down has been brought up by who did it.
+pub(super) fn heal(stage: &Stage) {
+    let profile = DiskProfile {
+        slow_per_mille: stage.plan.disk.slow_per_mille,
+        delay_max_ns: stage.plan.disk.delay_max_ns.min(1_000_000),
+        ..DiskProfile::default()
+    };
+    set_disks(stage, profile);
+    stage.faults.note(format_args!("healed"));
+    stage.healed.set(true);
+}

@@ -1,0 +1,427 @@
+//! A worker on a client of a volume: operations one after the other, each compared with the model.
+
+use super::{NAMES, Stage, UNIT};
+use crate::random::Random;
+use gannet_fabric::Buffer;
+use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_volume::client::VolumeFs;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+const FILE_MAX: u64 = 200_000;
+/// Between two attempts at something that a fault prevents.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// What outlives a worker's machine: what it has still to do, and what it was doing.
+pub(super) struct Seat {
+    pub(super) client: usize,
+    random: Random,
+    left: Cell<usize>,
+    doing: RefCell<Option<Step>>,
+}
+
+impl Seat {
+    pub(super) fn new(random: Random, client: usize, operations: usize) -> Seat {
+        Seat {
+            client,
+            random,
+            left: Cell::new(operations),
+            doing: RefCell::default(),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.left.get() == 0
+    }
+}
+
+/// An operation: doing it twice comes to the same.
+#[derive(Debug, Clone)]
+enum Step {
+    Create { name: usize, attempt: [u8; 8] },
+    Write(Write),
+    Truncate { name: usize, size: u64 },
+    Remove { name: usize },
+    Rename { from: usize, to: usize },
+    Check { name: usize },
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    name: usize,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Unstable, and then committed.
+    commits: bool,
+}
+
+impl Step {
+    fn draw(random: &Random) -> Step {
+        let name = random.index(NAMES);
+        match random.below(11) {
+            0..=1 => Step::Create {
+                name,
+                attempt: random.next().to_be_bytes(),
+            },
+            2..=5 => Step::Write(Write::draw(random, name)),
+            6 => Step::Truncate {
+                name,
+                size: random.below(FILE_MAX),
+            },
+            7 => Step::Remove { name },
+            8 => Step::Rename {
+                from: name,
+                to: random.index(NAMES),
+            },
+            _ => Step::Check { name },
+        }
+    }
+
+    fn names(&self) -> [usize; 2] {
+        match *self {
+            Step::Rename { from, to } => [from, to],
+            Step::Write(Write { name, .. })
+            | Step::Create { name, .. }
+            | Step::Truncate { name, .. }
+            | Step::Remove { name }
+            | Step::Check { name } => [name, name],
+        }
+    }
+}
+
+impl Write {
+    fn draw(random: &Random, name: usize) -> Write {
+        let len = match random.below(4) {
+            0 => random.between(1, 100),
+            1 => random.between(1, 3 * u64::from(UNIT)),
+            _ => random.between(1, 100_000),
+        };
+        let salt = random.next().to_be_bytes();
+        Write {
+            name,
+            offset: random.below(FILE_MAX),
+            bytes: (0..len)
+                .map(|at| salt[at as usize % 8].wrapping_add((at >> 8) as u8))
+                .collect(),
+            commits: random.chance(500),
+        }
+    }
+
+    /// What the file holds behind it.
+    fn apply(&self, before: &[u8]) -> Vec<u8> {
+        let mut after = before.to_vec();
+        let start = self.offset as usize;
+        let end = start + self.bytes.len();
+        after.resize(after.len().max(end), 0);
+        after[start..end].copy_from_slice(&self.bytes);
+        after
+    }
+}
+
+fn name_of(name: usize) -> [u8; 1] {
+    [b'a' + name as u8]
+}
+
+/// See the module.
+pub(super) struct Worker {
+    stage: Rc<Stage>,
+    number: usize,
+    fs: VolumeFs,
+    /// Who may do everything.
+    caller: Credentials,
+    /// Where all files are.
+    directory: FileHandle,
+}
+
+impl Worker {
+    pub(super) fn new(stage: Rc<Stage>, number: usize, fs: VolumeFs) -> Worker {
+        Worker {
+            stage,
+            number,
+            caller: Credentials::new(0, 0, &[]),
+            directory: fs.root(),
+            fs,
+        }
+    }
+
+    fn seat(&self) -> &Seat {
+        &self.stage.seats[self.number]
+    }
+
+    /// Goes on until nothing is left to do.
+    pub(super) async fn run(self) -> Result<(), String> {
+        while !self.seat().is_done() {
+            let step = self.next_step().await;
+            let done = self.perform(&step).await;
+            done.map_err(|why| format!("{why}, in {}", describe(&step)))?;
+            self.stage.count(|summary| summary.operations += 1);
+            let names = step.names();
+            names
+                .iter()
+                .for_each(|name| self.stage.taken[*name].set(false));
+            self.seat().doing.replace(None);
+            self.seat().left.set(self.seat().left.get() - 1);
+        }
+        Ok(())
+    }
+
+    /// What was being done when the machine died, or something new; its names are taken.
+    async fn next_step(&self) -> Step {
+        if let Some(step) = self.seat().doing.borrow().clone() {
+            return step;
+        }
+        loop {
+            let step = Step::draw(&self.seat().random);
+            let names = step.names();
+            if names.iter().all(|name| !self.stage.taken[*name].get()) {
+                names
+                    .iter()
+                    .for_each(|name| self.stage.taken[*name].set(true));
+                self.seat().doing.replace(Some(step.clone()));
+                return step;
+            }
+            self.stage.faults.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Create { name, attempt } => self.create(*name, *attempt).await,
+            Step::Write(write) => self.write(write).await,
+            Step::Truncate { name, size } => self.truncate(*name, *size).await,
+            Step::Remove { name } => self.remove(*name).await,
+            Step::Rename { from, to } => self.rename(*from, *to).await,
+            Step::Check { name } => self.check(*name).await,
+        }
+    }
+
+    /// Servers are away and disks are full now and then; other errors are none of ours.
+    async fn try_later(&self, what: &str, error: Status) -> Result<(), String> {
+        self.stage.count(|summary| summary.unanswered += 1);
+        let is_full = error == Status::Nospc && self.stage.plan.full;
+        let expected = matches!(error, Status::Jukebox | Status::Io) || is_full;
+        match expected {
+            true => {
+                self.stage.faults.sleep(PATIENCE).await;
+                Ok(())
+            }
+            false => Err(format!("{what} fails: {error}")),
+        }
+    }
+
+    fn content(&self, name: usize) -> Option<Vec<u8>> {
+        self.stage.model[name].borrow().clone()
+    }
+
+    fn set(&self, name: usize, content: Option<Vec<u8>>) {
+        self.stage.model[name].replace(content);
+    }
+
+    /// The file of a name, if there is one, and how long it is.
+    async fn look_up(&self, name: usize) -> Result<Option<(FileHandle, u64)>, String> {
+        loop {
+            let found = self
+                .fs
+                .lookup(&self.caller, &self.directory, &name_of(name))
+                .await;
+            match found.0 {
+                Ok((handle, attributes)) => return Ok(Some((handle, attributes.size))),
+                Err(Status::Noent) => return Ok(None),
+                Err(error) => self.try_later("lookup", error).await?,
+            }
+        }
+    }
+
+    /// As [`Worker::look_up`], where the model says whether there is one.
+    async fn find(&self, name: usize) -> Result<Option<FileHandle>, String> {
+        let found = self.look_up(name).await?;
+        match (&found, self.content(name).is_some()) {
+            (None, true) => Err(format!("file {name} is gone")),
+            (Some(_), false) => Err(format!("file {name} is there again")),
+            _ => Ok(found.map(|(handle, _)| handle)),
+        }
+    }
+
+    async fn create(&self, name: usize, attempt: [u8; 8]) -> Result<(), String> {
+        let (own_name, mode) = (name_of(name), CreateMode::Exclusive(attempt));
+        loop {
+            let made = self
+                .fs
+                .create(&self.caller, &self.directory, &own_name, &mode);
+            match (made.await.result, self.content(name).is_some()) {
+                (Ok(_), false) => {
+                    self.set(name, Some(Vec::new()));
+                    return Ok(());
+                }
+                (Err(Status::Exist), true) => return Ok(()),
+                (Ok(_), true) => return Err(format!("file {name} is made twice")),
+                (Err(Status::Exist), false) => return Err(format!("file {name} is there already")),
+                (Err(error), _) => self.try_later("create", error).await?,
+            }
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Result<(), String> {
+        let Some(file) = self.find(write.name).await? else {
+            return Ok(());
+        };
+        let before = self.content(write.name).unwrap_or_default();
+        let after = write.apply(&before);
+        while let Err(error) = self.write_once(&file, write).await {
+            self.try_later("write", error).await?;
+            if error == Status::Nospc {
+                self.read_and_compare(&file, &before, &after).await?;
+            }
+        }
+        self.set(write.name, Some(after));
+        Ok(())
+    }
+
+    async fn write_once(&self, file: &FileHandle, write: &Write) -> Result<(), Status> {
+        let (data, range) = (Buffer::from_vec(write.bytes.clone()), 0..write.bytes.len());
+        let stability = match write.commits {
+            true => Stability::Unstable,
+            false => Stability::FileSync,
+        };
+        let writing = self
+            .fs
+            .write(&self.caller, file, write.offset, data, range, stability);
+        let written = writing.await.result?;
+        if written.count as usize != write.bytes.len() {
+            return Err(Status::Io);
+        }
+        if write.commits {
+            let committed = self.fs.commit(&self.caller, file, 0, 0).await.result?;
+            if committed.verifier != written.verifier {
+                // A server has restarted in between: what it had is to be written again.
+                return Err(Status::Jukebox);
+            }
+        }
+        Ok(())
+    }
+
+    async fn truncate(&self, name: usize, size: u64) -> Result<(), String> {
+        let Some(file) = self.find(name).await? else {
+            return Ok(());
+        };
+        let change = SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        };
+        loop {
+            let setting = self.fs.set_attributes(&self.caller, &file, &change, None);
+            match setting.await.result {
+                Ok(()) => break,
+                Err(error) => self.try_later("truncate", error).await?,
+            }
+        }
+        let mut content = self.content(name).unwrap_or_default();
+        content.resize(size as usize, 0);
+        self.set(name, Some(content));
+        Ok(())
+    }
+
+    /// Also of a file that is not there.
+    pub(super) async fn remove(&self, name: usize) -> Result<(), String> {
+        let own_name = name_of(name);
+        loop {
+            let removing = self.fs.remove(&self.caller, &self.directory, &own_name);
+            match removing.await.result {
+                // The second is right also when an answer was lost before.
+                Ok(()) | Err(Status::Noent) => break,
+                Err(error) => self.try_later("remove", error).await?,
+            }
+        }
+        self.set(name, None);
+        Ok(())
+    }
+
+    async fn rename(&self, from: usize, to: usize) -> Result<(), String> {
+        let (old, new) = (name_of(from), name_of(to));
+        loop {
+            let renaming = self.fs.rename(
+                &self.caller,
+                (&self.directory, &old),
+                (&self.directory, &new),
+            );
+            match renaming.await.0 {
+                Ok(()) | Err(Status::Noent) => break,
+                Err(error) => self.try_later("rename", error).await?,
+            }
+        }
+        if from != to
+            && let Some(content) = self.content(from)
+        {
+            self.set(from, None);
+            self.set(to, Some(content));
+        }
+        Ok(())
+    }
+
+    /// Reads all of a file and compares it with the model.
+    pub(super) async fn check(&self, name: usize) -> Result<(), String> {
+        let Some(file) = self.find(name).await? else {
+            return Ok(());
+        };
+        let expected = self.content(name).unwrap_or_default();
+        let compared = self.read_and_compare(&file, &expected, &expected).await;
+        compared.map_err(|why| format!("file {name}: {why}"))
+    }
+
+    /// Every byte of a file must be what it was `before` a change or what it is `after` it; its length must lie
+    /// between theirs.
+    async fn read_and_compare(
+        &self,
+        file: &FileHandle,
+        before: &[u8],
+        after: &[u8],
+    ) -> Result<(), String> {
+        let len_max = before.len().max(after.len());
+        loop {
+            let count = u32::try_from(len_max + 10).unwrap_or(u32::MAX);
+            let reply = match self.fs.read(&self.caller, file, 0, count).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    self.try_later("read", error).await?;
+                    continue;
+                }
+            };
+            let mut bytes = vec![0; reply.count as usize];
+            let read = reply.file.try_read_at(0, &mut bytes);
+            read.map_err(|error| format!("what was read cannot be: {error}"))?;
+            let least = before.len().min(after.len());
+            if !(least..=len_max).contains(&bytes.len()) || !reply.eof {
+                let len = bytes.len();
+                return Err(format!(
+                    "{len} bytes are there, {least} to {len_max} should be"
+                ));
+            }
+            let at = |content: &[u8], index: usize| content.get(index).copied().unwrap_or(0);
+            let is_right = |(index, byte): &(usize, &u8)| {
+                **byte == at(before, *index) || **byte == at(after, *index)
+            };
+            return match bytes.iter().enumerate().find(|it| !is_right(it)) {
+                None => Ok(()),
+                Some((index, byte)) => Err(format!(
+                    "byte {index} is {byte}, and was {} before and {} after",
+                    at(before, index),
+                    at(after, index)
+                )),
+            };
+        }
+    }
+}
+
+/// A step without its bytes.
+fn describe(step: &Step) -> String {
+    match step {
+        Step::Write(write) => format!(
+            "a write of {} bytes at {} of file {}",
+            write.bytes.len(),
+            write.offset,
+            write.name
+        ),
+        step => format!("{step:?}"),
+    }
+}

@@ -1,0 +1,220 @@
+//! A volume in a world: a manager with its store, I/O servers with their disks, all of which outlive their processes.
+
+pub mod experiment;
+
+use crate::fabric::SimFabric;
+use crate::nic::{Host, Profile};
+use crate::node::{Node, PoolProfile};
+use crate::store::{Disk, SimStore};
+use crate::world::{Crash, Faults, World};
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, io_servers};
+use gannet_volume::io_server::{IoServer, ServerPolicy};
+use gannet_volume::link::Identity;
+use gannet_volume::manager::Manager;
+use gannet_volume::meta::{MemoryStore, Stripes};
+use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_volume::serve::Server;
+use gannet_wire::volume::{Role, Token};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const VOLUME: Token = *b"a volume's token";
+const PORT: u16 = 20050;
+
+/// What the connections of a volume run over.
+#[derive(Clone)]
+pub enum Carrier {
+    /// The fabric in memory.
+    Memory(Rc<SimFabric>),
+    /// The software RNIC over byte streams.
+    Iwarp(IwarpConfig),
+}
+
+impl Carrier {
+    /// A provider on `node`. After a crash take a new one.
+    pub fn provider(&self, node: &Node) -> Rc<dyn Provider> {
+        match self {
+            Carrier::Memory(fabric) => fabric.provider(node),
+            Carrier::Iwarp(config) => IwarpProvider::new(node.runtime(), config.clone()),
+        }
+    }
+}
+
+/// The machine of an I/O server.
+pub struct IoNode {
+    /// Where it runs.
+    pub node: Node,
+    /// What it keeps.
+    pub disk: Rc<Disk>,
+    /// The machine of a testbed that it is, if it is one.
+    pub host: Option<Rc<Host>>,
+}
+
+/// See the module.
+pub struct Bed {
+    carrier: Carrier,
+    faults: Faults,
+    /// Bytes of a stripe of new files.
+    unit: u32,
+    /// How I/O servers move bytes.
+    policy: ServerPolicy,
+    /// Where the manager runs.
+    pub manager: Node,
+    metadata: Arc<MemoryStore>,
+    /// The I/O servers, by their numbers.
+    pub io_servers: Vec<IoNode>,
+}
+
+fn keys() -> ServerKeys {
+    ServerKeys::new(Secret::new([5; 16]))
+}
+
+fn identity(role: Role) -> Identity {
+    Identity {
+        role,
+        volume: VOLUME,
+        key: keys().between(role),
+    }
+}
+
+/// Makes `node` a machine of a testbed.
+fn install(node: &Node, profile: &Profile) -> Rc<Host> {
+    // What threads of a pool do is charged for where they do it.
+    node.set_pool(PoolProfile {
+        delay_min_ns: 0,
+        delay_max_ns: 0,
+    });
+    Host::install(node, profile)
+}
+
+fn address(node: &Node) -> SocketAddr {
+    SocketAddr::new(node.ip(), PORT)
+}
+
+impl Bed {
+    /// Machines for a manager and `servers` I/O servers, none of which is started. New files have stripes of `unit`
+    /// bytes on all servers.
+    pub fn new(world: &World, carrier: Carrier, servers: usize, unit: u32) -> Bed {
+        Bed {
+            carrier,
+            faults: world.faults(),
+            unit,
+            policy: ServerPolicy::default(),
+            manager: world.add_node("manager"),
+            metadata: Arc::default(),
+            io_servers: (0..servers)
+                .map(|_| IoNode {
+                    node: world.add_node("io server"),
+                    disk: Disk::new(world),
+                    host: None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Makes all its machines those of a testbed, before anything is started, and has I/O servers move bytes as
+    /// `policy` says.
+    #[must_use]
+    pub fn charged(mut self, profile: &Profile, policy: ServerPolicy) -> Bed {
+        install(&self.manager, profile);
+        for io_server in &mut self.io_servers {
+            io_server.host = Some(install(&io_server.node, profile));
+        }
+        self.policy = policy;
+        self
+    }
+
+    /// Starts everything.
+    pub fn start(&self) {
+        (0..self.io_servers.len()).for_each(|number| self.start_io_server(number));
+        self.start_manager();
+    }
+
+    /// Starts the process of an I/O server. There must be one of this number, and it must not run.
+    pub fn start_io_server(&self, number: usize) {
+        let IoNode { node, disk, host } = &self.io_servers[number];
+        let store = SimStore::open(disk, node.runtime());
+        let store = match host {
+            Some(host) => store.charged_to(host),
+            None => store,
+        };
+        let handler = IoServer::with_policy(node.runtime(), store, keys(), self.policy);
+        self.serve(node, Server::new(node.runtime(), VOLUME, keys(), handler));
+    }
+
+    /// Starts the process of the manager, which must not run.
+    pub fn start_manager(&self) {
+        let runtime = self.manager.runtime();
+        let addresses = self.io_servers.iter().map(|it| address(&it.node));
+        let servers = io_servers(
+            self.manager.runtime(),
+            self.carrier.provider(&self.manager),
+            identity(Role::Manager),
+            addresses.collect(),
+        );
+        let stripes = Stripes {
+            unit: self.unit,
+            width: 0,
+            first: None,
+        };
+        let store = Arc::clone(&self.metadata);
+        let manager = Manager::open(self.manager.runtime(), store, keys(), servers, stripes)
+            .expect("metadata in memory can be read");
+        runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
+        self.serve(&self.manager, Server::new(runtime, VOLUME, keys(), manager));
+    }
+
+    fn serve(&self, node: &Node, server: Rc<Server>) {
+        let provider = self.carrier.provider(node);
+        let listener = provider.listen(address(node));
+        let listener = listener.expect("the last life's listener is gone");
+        let task = async move {
+            let served = server.serve(provider, listener).await;
+            served.expect("simulated listeners do not break");
+        };
+        node.runtime().spawn("server", Box::pin(task));
+    }
+
+    /// Takes the manager down.
+    pub fn kill_manager(&self, how: Crash) {
+        self.faults.crash(self.manager.id(), how);
+    }
+
+    /// Takes an I/O server down, and with it what it had not synced.
+    pub fn kill_io_server(&self, number: usize, how: Crash) {
+        let IoNode { node, disk, .. } = &self.io_servers[number];
+        self.faults.crash(node.id(), how);
+        disk.crash();
+    }
+
+    /// A client on `node`.
+    pub fn mount(&self, node: &Node) -> VolumeFs {
+        self.mount_with(node, WriteVerifier::new(node.runtime().random()))
+    }
+
+    /// One of several clients that stand for one server.
+    pub fn mount_with(&self, node: &Node, verifier: Arc<WriteVerifier>) -> VolumeFs {
+        let addresses = Addresses {
+            manager: Some(address(&self.manager)),
+            io_servers: self.io_servers.iter().map(|it| address(&it.node)).collect(),
+        };
+        VolumeFs::new(
+            node.runtime(),
+            self.carrier.provider(node),
+            identity(Role::Client),
+            addresses,
+            verifier,
+        )
+    }
+
+    /// Objects on the disks of all I/O servers.
+    pub fn objects(&self) -> usize {
+        self.io_servers
+            .iter()
+            .map(|it| it.disk.regular_files())
+            .sum()
+    }
+}
