@@ -46,8 +46,14 @@ _gannet() {
             gannet,mkdir)
                 cmd="gannet__subcmd__mkdir"
                 ;;
+            gannet,mount)
+                cmd="gannet__subcmd__mount"
+                ;;
             gannet,mv)
                 cmd="gannet__subcmd__mv"
+                ;;
+            gannet,papers)
+                cmd="gannet__subcmd__papers"
                 ;;
             gannet,rm)
                 cmd="gannet__subcmd__rm"
@@ -58,8 +64,17 @@ _gannet() {
             gannet,stat)
                 cmd="gannet__subcmd__stat"
                 ;;
+            gannet,volume)
+                cmd="gannet__subcmd__volume"
+                ;;
             gannet__subcmd__bench,fabric)
                 cmd="gannet__subcmd__bench__subcmd__fabric"
+                ;;
+            gannet__subcmd__bench,iozone)
+                cmd="gannet__subcmd__bench__subcmd__iozone"
+                ;;
+            gannet__subcmd__bench,registration)
+                cmd="gannet__subcmd__bench__subcmd__registration"
                 ;;
             gannet__subcmd__generate,all)
                 cmd="gannet__subcmd__generate__subcmd__all"
@@ -70,6 +85,24 @@ _gannet() {
             gannet__subcmd__generate,man)
                 cmd="gannet__subcmd__generate__subcmd__man"
                 ;;
+            gannet__subcmd__volume,check)
+                cmd="gannet__subcmd__volume__subcmd__check"
+                ;;
+            gannet__subcmd__volume,create)
+                cmd="gannet__subcmd__volume__subcmd__create"
+                ;;
+            gannet__subcmd__volume,extend)
+                cmd="gannet__subcmd__volume__subcmd__extend"
+                ;;
+            gannet__subcmd__volume,list)
+                cmd="gannet__subcmd__volume__subcmd__list"
+                ;;
+            gannet__subcmd__volume,show)
+                cmd="gannet__subcmd__volume__subcmd__show"
+                ;;
+            gannet__subcmd__volume,stripes)
+                cmd="gannet__subcmd__volume__subcmd__stripes"
+                ;;
             *)
                 ;;
         esac
@@ -77,7 +110,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --help --version demo serve ls cat stat cp mkdir rm mv df bench doctor dump generate"
+            opts="-h -V --log --log-format --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench papers doctor dump generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -99,7 +132,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help fabric"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help fabric iozone registration"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -145,6 +178,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -186,8 +227,124 @@ _gannet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gannet__subcmd__bench__subcmd__iozone)
+            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --timeout --crc --uid --gid --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --op)
+                    COMPREPLY=($(compgen -W "write rewrite read reread randread randwrite" -- "${cur}"))
+                    return 0
+                    ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --simulated-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scratch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --chart)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__bench__subcmd__registration)
+            opts="-h --json --seconds --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gannet__subcmd__cat)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -213,6 +370,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -229,7 +394,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cp)
-            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -260,6 +425,14 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -309,7 +482,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -332,6 +505,14 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -351,7 +532,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__doctor)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -374,6 +555,14 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -503,7 +692,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -526,6 +715,14 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -545,7 +742,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mkdir)
-            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -568,6 +765,72 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__mount)
+            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cache-age)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ready-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -587,7 +850,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mv)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -610,6 +873,40 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__papers)
+            opts="-h --json --charts --log --log-format --help nfs-rdma sandia pvfs-ib"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --charts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -629,7 +926,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -655,6 +952,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -671,12 +976,16 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --cores --crc --state-dir --sync-metadata --registration --trust-peer --log --log-format --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --volume)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --nfs-tcp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -697,6 +1006,18 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --native)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --manager)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --cores)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -710,6 +1031,10 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -729,7 +1054,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__stat)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -752,6 +1077,260 @@ _gannet() {
                     return 0
                     ;;
                 --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume)
+            opts="-h --log --log-format --help create show list extend check stripes"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__check)
+            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__create)
+            opts="-h --io-servers --io-server --stripe-unit --stripe-width --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --io-servers)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-unit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__extend)
+            opts="-h --io-servers --io-server --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --io-servers)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__list)
+            opts="-h --json --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__show)
+            opts="-h --json --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__stripes)
+            opts="-h --unit --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --unit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -35,6 +35,8 @@ complete -c gannet -n "__fish_gannet_needs_command" -s h -l help -d 'Print help 
 complete -c gannet -n "__fish_gannet_needs_command" -s V -l version -d 'Print version'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "demo" -d 'Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "serve" -d 'Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "mount" -d 'Mount what a server exports on a directory, until it is unmounted, SIGTERM or SIGINT'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "volume" -d 'Make, show, extend and check striped volumes, which `gannet serve --volume` serves'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "ls" -d 'List directories'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "cat" -d 'Write files to standard output'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "stat" -d 'Show attributes of files'
@@ -43,7 +45,8 @@ complete -c gannet -n "__fish_gannet_needs_command" -f -a "mkdir" -d 'Make direc
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "rm" -d 'Remove files and directories'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "mv" -d 'Move or rename on one server'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "df" -d 'Show space and inodes'
-complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, or the fabric itself (bench fabric)'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "papers" -d 'Run a paper\'s experiments on its simulated testbeds and compare with what it published'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "doctor" -d 'Say what of this machine, or of a server, stands in the way, and what to do about it'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "dump" -d 'Show what a capture of NFS over iWARP or TCP holds, a line a message'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "generate" -d 'Write man pages and shell completions'
@@ -58,16 +61,21 @@ complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log-format -d 'Lo
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l json -d 'One JSON object per row instead of a table'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l volume -d 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l ready-file -d 'Write the ready line to this file too, once clients can connect' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l native -d 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l role -d 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manager -d 'Where I/O servers that run without the manager find it [default: what volume.toml says]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -80,12 +88,130 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l cache-age -d 'For how long names and attributes are believed without asking again' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l ready-file -d 'Write the line that it is mounted to this file too' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l direct -d 'Keep no data in the kernel\'s cache: every read and write is the server\'s'
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l read-only -d 'Refuse everything that changes files'
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l allow-other -d 'Let other users in, each with his own rights; not root, /etc/fuse.conf must say user_allow_other'
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "create" -d 'Make a volume in a folder'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "show" -d 'Show a volume\'s servers, stripes, identity and space'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "list" -d 'List volumes: those named, and those in folders that are named'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "extend" -d 'Add I/O servers to a volume that nobody serves'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "check" -d 'Check a volume: names, attributes and objects against each other'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "stripes" -d 'Show how a file is striped, or new files of a directory will be; set the latter'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l io-servers -d 'How many I/O servers the volume has, in folders of its own below PATH' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l io-server -d 'An I/O server in this folder, on a disk of its own for instance (repeat); one that does not exist, or is empty' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l stripe-unit -d 'Bytes of a file that go to one I/O server before the next one\'s turn' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l stripe-width -d 'I/O servers that a file is striped over [default: all]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l json -d 'One JSON object'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l json -d 'One JSON object per volume'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l io-servers -d 'So many more, in folders of its own below PATH' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l io-server -d 'One more in this folder (repeat); one that does not exist, or is empty' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l repair -d 'Remove objects that belong to no file; for a PATH'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l unit -d 'Bytes of a new file that go to one I/O server before the next one\'s turn' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l width -d 'I/O servers that a new file is striped over; 0 for all' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l first -d 'The I/O server with the first stripe of each new file; without it they take turns' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l default -d 'Leave it to the volume again'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l json -d 'One JSON object'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -99,12 +225,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand ls" -s R -l recursive -d '
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l json -d 'One JSON object per entry'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand cat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -114,12 +242,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log-format -d 'Log
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -131,12 +261,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand stat" -l json -d 'One JSON
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s j -l jobs -d 'Files under way at a time, and parts of one file' -r
-complete -c gannet -n "__fish_gannet_using_subcommand cp" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -149,12 +281,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand cp" -l verify -d 'Read eve
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress bar, not even on a terminal'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -165,12 +299,14 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s p -l parents -d 'Make what is missing above too, and do not mind what exists'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -182,12 +318,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand rm" -s r -s R -l recursive
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s f -l force -d 'Do not mind what does not exist'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -197,12 +335,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log-format -d 'Log 
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -213,32 +353,36 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON object per file system'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l record -d 'Bytes per operation; several sizes make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l record -d 'Bytes per operation; several sizes make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
 write\t'Sequential WRITE, unstable, with one COMMIT at the end'
 randread\t'READ at random offsets'
 stat\t'GETATTR'
 create\t'CREATE of empty files'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l seconds -d 'Time per row' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l uid -d 'Call as this user [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
 trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l json -d 'One JSON object per row'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -a "iozone" -d 'Measure as IOzone\'s throughput mode does, on servers, on this machine, and on simulated testbeds'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -a "registration" -d 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel\'s mlock beside it'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
@@ -249,12 +393,68 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l threads -d 'Concurrent threads, one file each; several numbers make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l record -d 'Bytes per operation; several sizes make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l size -d 'Bytes of each thread\'s file, a record at least' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l op -d 'What to measure; several make several rows, always in this order' -r -f -a "write\t'Write a new file from its start to its end'
+rewrite\t'Write a file that is there'
+read\t'Read a file from its start to its end'
+reread\t'Read it again'
+randread\t'Read records at random places, as many as the file has'
+randwrite\t'Write records at random places'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l registration -d 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client\'s otherwise. Several make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l server-registration -d 'How the server registers instead; not for URLs' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l design -d 'Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l clients -d 'Client machines, each with so many threads; for simulated testbeds only' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l simulated-time -d 'Virtual time per row, on simulated testbeds' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l server-pid -d 'The server of the URL runs on this machine as process PID: measure its processor time too' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l scratch -d 'Where `local` puts its scratch directory [default: the system\'s temporary directory]' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l chart -d 'Draw the rows: rates, and where the time went' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l sync -d 'Make every write durable before it is answered'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l json -d 'One JSON object per row'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l seconds -d 'Time per row' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l json -d 'One JSON object per row'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -l charts -d 'Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -l json -d 'One JSON object per row; the summary goes to standard error'
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l uid -d 'Call as this user [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l gid -d 'Call as this group [default: the caller\'s own]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''

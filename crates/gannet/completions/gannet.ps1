@@ -29,6 +29,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('demo', 'demo', [CompletionResultType]::ParameterValue, 'Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte')
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT')
+            [CompletionResult]::new('mount', 'mount', [CompletionResultType]::ParameterValue, 'Mount what a server exports on a directory, until it is unmounted, SIGTERM or SIGINT')
+            [CompletionResult]::new('volume', 'volume', [CompletionResultType]::ParameterValue, 'Make, show, extend and check striped volumes, which `gannet serve --volume` serves')
             [CompletionResult]::new('ls', 'ls', [CompletionResultType]::ParameterValue, 'List directories')
             [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Write files to standard output')
             [CompletionResult]::new('stat', 'stat', [CompletionResultType]::ParameterValue, 'Show attributes of files')
@@ -37,7 +39,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove files and directories')
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Move or rename on one server')
             [CompletionResult]::new('df', 'df', [CompletionResultType]::ParameterValue, 'Show space and inodes')
-            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, or the fabric itself (bench fabric)')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)')
+            [CompletionResult]::new('papers', 'papers', [CompletionResultType]::ParameterValue, 'Run a paper''s experiments on its simulated testbeds and compare with what it published')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what of this machine, or of a server, stands in the way, and what to do about it')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Show what a capture of NFS over iWARP or TCP holds, a line a message')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write man pages and shell completions')
@@ -54,15 +57,20 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;serve' {
+            [CompletionResult]::new('--volume', '--volume', [CompletionResultType]::ParameterName, 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do')
             [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]')
             [CompletionResult]::new('--nfs-rdma', '--nfs-rdma', [CompletionResultType]::ParameterName, 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]')
             [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]')
             [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say')
             [CompletionResult]::new('--ready-file', '--ready-file', [CompletionResultType]::ParameterName, 'Write the ready line to this file too, once clients can connect')
+            [CompletionResult]::new('--native', '--native', [CompletionResultType]::ParameterName, 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]')
+            [CompletionResult]::new('--role', '--role', [CompletionResultType]::ParameterName, 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]')
+            [CompletionResult]::new('--manager', '--manager', [CompletionResultType]::ParameterName, 'Where I/O servers that run without the manager find it [default: what volume.toml says]')
             [CompletionResult]::new('--cores', '--cores', [CompletionResultType]::ParameterName, 'How many threads serve [default: one per core of this machine]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]')
             [CompletionResult]::new('--state-dir', '--state-dir', [CompletionResultType]::ParameterName, 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--read-only', '--read-only', [CompletionResultType]::ParameterName, 'Refuse everything that changes files')
@@ -73,12 +81,119 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
-        'gannet;ls' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+        'gannet;mount' {
+            [CompletionResult]::new('--cache-age', '--cache-age', [CompletionResultType]::ParameterName, 'For how long names and attributes are believed without asking again')
+            [CompletionResult]::new('--ready-file', '--ready-file', [CompletionResultType]::ParameterName, 'Write the line that it is mounted to this file too')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--direct', '--direct', [CompletionResultType]::ParameterName, 'Keep no data in the kernel''s cache: every read and write is the server''s')
+            [CompletionResult]::new('--read-only', '--read-only', [CompletionResultType]::ParameterName, 'Refuse everything that changes files')
+            [CompletionResult]::new('--allow-other', '--allow-other', [CompletionResultType]::ParameterName, 'Let other users in, each with his own rights; not root, /etc/fuse.conf must say user_allow_other')
+            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Make a volume in a folder')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show a volume''s servers, stripes, identity and space')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List volumes: those named, and those in folders that are named')
+            [CompletionResult]::new('extend', 'extend', [CompletionResultType]::ParameterValue, 'Add I/O servers to a volume that nobody serves')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check a volume: names, attributes and objects against each other')
+            [CompletionResult]::new('stripes', 'stripes', [CompletionResultType]::ParameterValue, 'Show how a file is striped, or new files of a directory will be; set the latter')
+            break
+        }
+        'gannet;volume;create' {
+            [CompletionResult]::new('--io-servers', '--io-servers', [CompletionResultType]::ParameterName, 'How many I/O servers the volume has, in folders of its own below PATH')
+            [CompletionResult]::new('--io-server', '--io-server', [CompletionResultType]::ParameterName, 'An I/O server in this folder, on a disk of its own for instance (repeat); one that does not exist, or is empty')
+            [CompletionResult]::new('--stripe-unit', '--stripe-unit', [CompletionResultType]::ParameterName, 'Bytes of a file that go to one I/O server before the next one''s turn')
+            [CompletionResult]::new('--stripe-width', '--stripe-width', [CompletionResultType]::ParameterName, 'I/O servers that a file is striped over [default: all]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;show' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;list' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per volume')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;extend' {
+            [CompletionResult]::new('--io-servers', '--io-servers', [CompletionResultType]::ParameterName, 'So many more, in folders of its own below PATH')
+            [CompletionResult]::new('--io-server', '--io-server', [CompletionResultType]::ParameterName, 'One more in this folder (repeat); one that does not exist, or is empty')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;check' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--repair', '--repair', [CompletionResultType]::ParameterName, 'Remove objects that belong to no file; for a PATH')
+            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;stripes' {
+            [CompletionResult]::new('--unit', '--unit', [CompletionResultType]::ParameterName, 'Bytes of a new file that go to one I/O server before the next one''s turn')
+            [CompletionResult]::new('--width', '--width', [CompletionResultType]::ParameterName, 'I/O servers that a new file is striped over; 0 for all')
+            [CompletionResult]::new('--first', '--first', [CompletionResultType]::ParameterName, 'The I/O server with the first stripe of each new file; without it they take turns')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--default', '--default', [CompletionResultType]::ParameterName, 'Leave it to the volume again')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object')
+            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;ls' {
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('-l', '-l', [CompletionResultType]::ParameterName, 'Kind, mode, links, owner, size and time of each')
@@ -94,11 +209,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;cat' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
@@ -107,11 +224,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;stat' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per file')
@@ -123,11 +242,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
         'gannet;cp' {
             [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'Files under way at a time, and parts of one file')
             [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'Files under way at a time, and parts of one file')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with everything in them')
@@ -142,11 +263,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;mkdir' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('-p', '-p', [CompletionResultType]::ParameterName, 'Make what is missing above too, and do not mind what exists')
@@ -157,11 +280,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;rm' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('-r', '-r', [CompletionResultType]::ParameterName, 'Directories with everything in them')
@@ -175,11 +300,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;mv' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
@@ -188,11 +315,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;df' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per file system')
@@ -207,11 +336,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file')
             [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows')
             [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
@@ -219,6 +350,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('fabric', 'fabric', [CompletionResultType]::ParameterValue, 'Measure the software RNIC next to a plain TCP socket, on loopback')
+            [CompletionResult]::new('iozone', 'iozone', [CompletionResultType]::ParameterValue, 'Measure as IOzone''s throughput mode does, on servers, on this machine, and on simulated testbeds')
+            [CompletionResult]::new('registration', 'registration', [CompletionResultType]::ParameterValue, 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel''s mlock beside it')
             break
         }
         'gannet;bench;fabric' {
@@ -230,12 +363,59 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'gannet;bench;iozone' {
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Concurrent threads, one file each; several numbers make several rows')
+            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation; several sizes make several rows')
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of each thread''s file, a record at least')
+            [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows, always in this order')
+            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client''s otherwise. Several make several rows')
+            [CompletionResult]::new('--server-registration', '--server-registration', [CompletionResultType]::ParameterName, 'How the server registers instead; not for URLs')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows')
+            [CompletionResult]::new('--clients', '--clients', [CompletionResultType]::ParameterName, 'Client machines, each with so many threads; for simulated testbeds only')
+            [CompletionResult]::new('--simulated-time', '--simulated-time', [CompletionResultType]::ParameterName, 'Virtual time per row, on simulated testbeds')
+            [CompletionResult]::new('--server-pid', '--server-pid', [CompletionResultType]::ParameterName, 'The server of the URL runs on this machine as process PID: measure its processor time too')
+            [CompletionResult]::new('--scratch', '--scratch', [CompletionResultType]::ParameterName, 'Where `local` puts its scratch directory [default: the system''s temporary directory]')
+            [CompletionResult]::new('--chart', '--chart', [CompletionResultType]::ParameterName, 'Draw the rows: rates, and where the time went')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
+            [CompletionResult]::new('--sync', '--sync', [CompletionResultType]::ParameterName, 'Make every write durable before it is answered')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;bench;registration' {
+            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;papers' {
+            [CompletionResult]::new('--charts', '--charts', [CompletionResultType]::ParameterName, 'Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row; the summary goes to standard error')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'gannet;doctor' {
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per check')

@@ -1,13 +1,29 @@
 //! The command line: one definition gives the parser, the help, the man pages and the shell completions.
 
+mod bench;
+mod mount;
+mod volume;
+
+pub use bench::{
+    BenchOp, BenchOptions, BenchTarget, BenchWhat, FabricOptions, IozoneOp, IozoneOptions, Paper,
+    PapersOptions, RegistrationOptions,
+};
+
+pub use mount::MountOptions;
+pub use volume::{
+    CheckOptions, CreateOptions, ExtendOptions, ListOptions, ShowOptions, StripesOptions,
+    VolumeOptions, VolumeRole, VolumeWhat,
+};
+
 use crate::failure::{Failure, one_line};
-use crate::size;
 use crate::url::{Location, Url};
+use crate::volume::Place;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
+use gannet_rpc::Design;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +31,11 @@ use std::time::Duration;
 
 /// File serving over RDMA, with or without RDMA hardware.
 ///
-/// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; and copies,
-/// lists and measures what such servers hold. URLs choose the way: nfs://HOST:PORT/path goes over TCP,
-/// nfs+rdma://HOST:PORT/path over RPC/RDMA; the ports may be left out (2049, 20049). In a path, `%` and `?` are written
-/// %25 and %3F.
+/// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; or a
+/// volume that is striped over many I/O servers; and copies, lists, mounts and measures what such servers hold. URLs
+/// choose the way: nfs://HOST:PORT/path goes over TCP, nfs+rdma://HOST:PORT/path over RPC/RDMA,
+/// gannet://HOST:PORT/path to a volume by its native protocol; the ports may be left out (2049, 20049, 20050). In a
+/// path, `%` and `?` are written %25 and %3F.
 #[derive(Debug, Parser)]
 #[command(
     name = "gannet",
@@ -83,7 +100,7 @@ pub enum Command {
     /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
     ///
     /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect; `off` stands for what
-    /// does not listen.
+    /// does not listen, and ` native=ADDR:PORT` follows for the manager of a volume.
     ///
     /// Linux mounts it with
     /// `mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049,mountproto=tcp HOST:/ /mnt`, or over RDMA with
@@ -94,6 +111,17 @@ pub enum Command {
     /// user (65534) unless --no-root-squash is given. Served by another user, everything is done with the rights of
     /// that user.
     Serve(ServeOptions),
+    /// Mount what a server exports on a directory, until it is unmounted, SIGTERM or SIGINT
+    ///
+    /// Works through FUSE, as root or, with fusermount3, as any user. Prints one line `mounted URL at DIR` when it is
+    /// there; `umount DIR` (`fusermount3 -u DIR`) ends it.
+    ///
+    /// Writes stay in the kernel for a while, and are durable at the server when close(2) or fsync(2) returns; files
+    /// that others have changed are read anew when they are opened. When the server is away operations wait, and fail
+    /// with an I/O error after --timeout; what was written before is sent again when it is back.
+    Mount(MountOptions),
+    /// Make, show, extend and check striped volumes, which `gannet serve --volume` serves
+    Volume(VolumeOptions),
     /// List directories
     Ls(LsOptions),
     /// Write files to standard output
@@ -116,8 +144,12 @@ pub enum Command {
     Mv(MvOptions),
     /// Show space and inodes
     Df(DfOptions),
-    /// Measure a server, or the fabric itself (bench fabric)
+    /// Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)
     Bench(BenchOptions),
+    /// Run a paper's experiments on its simulated testbeds and compare with what it published
+    ///
+    /// Exits with 0 whatever comes out: the rows say which numbers are within 15 % of the published ones.
+    Papers(PapersOptions),
     /// Say what of this machine, or of a server, stands in the way, and what to do about it
     ///
     /// One line per check: ok, warn (works, but slower or not for everybody) or FAIL. Exits with 1 if one failed.
@@ -135,7 +167,35 @@ pub enum Command {
 /// Options of every command that talks to a server.
 #[derive(Debug, Clone, Args)]
 pub struct ClientOptions {
-    /// Give up when the server has not answered for so many seconds [default: 30; cp waits for ever]
+    /// Making calls.
+    #[command(flatten)]
+    pub call: CallOptions,
+    /// Registering memory, on RDMA.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
+    /// For gannet:// URLs.
+    #[command(flatten)]
+    pub key: KeyOptions,
+}
+
+/// What lets a client into a volume.
+#[derive(Debug, Clone, Default, Args)]
+pub struct KeyOptions {
+    /// The key of the volume that gannet:// URLs name: its `client-key`
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GANNET_VOLUME_KEY",
+        hide_env_values = true
+    )]
+    pub volume_key: Option<PathBuf>,
+}
+
+/// How calls are made, and by whom.
+#[derive(Debug, Clone, Args)]
+pub struct CallOptions {
+    /// Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for
+    /// ever]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// Ask for MPA CRCs on RDMA connections; the server may insist on its own
@@ -147,9 +207,6 @@ pub struct ClientOptions {
     /// Call as this group [default: the caller's own]
     #[arg(long, value_name = "GID")]
     pub gid: Option<u32>,
-    /// Registering memory, on RDMA.
-    #[command(flatten)]
-    pub memory: MemoryOptions,
 }
 
 /// How memory is registered.
@@ -161,6 +218,10 @@ pub struct MemoryOptions {
     /// Trust the other side with one key to all transfer memory, as all-physical registration does
     #[arg(long)]
     pub trust_peer: bool,
+    /// Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server
+    /// exposes them and the client reads) where client and server are both started with it; for comparison
+    #[arg(long, value_name = "DESIGN", default_value_t)]
+    pub design: Design,
 }
 
 impl MemoryOptions {
@@ -215,8 +276,12 @@ pub struct DemoOptions {
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
-    #[arg(required_unless_present = "config")]
+    #[arg(required_unless_present_any = ["config", "volume"])]
     pub path: Option<PathBuf>,
+    /// Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process,
+    /// unless --role says which do
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["path", "config"])]
+    pub volume: Option<PathBuf>,
     /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4
     /// and IPv6 [default: 0.0.0.0:2049]
     #[arg(long, value_name = "ADDR")]
@@ -240,6 +305,18 @@ pub struct ServeOptions {
     /// Write the ready line to this file too, once clients can connect
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host
+    /// alone. The manager listens here, and I/O servers at the same address on ports of their own [default:
+    /// 0.0.0.0:20050]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["path", "config"])]
+    pub native: Option<Listen>,
+    /// Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where
+    /// the manager runs [default: all]
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["path", "config"])]
+    pub role: Vec<VolumeRole>,
+    /// Where I/O servers that run without the manager find it [default: what volume.toml says]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["path", "config"])]
+    pub manager: Option<Place>,
     /// How many threads serve [default: one per core of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
@@ -406,89 +483,6 @@ pub struct DumpOptions {
     pub json: bool,
 }
 
-/// `gannet bench`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct BenchOptions {
-    /// The fabric instead of a server.
-    #[command(subcommand)]
-    pub what: Option<BenchWhat>,
-    /// A directory on the server, in which the bench makes and removes files of its own
-    #[arg(value_name = "URL", required = true, value_parser = url_parser())]
-    pub url: Option<Url>,
-    /// Concurrent streams, one connection each; several numbers make several rows
-    #[arg(
-        long,
-        value_name = "N,..",
-        value_delimiter = ',',
-        default_value = "1,4,16"
-    )]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Vec<u16>,
-    /// Bytes per operation; several sizes make several rows
-    #[arg(
-        long,
-        value_name = "SIZE,..",
-        value_delimiter = ',',
-        default_value = "1M"
-    )]
-    #[arg(value_parser = parse_record)]
-    pub record: Vec<u64>,
-    /// Bytes of the file that is read or written; for stat, every 64 KiB stand for one file
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse_nonzero)]
-    pub size: u64,
-    /// What to measure; several make several rows
-    #[arg(
-        long,
-        value_name = "OP,..",
-        value_delimiter = ',',
-        default_value = "write,read"
-    )]
-    pub op: Vec<BenchOp>,
-    /// Time per row
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
-    pub seconds: Duration,
-    /// One JSON object per row
-    #[arg(long)]
-    pub json: bool,
-    /// Talking to the server.
-    #[command(flatten)]
-    pub client: ClientOptions,
-}
-
-/// `gannet bench fabric`.
-#[derive(Debug, Subcommand)]
-pub enum BenchWhat {
-    /// Measure the software RNIC next to a plain TCP socket, on loopback
-    Fabric(FabricOptions),
-}
-
-/// `gannet bench fabric`.
-#[derive(Debug, Clone, Args)]
-pub struct FabricOptions {
-    /// One JSON object per row
-    #[arg(long)]
-    pub json: bool,
-    /// Time per row
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    pub seconds: Duration,
-}
-
-/// What `gannet bench` measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BenchOp {
-    /// Sequential READ.
-    Read,
-    /// Sequential WRITE, unstable, with one COMMIT at the end.
-    Write,
-    /// READ at random offsets.
-    Randread,
-    /// GETATTR.
-    Stat,
-    /// CREATE of empty files.
-    Create,
-}
-
 /// `gannet doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorOptions {
@@ -580,14 +574,6 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
 }
 
-fn parse_record(text: &str) -> Result<u64, String> {
-    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
-    match size::parse_nonzero(text)? {
-        size if size > max => Err(format!("`{text}`: an operation moves at most {max} bytes")),
-        size => Ok(size),
-    }
-}
-
 /// Parses the command line. Help and version are printed, and end the process with 0.
 ///
 /// # Errors
@@ -653,6 +639,18 @@ mod tests {
             "gannet demo --json",
             "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
             "gannet serve --config gannet.toml",
+            "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
+            "gannet serve --volume /data --role manager --native :20050",
+            "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
+            "gannet ls gannet://h/a --volume-key k",
+            "gannet volume create /data --io-servers 4 --stripe-unit 1M --stripe-width 2",
+            "gannet volume create /data --io-server /disk1/a --io-server /disk2/a",
+            "gannet volume show /data --json",
+            "gannet volume list /a /b",
+            "gannet volume extend /data --io-server /disk3/a --io-server /disk4/a",
+            "gannet volume check /data --repair",
+            "gannet volume check gannet://h/",
+            "gannet volume stripes gannet://h/a --unit 1M --width 2 --first 0",
             "gannet serve /data --allow 10.0.0.0/8,::1 --cores 2 --crc on --state-dir s --log debug",
             "gannet ls nfs://h/a nfs+rdma://h:7/b",
             "gannet cp -r --verify a b nfs+rdma://h/c",
@@ -673,16 +671,19 @@ mod tests {
             ("gannet frob", "unrecognized subcommand"),
             ("gannet serve", "<PATH>"),
             ("gannet ls", "<URL>"),
-            (
-                "gannet ls gannet://h/x",
-                "native protocol comes with a later version",
-            ),
+            ("gannet ls other://h/x", "gannet://HOST"),
+            ("gannet serve /d --native :1", "--native"),
+            ("gannet serve --volume /v --role io-server", "io-server=N"),
             ("gannet cp nfs://h/x", "<SOURCE>..."),
             ("gannet mv", "<SOURCE>... <TARGET>"),
             ("gannet bench", "<URL>"),
             ("gannet bench nfs://h/x --record 2M", "at most 1048576"),
             ("gannet serve /d --nfs-tcp localhost", "ADDRESS:PORT"),
             ("gannet serve /d --allow 10.0.0.0/33", "33"),
+            ("gannet serve /d --volume /v", "--volume"),
+            ("gannet volume create /v --io-servers 257", "257"),
+            ("gannet volume create /v --stripe-unit 1k", "4096"),
+            ("gannet volume extend /v", "--io-server"),
         ] {
             let failure = parsed(line).unwrap_err();
             let text = failure.to_string();

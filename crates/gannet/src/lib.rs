@@ -9,6 +9,7 @@
 //! First thing to read: [`run`].
 
 pub mod bench;
+pub mod chart;
 pub mod cli;
 pub mod config;
 pub mod copy;
@@ -19,12 +20,17 @@ pub mod failure;
 pub mod files;
 pub mod generate;
 pub mod logs;
+pub mod mount;
 pub mod output;
+pub mod papers;
+mod process;
+mod scratch;
 pub mod serve;
 pub mod session;
 mod show;
 pub mod size;
 pub mod url;
+pub mod volume;
 
 use cli::{Arguments, Command, LogLevel};
 use failure::Failure;
@@ -41,9 +47,12 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     logs::start(&arguments.logs, default_level);
     match arguments.command {
         Command::Bench(options) => bench::run(&options),
+        Command::Papers(options) => papers::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Serve(options) => serve::run(&options),
+        Command::Mount(options) => mount::run(&options),
+        Command::Volume(options) => volume::run(&options),
         Command::Ls(options) => files::ls(&options),
         Command::Cat(options) => files::cat(&options),
         Command::Stat(options) => files::stat(&options),

@@ -1,8 +1,10 @@
 //! Standard output, for results only. A reader that went away ends the command without noise.
 
-use crate::failure::Failure;
+use crate::failure::{Explain, Failure};
 use serde::Serialize;
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Prints a line.
 ///
@@ -35,4 +37,17 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new("cannot write the result as JSON", error))?;
     line(&text)
+}
+
+/// Writes the line to a file that appears complete or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn ready_file(path: &Path, line: &str) -> Result<(), Failure> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    File::create(&unfinished)
+        .and_then(|mut file| writeln!(file, "{line}"))
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .explain(|| format!("cannot write the ready file {}", path.display()))
 }

@@ -1,22 +1,28 @@
 //! A connection to one export of a server, as the commands see it: URLs in, files out, errors explained.
 
 mod contact;
+mod native;
 mod probe;
 
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::url::{Scheme, Url};
-use contact::Contact;
+use crate::volume::{self, find};
+use contact::{CONNECTS, Contact};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_nfs::client::{Client, Files, Follow, Node};
+use gannet_nfs::client::{Client, Direct, Files, Follow, Node};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, sleep, timeout};
+use gannet_vfs::limits::TRANSFER_MAX;
+use gannet_vfs::{Credentials, Vfs};
+use gannet_volume::client::VolumeFs;
 use gannet_wire::rpc::Groups;
+use native::Native;
 use probe::{mount_failure, probe};
 use std::future::Future;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,6 +49,8 @@ struct Mounted {
     contact: Rc<Contact>,
     /// Connections that it took to mount.
     streams_to_mount: u64,
+    /// A volume; it has many connections.
+    native: Option<Rc<Native>>,
 }
 
 /// What a command does when the server falls silent.
@@ -82,7 +90,7 @@ impl Session {
         options: &ClientOptions,
         patience: Patience,
     ) -> Result<Session, Failure> {
-        let connecting = Session::establish(runtime, url, options);
+        let connecting = Session::establish(runtime, url, options, patience);
         let Some(silence) = silence_max(options, patience) else {
             return connecting.await;
         };
@@ -97,18 +105,25 @@ impl Session {
         runtime: &Handle,
         url: &Url,
         options: &ClientOptions,
+        patience: Patience,
     ) -> Result<Session, Failure> {
-        let address = resolve(runtime, url).await?;
-        let contact = Contact::new(runtime);
+        let contact = Contact::new(runtime, &CONNECTS);
         let runtime = &(Rc::clone(&contact) as Handle);
+        if url.scheme == Scheme::Native {
+            let silence = silence_max(options, patience);
+            let volume = volume_of(runtime, url, options, silence).await?;
+            return Ok(Session::native(runtime, volume, contact, caller(options)));
+        }
+        let address = resolve(runtime, url).await?;
         let target = target(runtime, url, address, options);
         let config = ClientConfig {
             credential: credential(options),
-            connect_timeout: options.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
+            connect_timeout: options.call.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
             backoff_min: RECONNECT_PAUSE_MIN,
             backoff_max: RECONNECT_PAUSE_MAX,
             persistence: Persistence::Hard,
             registration: options.memory.registration()?,
+            design: options.memory.design,
             ..ClientConfig::default()
         };
         let found = probe(&contact, url, target.clone(), &config).await?;
@@ -116,15 +131,42 @@ impl Session {
         let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
         let files = Files::at(client, found.root, &found.export).await;
         let files = files.map_err(|error| mount_failure(url, &error))?;
+        Ok(Session::of(files, contact, found.export_len))
+    }
+
+    fn of(files: Files, contact: Rc<Contact>, export_len: usize) -> Session {
         let mounted = Mounted {
             files,
-            export_len: found.export_len,
+            export_len,
             streams_to_mount: contact.streams(),
             contact,
+            native: None,
         };
-        Ok(Session {
+        Session {
             mounted: Rc::new(mounted),
-        })
+        }
+    }
+
+    /// A volume's files, as `caller` sees them.
+    fn native(
+        runtime: &Handle,
+        volume: VolumeFs,
+        contact: Rc<Contact>,
+        caller: Credentials,
+    ) -> Session {
+        let root = volume.root();
+        let native = Rc::new(Native::new(volume.without_attributes(), caller));
+        let client = Client::over(Rc::clone(runtime), Rc::clone(&native) as Rc<dyn Direct>);
+        let mounted = Mounted {
+            files: Files::over(client, root, TRANSFER_MAX),
+            export_len: 0,
+            streams_to_mount: contact.streams(),
+            contact,
+            native: Some(native),
+        };
+        Session {
+            mounted: Rc::new(mounted),
+        }
     }
 
     /// The mounted export.
@@ -134,7 +176,10 @@ impl Session {
 
     /// How often the connection was lost and made anew since the export was mounted.
     pub fn reconnects(&self) -> u64 {
-        self.mounted.contact.streams() - self.mounted.streams_to_mount
+        match &self.mounted.native {
+            Some(native) => native.reconnects(),
+            None => self.mounted.contact.streams() - self.mounted.streams_to_mount,
+        }
     }
 
     /// The path of `url` within the export.
@@ -196,7 +241,7 @@ impl Session {
 
 /// How long a server may be silent; `None` for ever.
 fn silence_max(options: &ClientOptions, patience: Patience) -> Option<Duration> {
-    match (options.timeout, patience) {
+    match (options.call.timeout, patience) {
         (Some(silence), _) => Some(silence),
         (None, Patience::Bounded) => Some(SILENCE_MAX),
         (None, Patience::Endless) => None,
@@ -240,56 +285,90 @@ fn server_of(url: &Url) -> String {
     format!("{}://{}:{}", url.scheme.name(), url.host, url.port)
 }
 
+/// The volume of `url`, whose operations are tried for as long as `silence` says.
+///
+/// # Errors
+/// The host, the key or the manager cannot be used.
+pub(crate) async fn volume_of(
+    runtime: &Handle,
+    url: &Url,
+    options: &ClientOptions,
+    silence: Option<Duration>,
+) -> Result<VolumeFs, Failure> {
+    let address = resolve(runtime, url).await?;
+    volume::connect(runtime, (url, address), options, silence).await
+}
+
+/// The volume of a gannet:// URL, and who uses it.
+///
+/// # Errors
+/// It is another URL, or the volume cannot be reached.
+pub(crate) async fn open_volume(
+    runtime: &Handle,
+    url: &Url,
+    options: &ClientOptions,
+) -> Result<(VolumeFs, Credentials), Failure> {
+    if url.scheme != Scheme::Native {
+        let what = format!("cannot look at {url}");
+        return Err(Failure::usage(what, "it is not on a volume").hint("give a gannet:// URL"));
+    }
+    let silence = silence_max(options, Patience::Bounded);
+    let volume = volume_of(runtime, url, options, silence).await?;
+    Ok((volume, caller(options)))
+}
+
 /// The server's address; names are looked up by the system.
 async fn resolve(runtime: &Handle, url: &Url) -> Result<SocketAddr, Failure> {
-    let (host, port) = (url.host.clone(), url.port);
-    let looked_up = gannet_runtime::run_blocking(runtime, move || {
-        (host.as_str(), port)
-            .to_socket_addrs()
-            .map(|mut found| found.next())
-    });
+    let looked_up = find(runtime, url.host.clone(), url.port);
     let what = || format!("cannot find the host {}", url.host);
     match timeout(runtime, CONNECT_MAX, looked_up).await {
-        Ok(Ok(Ok(Some(address)))) => Ok(address),
-        Ok(Ok(Ok(None))) => Err(Failure::new(what(), "it has no address")),
-        Ok(Ok(Err(error))) => Err(Failure::new(what(), error)),
-        Ok(Err(_)) | Err(_) => Err(Failure::new(what(), "the name service does not answer")),
+        Ok(found) => found.explain(what),
+        Err(_) => Err(Failure::new(what(), "the name service does not answer")),
     }
 }
 
 fn target(runtime: &Handle, url: &Url, address: SocketAddr, options: &ClientOptions) -> Target {
     match url.scheme {
         Scheme::Tcp => Target::Tcp(address),
-        Scheme::Rdma => {
-            let config = IwarpConfig {
-                crc: options.crc.is_on(),
-                ..IwarpConfig::default()
-            };
-            let provider = IwarpProvider::new(Rc::clone(runtime), config);
-            Target::Rdma(provider as Rc<dyn Provider>, address)
-        }
+        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options), address),
     }
+}
+
+/// The software RNIC, as the options want it.
+pub(crate) fn provider(runtime: &Handle, options: &ClientOptions) -> Rc<dyn Provider> {
+    let config = IwarpConfig {
+        crc: options.call.crc.is_on(),
+        ..IwarpConfig::default()
+    };
+    IwarpProvider::new(Rc::clone(runtime), config)
 }
 
 /// The caller's own identity, unless the options say otherwise.
 fn credential(options: &ClientOptions) -> CallerCredential {
-    let groups: Vec<u32> = rustix::process::getgroups()
-        .unwrap_or_default()
+    let caller = caller(options);
+    CallerCredential::Sys {
+        machine_name: machine_name(),
+        uid: caller.uid,
+        gid: caller.gid,
+        groups: Groups::new(caller.groups()),
+    }
+}
+
+/// What this machine is called.
+pub(crate) fn machine_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
+}
+
+/// The caller's own identity, unless the options say otherwise.
+pub(crate) fn caller(options: &ClientOptions) -> Credentials {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let groups: Vec<u32> = groups
         .into_iter()
         .map(rustix::process::Gid::as_raw)
         .collect();
-    let name = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    CallerCredential::Sys {
-        machine_name: name,
-        uid: options
-            .uid
-            .unwrap_or_else(|| rustix::process::geteuid().as_raw()),
-        gid: options
-            .gid
-            .unwrap_or_else(|| rustix::process::getegid().as_raw()),
-        groups: Groups::new(&groups),
-    }
+    let uid = || rustix::process::geteuid().as_raw();
+    let gid = || rustix::process::getegid().as_raw();
+    let uid = options.call.uid.unwrap_or_else(uid);
+    Credentials::new(uid, options.call.gid.unwrap_or_else(gid), &groups)
 }

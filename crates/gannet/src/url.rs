@@ -1,4 +1,5 @@
-//! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA, or a local path.
+//! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA,
+//! `gannet://HOST[:PORT]/path` on a striped volume, or a local path.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,6 +10,8 @@ use std::path::PathBuf;
 pub const NFS_TCP_PORT: u16 = 2049;
 /// Default port of NFS over RPC/RDMA.
 pub const NFS_RDMA_PORT: u16 = 20049;
+/// Default port of a volume's manager.
+pub const NATIVE_PORT: u16 = 20050;
 /// Longest URL accepted, in bytes: a path of the longest length Linux knows, every byte escaped, and a host.
 const URL_MAX: usize = 3 * 4096 + 512;
 
@@ -19,6 +22,8 @@ pub enum Scheme {
     Tcp,
     /// `nfs+rdma://`: RPC-over-RDMA on the software RNIC.
     Rdma,
+    /// `gannet://`: the native protocol of striped volumes, on the software RNIC.
+    Native,
 }
 
 impl Scheme {
@@ -27,6 +32,16 @@ impl Scheme {
         match self {
             Scheme::Tcp => "nfs",
             Scheme::Rdma => "nfs+rdma",
+            Scheme::Native => "gannet",
+        }
+    }
+
+    /// The port where a URL names none.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Scheme::Tcp => NFS_TCP_PORT,
+            Scheme::Rdma => NFS_RDMA_PORT,
+            Scheme::Native => NATIVE_PORT,
         }
     }
 }
@@ -34,11 +49,11 @@ impl Scheme {
 /// A file or directory on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// TCP or RDMA.
+    /// TCP, RDMA or the native protocol.
     pub scheme: Scheme,
     /// Name or address, without brackets.
     pub host: String,
-    /// Port of NFS.
+    /// Port of NFS, or of the volume's manager.
     pub port: u16,
     /// Where MOUNT is asked when it is not on the NFS port.
     pub mount_port: Option<u16>,
@@ -51,11 +66,10 @@ pub struct Url {
 /// Why a text is not a URL of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// `gannet://`.
-    #[error("the native protocol comes with a later version; use nfs:// or nfs+rdma://")]
-    NativeProtocol,
     /// Another scheme, or none.
-    #[error("not a URL: write nfs://HOST[:PORT]/path or nfs+rdma://HOST[:PORT]/path")]
+    #[error(
+        "not a URL: write nfs://HOST[:PORT]/path, nfs+rdma://HOST[:PORT]/path or gannet://HOST[:PORT]/path"
+    )]
     Scheme,
     /// Nothing between the slashes, or brackets that do not match.
     #[error("the host is missing or malformed: write nfs://HOST[:PORT]/path, IPv6 in brackets")]
@@ -97,12 +111,9 @@ impl Url {
             return Err(UrlError::TooLong);
         }
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::Scheme)?;
-        let (scheme, default_port) = match scheme {
-            "nfs" => (Scheme::Tcp, NFS_TCP_PORT),
-            "nfs+rdma" => (Scheme::Rdma, NFS_RDMA_PORT),
-            "gannet" => return Err(UrlError::NativeProtocol),
-            _ => return Err(UrlError::Scheme),
-        };
+        let known = [Scheme::Tcp, Scheme::Rdma, Scheme::Native];
+        let scheme = known.into_iter().find(|known| known.name() == scheme);
+        let scheme = scheme.ok_or(UrlError::Scheme)?;
         let (rest, query) = rest
             .split_once('?')
             .map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -112,8 +123,11 @@ impl Url {
         Ok(Url {
             scheme,
             host: host.to_owned(),
-            port: port.map_or(Ok(default_port), parse_port)?,
-            mount_port: query.map(parse_query).transpose()?.flatten(),
+            port: port.map_or(Ok(scheme.default_port()), parse_port)?,
+            mount_port: query
+                .map(|query| parse_query(scheme, query))
+                .transpose()?
+                .flatten(),
             names_directory: names.is_empty() || path.ends_with('/') || path.ends_with("/."),
             path: names,
         })
@@ -155,11 +169,7 @@ impl fmt::Display for Url {
             true => write!(f, "[{}]", self.host)?,
             false => f.write_str(&self.host)?,
         }
-        let default_port = match self.scheme {
-            Scheme::Tcp => NFS_TCP_PORT,
-            Scheme::Rdma => NFS_RDMA_PORT,
-        };
-        if self.port != default_port {
+        if self.port != self.scheme.default_port() {
             write!(f, ":{}", self.port)?;
         }
         if self.path.is_empty() {
@@ -223,11 +233,13 @@ fn parse_port(text: &str) -> Result<u16, UrlError> {
         .ok_or_else(|| UrlError::Port(text.to_owned()))
 }
 
-fn parse_query(query: &str) -> Result<Option<u16>, UrlError> {
+fn parse_query(scheme: Scheme, query: &str) -> Result<Option<u16>, UrlError> {
     let mut mount_port = None;
     for option in query.split('&') {
         match option.split_once('=') {
-            Some(("mountport", port)) => mount_port = Some(parse_port(port)?),
+            Some(("mountport", port)) if scheme != Scheme::Native => {
+                mount_port = Some(parse_port(port)?)
+            }
             _ => return Err(UrlError::Query(option.to_owned())),
         }
     }
@@ -337,6 +349,8 @@ mod tests {
         );
         assert!(url.path.is_empty() && url.names_directory);
         assert_eq!(parsed("nfs+rdma://h").port, 20049);
+        let url = parsed("gannet://h/a");
+        assert_eq!((url.scheme, url.port), (Scheme::Native, 20050));
         assert_eq!(parsed("nfs://h/x?mountport=635").mount_port, Some(635));
         assert_eq!(parsed("nfs://h/why%3F").path, [b"why?".to_vec()]);
         assert_eq!(parsed("nfs://h/a#b").path, [b"a#b".to_vec()]);
@@ -350,6 +364,8 @@ mod tests {
             "nfs://h/%23a#b/#",
             "nfs://[::1]/%FF%01/é/",
             "nfs://h/x?mountport=9",
+            "gannet://h/x",
+            "gannet://h:1/",
         ] {
             let url = parsed(text);
             assert_eq!(parsed(&url.to_string()), url, "{url}");
@@ -359,7 +375,10 @@ mod tests {
     #[test]
     fn wrong_urls_say_what_is_wrong() {
         let cases = [
-            ("gannet://h/x", UrlError::NativeProtocol),
+            (
+                "gannet://h/x?mountport=9",
+                UrlError::Query("mountport=9".into()),
+            ),
             ("http://h/x", UrlError::Scheme),
             ("/local/path", UrlError::Scheme),
             ("nfs:///x", UrlError::Host),
@@ -392,6 +411,6 @@ mod tests {
         let local = |text: &str| Location::parse(&OsString::from(text));
         assert_eq!(local("a/b"), Ok(Location::Local("a/b".into())));
         assert_eq!(local("/a://b"), Ok(Location::Local("/a://b".into())));
-        assert_eq!(local("gannet://h/"), Err(UrlError::NativeProtocol));
+        assert_eq!(local("other://h/"), Err(UrlError::Scheme));
     }
 }

@@ -306,7 +306,8 @@ where
     })
 }
 
-fn thread_cpu() -> Duration {
+/// Processor time of this thread so far.
+pub(super) fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(
         time.tv_sec.unsigned_abs(),

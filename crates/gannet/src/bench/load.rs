@@ -5,15 +5,18 @@ use crate::failure::{Explain, Failure};
 use crate::session::{Patience, Session};
 use crate::url::Url;
 use gannet_fabric::Buffer;
+use gannet_fabric::registration::Counters;
 use gannet_nfs::client::{Error, Follow};
+use gannet_rpc::Design;
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Barrier;
 
 /// The file that is read and written.
 pub(super) const FILE: &[u8] = b"data";
@@ -50,6 +53,10 @@ pub(super) struct Measured {
     pub(super) credit_starved: Duration,
     /// Connections that were lost and made anew.
     pub(super) reconnects: u64,
+    /// What the streams' registration strategies did; `None` on TCP.
+    pub(super) registration: Option<Counters>,
+    /// What the servers agreed to.
+    pub(super) design: Design,
 }
 
 /// What the streams share.
@@ -69,6 +76,8 @@ struct Stream {
     cpu_at_start: Duration,
     credit_starved: Duration,
     reconnects: u64,
+    registration: Option<Counters>,
+    design: Design,
 }
 
 impl Load {
@@ -139,10 +148,17 @@ fn merge(
         cpu: cpu_at_end.saturating_sub(cpu_at_start),
         credit_starved: streams.iter().map(|stream| stream.credit_starved).sum(),
         reconnects: streams.iter().map(|stream| stream.reconnects).sum(),
+        registration: streams
+            .iter()
+            .filter_map(|stream| stream.registration)
+            .reduce(|one, other| one + other),
+        design: streams
+            .last()
+            .map_or(Design::default(), |stream| stream.design),
     })
 }
 
-fn histogram() -> Result<Histogram<u64>, Failure> {
+pub(super) fn histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
         .explain(|| String::from("cannot count latencies"))
 }
@@ -153,7 +169,7 @@ impl Shared {
         let load = &self.load;
         let connected = self.connect(runtime).await;
         // Everybody comes here, connected or not, or the others would wait for ever.
-        self.start.wait();
+        self.start.wait().await;
         let (session, target) = connected?;
         let work = self.work(&session, target);
         session
@@ -184,9 +200,12 @@ impl Shared {
             cpu_at_start: own_cpu(),
             credit_starved: Duration::ZERO,
             reconnects: 0,
+            registration: None,
+            design: Design::default(),
         };
         let rpc = session.files().client().rpc();
-        let (starved_at_start, reconnects_at_start) = (rpc.credit_starved(), session.reconnects());
+        let starved = || rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved);
+        let (starved_at_start, reconnects_at_start) = (starved(), session.reconnects());
         let mut memory = Buffer::zeroed(load.record as usize);
         while stream.began.elapsed() < load.time {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -208,8 +227,10 @@ impl Shared {
                 .explain(what)?;
         }
         stream.ended = Instant::now();
-        stream.credit_starved = rpc.credit_starved().saturating_sub(starved_at_start);
+        stream.credit_starved = starved().saturating_sub(starved_at_start);
         stream.reconnects = session.reconnects() - reconnects_at_start;
+        stream.registration = rpc.and_then(gannet_rpc::Client::registration);
+        stream.design = rpc.map_or(Design::default(), gannet_rpc::Client::design);
         Ok(stream)
     }
 
@@ -288,7 +309,7 @@ impl Shared {
 }
 
 /// Numbers that look random and are the same in every run (a step of SplitMix64).
-fn scatter(number: u64) -> u64 {
+pub(super) fn scatter(number: u64) -> u64 {
     let value = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value ^ (value >> 31)

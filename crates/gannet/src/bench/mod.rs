@@ -1,20 +1,23 @@
 //! `gannet bench`: a server under load, or the fabric alone.
 
 pub mod fabric;
+mod interrupt;
+mod iozone;
+mod load;
 pub mod raw;
+mod registration;
 
-use crate::cli::{BenchOp, BenchOptions, BenchWhat, FabricOptions};
+use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, FabricOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
-use load::Load;
 pub(crate) use load::own_cpu;
+use load::{Load, Measured};
 use serde::Serialize;
-
-mod load;
+use std::time::Duration;
 
 /// For `stat`, this many bytes of `--size` stand for one file.
 const BYTES_PER_FILE: u64 = 64 << 10;
@@ -44,6 +47,43 @@ struct Row {
     credit_starved_ms: Option<f64>,
     /// Connections that were lost and made anew.
     reconnects: u64,
+    /// Only RDMA registers memory.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+}
+
+/// What registering memory came to, over all streams of a row.
+#[derive(Debug, Serialize)]
+struct Memory {
+    registration: &'static str,
+    /// What the server agreed to.
+    design: &'static str,
+    registrations: u64,
+    registration_hits: u64,
+    pinned_bytes_peak: u64,
+    register_ms: f64,
+    deregister_ms: f64,
+    copy_ms: f64,
+    /// The longest that a key outlived its use.
+    longest_exposure_ms: f64,
+}
+
+impl Memory {
+    fn new(measured: &Measured, options: &BenchOptions) -> Option<Memory> {
+        let counters = measured.registration?;
+        let milliseconds = |time: Duration| rounded(time.as_secs_f64() * 1e3, 3);
+        Some(Memory {
+            registration: options.client.memory.registration.name(),
+            design: measured.design.name(),
+            registrations: counters.registrations,
+            registration_hits: counters.hits,
+            pinned_bytes_peak: counters.bytes_peak,
+            register_ms: milliseconds(counters.register_time),
+            deregister_ms: milliseconds(counters.deregister_time),
+            copy_ms: milliseconds(counters.copy_time),
+            longest_exposure_ms: milliseconds(counters.longest_exposure),
+        })
+    }
 }
 
 /// Measures what the command line says.
@@ -53,6 +93,8 @@ struct Row {
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     match (&options.what, &options.url) {
         (Some(BenchWhat::Fabric(fabric)), _) => run_fabric(fabric),
+        (Some(BenchWhat::Iozone(options)), _) => iozone::run(options),
+        (Some(BenchWhat::Registration(options)), _) => registration::run(options),
         (None, Some(url)) => run_server(url, options),
         // The parser insists on one of them.
         (None, None) => {
@@ -62,8 +104,23 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
+    let rows = in_folder(url, &options.client, |folder| measure_all(folder, options))?;
+    if options.json {
+        rows.iter().try_for_each(output::json)
+    } else {
+        show(&rows)?;
+        show_memory(&rows)
+    }
+}
+
+/// Makes a directory on the server, does `work` in it, and removes it with what is in it.
+fn in_folder<T>(
+    url: &Url,
+    client: &ClientOptions,
+    work: impl FnOnce(&Url) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
-    let made = with_session(url, options, async |session| {
+    let made = with_session(url, client, async |session| {
         let made = session
             .files()
             .make_directory(&session.path_of(&folder), 0o700)
@@ -71,25 +128,19 @@ fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
         made.map(|_| ()).explain(|| format!("cannot make {folder}"))
     });
     made?;
-    let measured = measure_all(&folder, options);
-    let removed = with_session(url, options, async |session| {
-        remove(&session, &folder).await
-    });
-    let rows = measured?;
+    let done = work(&folder);
+    let removed = with_session(url, client, async |session| remove(&session, &folder).await);
+    let done = done?;
     removed?;
-    if options.json {
-        rows.iter().try_for_each(output::json)
-    } else {
-        show(&rows)
-    }
+    Ok(done)
 }
 
 fn with_session<F: Future<Output = Result<(), Failure>>>(
     url: &Url,
-    options: &BenchOptions,
+    client: &ClientOptions,
     work: impl FnOnce(Session) -> F,
 ) -> Result<(), Failure> {
-    session::run(async |runtime| session::with_session(&runtime, url, &options.client, work).await)
+    session::run(async |runtime| session::with_session(&runtime, url, client, work).await)
 }
 
 fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure> {
@@ -114,7 +165,7 @@ fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure
 
 /// Makes what `op` reads: one file of the given size, or many empty ones.
 fn prepare(folder: &Url, op: BenchOp, options: &BenchOptions) -> Result<(), Failure> {
-    with_session(folder, options, async |session| {
+    with_session(folder, &options.client, async |session| {
         let what = || format!("cannot prepare {folder}");
         match op {
             BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
@@ -204,6 +255,7 @@ fn measure(
         client_cpu_us_per_op: rounded(cpu * 1e6 / ops.max(1) as f64, 2),
         credit_starved_ms: (folder.scheme == Scheme::Rdma).then_some(starved),
         reconnects: measured.reconnects,
+        memory: Memory::new(&measured, options),
     })
 }
 
@@ -270,6 +322,54 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    output::line(&table.to_string())
+}
+
+/// The second table of a run over RDMA.
+fn show_memory(rows: &[Row]) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "op",
+        "threads",
+        "record",
+        "registration",
+        "design",
+        "registered",
+        "hits",
+        "pinned",
+        "register ms",
+        "deregister ms",
+        "copy ms",
+        "exposed ms",
+    ]);
+    let mut empty = true;
+    for row in rows {
+        let Some(memory) = &row.memory else {
+            continue;
+        };
+        empty = false;
+        table.add_row([
+            row.op.clone(),
+            row.threads.to_string(),
+            size::human(row.record),
+            memory.registration.to_owned(),
+            memory.design.to_owned(),
+            memory.registrations.to_string(),
+            memory.registration_hits.to_string(),
+            size::human(memory.pinned_bytes_peak),
+            format!("{:.1}", memory.register_ms),
+            format!("{:.1}", memory.deregister_ms),
+            format!("{:.1}", memory.copy_ms),
+            format!("{:.1}", memory.longest_exposure_ms),
+        ]);
+    }
+    if empty {
+        return Ok(());
+    }
+    for column in table.column_iter_mut().skip(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    output::line("registering memory, by the clients:")?;
     output::line(&table.to_string())
 }
 

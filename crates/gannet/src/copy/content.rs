@@ -123,7 +123,7 @@ impl LocalSource {
 /// Where blocks go.
 pub(crate) enum Sink {
     Local(LocalSink),
-    Remote(Writer),
+    Remote(Box<Writer>),
 }
 
 /// A local file, written behind by the blocking pool.
@@ -143,7 +143,11 @@ impl Sink {
     }
 
     pub(super) fn remote(session: &Session, file: &FileHandle, transfer: Transfer) -> Sink {
-        Sink::Remote(session.files().write_file(file, Zeros::Write, transfer))
+        Sink::Remote(Box::new(session.files().write_file(
+            file,
+            Zeros::Write,
+            transfer,
+        )))
     }
 
     /// Memory for a block of at most `len` bytes.

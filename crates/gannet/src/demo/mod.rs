@@ -4,9 +4,10 @@ mod server;
 mod tree;
 
 use crate::bench::{own_cpu, rounded};
-use crate::cli::{ClientOptions, DemoOptions, MemoryOptions, Switch};
+use crate::cli::{CallOptions, ClientOptions, DemoOptions, KeyOptions, MemoryOptions, Switch};
 use crate::copy::{Engine, Node, Place, Progress};
 use crate::failure::{Explain, Failure};
+use crate::scratch::Scratch;
 use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
 use crate::{output, size};
@@ -52,7 +53,7 @@ struct Row {
 /// # Errors
 /// Something failed, or a byte differs.
 pub fn run(options: &DemoOptions) -> Result<(), Failure> {
-    let scratch = Scratch::make(options.scratch.as_deref())?;
+    let scratch = Scratch::make("demo", options.scratch.as_deref())?;
     let say = |text: String| {
         if options.json {
             Ok(())
@@ -60,11 +61,11 @@ pub fn run(options: &DemoOptions) -> Result<(), Failure> {
             output::line(&text)
         }
     };
-    say(format!("Scratch directory: {}", scratch.path.display()))?;
-    let sources = Sources::make(&scratch.path, options.seed)?;
-    let share = scratch.path.join("share");
+    say(format!("Scratch directory: {}", scratch.path().display()))?;
+    let sources = Sources::make(scratch.path(), options.seed)?;
+    let share = scratch.path().join("share");
     std::fs::create_dir(&share).explain(|| format!("cannot make {}", share.display()))?;
-    let server = Server::start(&share, &scratch.path)?;
+    let server = Server::start(&share, scratch.path())?;
     say(format!(
         "Serving it on loopback: NFSv3 over RPC/RDMA on software iWARP at {}, over TCP at {}\n\
          Copying {} objects ({}) and one file of {} in and out over each\n",
@@ -82,7 +83,7 @@ pub fn run(options: &DemoOptions) -> Result<(), Failure> {
                 scheme,
                 url: parse(scheme, address)?,
                 share: &share,
-                scratch: &scratch.path,
+                scratch: scratch.path(),
                 server: &server,
                 sources: &sources,
             };
@@ -98,31 +99,6 @@ pub fn run(options: &DemoOptions) -> Result<(), Failure> {
 fn parse(scheme: Scheme, address: &str) -> Result<Url, Failure> {
     let text = format!("{}://{address}/", scheme.name());
     Url::parse(&text).explain(|| format!("cannot use {text}"))
-}
-
-/// A directory that is removed again, whatever happens.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn make(above: Option<&Path>) -> Result<Scratch, Failure> {
-        let above = above.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let path = above.join(format!("gannet-demo-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| {
-            Failure::new(format!("cannot make {}", path.display()), error)
-                .hint("choose another place with --scratch DIR")
-        })?;
-        Ok(Scratch { path })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "the scratch directory is left behind");
-        }
-    }
 }
 
 /// What is copied.
@@ -164,11 +140,14 @@ struct Demo<'a> {
 impl Demo<'_> {
     async fn copy_all(&self, rows: &mut Vec<Row>) -> Result<(), Failure> {
         let options = ClientOptions {
-            timeout: None,
-            crc: Switch::Off,
-            uid: None,
-            gid: None,
+            call: CallOptions {
+                timeout: None,
+                crc: Switch::Off,
+                uid: None,
+                gid: None,
+            },
             memory: MemoryOptions::default(),
+            key: KeyOptions::default(),
         };
         let session = Session::connect(self.runtime, &self.url, &options).await?;
         let large = Totals {

@@ -1,6 +1,7 @@
 //! The server that the demo talks to: a process of its own, so that each side's CPU time is known.
 
 use crate::failure::{Explain, Failure};
+use crate::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -77,12 +78,9 @@ impl Server {
         ))
     }
 
-    /// CPU time it has used so far, from `/proc/PID/stat`, which counts in hundredths of a second.
+    /// CPU time it has used so far.
     pub(super) fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        ticks(&stat.unwrap_or_default()).map_or(Duration::ZERO, |ticks| {
-            Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-        })
+        process::cpu(self.child.id()).unwrap_or_default()
     }
 
     /// Ends it by SIGTERM.
@@ -111,23 +109,5 @@ impl Drop for Server {
         // Nothing to do about a failure: it has ended already, or the system takes it.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// User and system time out of a line of `/proc/PID/stat`, in clock ticks. The name in it may hold blanks.
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn ticks_are_found_behind_any_name() {
-        let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 0 0 20";
-        assert_eq!(super::ticks(stat), Some(120));
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Finding, Verdict};
 use crate::cli::ClientOptions;
-use crate::failure::Failure;
-use crate::session::Session;
-use crate::url::Url;
+use crate::failure::{Explain, Failure};
+use crate::session::{self, Session};
+use crate::url::{Scheme, Url};
 use gannet_runtime::Handle;
 
 /// Null calls that are timed.
@@ -22,13 +22,41 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
         "server",
         format!("{url} is mounted after {:.1} ms", took.as_secs_f64() * 1e3),
     )];
-    for check in [
-        round_trip(runtime, &session).await,
-        transfers(&session).await,
-    ] {
-        findings.push(check.unwrap_or_else(|failure| failed(&failure)));
+    let called = round_trip(runtime, &session).await;
+    findings.push(called.unwrap_or_else(|failure| failed(&failure)));
+    match url.scheme {
+        Scheme::Native => findings.extend(io_servers(runtime, url, options).await),
+        Scheme::Tcp | Scheme::Rdma => {
+            let found = transfers(&session).await;
+            findings.push(found.unwrap_or_else(|failure| failed(&failure)));
+        }
     }
     findings
+}
+
+/// Whether each I/O server of a volume can be reached from here.
+async fn io_servers(runtime: &Handle, url: &Url, options: &ClientOptions) -> Vec<Finding> {
+    let asked = async {
+        let (volume, _) = session::open_volume(runtime, url, options).await?;
+        let servers = volume.io_servers().await;
+        servers.explain(|| String::from("cannot ask for the I/O servers"))
+    };
+    let servers = match asked.await {
+        Ok(servers) => servers,
+        Err(failure) => return vec![failed(&failure)],
+    };
+    let findings = servers.iter().enumerate().map(|(number, reached)| {
+        let reached = reached
+            .as_ref()
+            .explain(|| format!("cannot reach I/O server {number}"));
+        match reached {
+            Ok(address) => Finding::ok("I/O server", format!("{number} answers at {address}")),
+            Err(failure) => failed(&failure.hint(
+                "see whether it runs, and whether a firewall stands between: docs/volumes.md",
+            )),
+        }
+    });
+    findings.collect()
 }
 
 /// A failure says itself what to do.

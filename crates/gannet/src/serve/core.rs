@@ -1,27 +1,55 @@
 //! What one core runs: a service over its own fronts of the stores, the transports, and their end.
 
-use super::Shared;
+use super::{Content, Shared};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_nfs::server::Server as NfsServer;
+use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
 use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, timeout};
+use gannet_vfs::Vfs;
 use gannet_vfs::local::LocalStore;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Rpc = RpcServer<NfsServer<LocalStore>>;
+type Rpc<V> = RpcServer<NfsServer<V>>;
 
 /// Serves the connections of core `index` until the server stops and they are drained.
 pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
-    let Some(rpc) = rpc_server(&runtime, &shared) else {
+    match &shared.content {
+        Content::Directories(exports) => {
+            let stores = exports.iter().map(|(export, tree)| {
+                let store = LocalStore::new(Arc::clone(tree), Rc::clone(&runtime));
+                (export.clone(), store)
+            });
+            serve_stores(index, &runtime, &shared, stores).await;
+        }
+        Content::Volume(exports, front) => {
+            let stores = exports
+                .iter()
+                .map(|export| (export.clone(), front.client(Rc::clone(&runtime))));
+            serve_stores(index, &runtime, &shared, stores).await;
+        }
+        Content::Nothing => {
+            // An error means that the sender is gone, which ends the server as well.
+            let _ = shared.stop.clone().wait_for(|stop| *stop).await;
+        }
+    }
+}
+
+async fn serve_stores<V: Vfs>(
+    index: usize,
+    runtime: &Handle,
+    shared: &Arc<Shared>,
+    stores: impl Iterator<Item = (Export, V)>,
+) {
+    let Some(rpc) = rpc_server(runtime, shared, stores) else {
         return;
     };
     rpc.limit_connections(shared.connections);
     let mut stop = shared.stop.clone();
     if index == 0 {
-        distribute(&runtime, &shared);
+        distribute(runtime, shared);
     }
     if let Some(listener) = &shared.tcp {
         let (rpc, listener) = (rpc.clone(), listener.for_core(index));
@@ -35,12 +63,12 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
         );
     }
     if let Some(listener) = &shared.rdma {
-        serve_rdma(&runtime, &rpc, listener.for_core(index), &shared);
+        serve_rdma(runtime, &rpc, listener.for_core(index), shared);
     }
     // An error means that the sender is gone, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();
-    if timeout(&runtime, shared.drain_max, rpc.drained())
+    if timeout(runtime, shared.drain_max, rpc.drained())
         .await
         .is_err()
     {
@@ -49,14 +77,15 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
             "some connections did not end in time and are cut"
         );
     }
+    shared.note_registrations(rpc.registrations().into_iter());
 }
 
 /// The services of this core. Their settings were checked before the cores started.
-fn rpc_server(runtime: &Handle, shared: &Shared) -> Option<Rpc> {
-    let stores = shared.exports.iter().map(|(export, tree)| {
-        let store = LocalStore::new(Arc::clone(tree), Rc::clone(runtime));
-        (export.clone(), store)
-    });
+fn rpc_server<V: Vfs>(
+    runtime: &Handle,
+    shared: &Shared,
+    stores: impl Iterator<Item = (Export, V)>,
+) -> Option<Rpc<V>> {
     let service = NfsServer::new(stores);
     match service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts))) {
         Ok(service) => Some(RpcServer::new(
@@ -72,13 +101,13 @@ fn rpc_server(runtime: &Handle, shared: &Shared) -> Option<Rpc> {
     }
 }
 
-fn serve_rdma(
+fn serve_rdma<V: Vfs>(
     runtime: &Handle,
-    rpc: &Rpc,
+    rpc: &Rpc<V>,
     streams: Box<dyn gannet_runtime::Listener>,
     shared: &Shared,
 ) {
-    let registration = shared.registration;
+    let options = shared.rdma_options;
     let config = IwarpConfig {
         crc: shared.crc,
         ..IwarpConfig::default()
@@ -90,7 +119,7 @@ fn serve_rdma(
         "nfs over rdma",
         Box::pin(async move {
             if let Err(error) = rpc
-                .serve_rdma(provider as Rc<dyn Provider>, registration, listener)
+                .serve_rdma(provider as Rc<dyn Provider>, options, listener)
                 .await
             {
                 tracing::error!(%error, "nfs over rdma ended");

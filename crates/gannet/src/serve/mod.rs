@@ -1,23 +1,26 @@
-//! `gannet serve`: directories, sockets, cores, signals.
+//! `gannet serve`: directories or a volume, sockets, cores, signals.
 
 mod core;
 mod ready;
 mod settings;
 
+use crate::bench::rounded;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
-use gannet_fabric::registration::Registration;
+use crate::process::Signals;
+use crate::volume::{Front, Host, Listening, Volume};
+use gannet_fabric::registration;
 use gannet_nfs::server::{Export, MountList};
-use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, ReplyCache};
+use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
 use gannet_vfs::local::LocalTree;
 use settings::Settings;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::ops::Add;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 /// How long calls under way may take to end after a signal.
@@ -25,7 +28,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// What all cores share.
 struct Shared {
-    exports: Vec<(Export, Arc<LocalTree>)>,
+    content: Content,
     tcp: Option<SharedListener>,
     rdma: Option<SharedListener>,
     cache: Arc<ReplyCache>,
@@ -35,10 +38,22 @@ struct Shared {
     crc: bool,
     /// For each core.
     connections: ConnectionLimits,
-    registration: Registration,
+    rdma_options: RdmaOptions,
+    /// Servers of a volume that this process runs.
+    volume: Option<Listening>,
+    /// What the cores' registration strategies did, once they have ended.
+    registrations: Mutex<registration::Counters>,
     /// Becomes true when the server shall end.
     stop: watch::Receiver<bool>,
     drain_max: Duration,
+}
+
+/// What is exported.
+enum Content {
+    Directories(Vec<(Export, Arc<LocalTree>)>),
+    Volume(Vec<Export>, Arc<Front>),
+    /// I/O servers alone run here.
+    Nothing,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -48,10 +63,20 @@ struct Shared {
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     gannet_vfs::local::survive_file_size_limit();
     let settings = Settings::resolve(options)?;
-    let exports = settings.open_exports()?;
+    let host = match &settings.volume {
+        Some((path, options)) => Some(Host::start(&Volume::open(path)?, options)?),
+        None => None,
+    };
+    let content = match (&host, host.as_ref().and_then(Host::front)) {
+        (None, _) => Content::Directories(settings.open_exports()?),
+        (_, Some(front)) => Content::Volume(settings.exports()?, front),
+        // Without the manager there are no names to export.
+        (Some(_), None) => Content::Nothing,
+    };
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {
-        exports,
+        content,
+        volume: host.as_ref().map(Host::listening),
         tcp: bind(
             "NFS over TCP",
             "--nfs-tcp",
@@ -69,7 +94,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         mounts: Arc::default(),
         crc: settings.crc,
         connections: settings.connections,
-        registration: settings.registration,
+        rdma_options: settings.rdma,
+        registrations: Mutex::default(),
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
@@ -78,6 +104,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let served =
         tokio_plug::block_on(|_| supervise(Arc::clone(&shared), settings, stop)).explain(what)?;
     served?;
+    // Calls under way were answered: nobody needs the volume's servers any more.
+    host.map_or(Ok(()), Host::stop)?;
     let counters = &shared.counters;
     tracing::info!(
         connections = counters.connections.total(),
@@ -92,7 +120,48 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         bytes_out = counters.bytes_out.total(),
         "stopped"
     );
+    if shared.rdma.is_some() {
+        shared.report_registrations();
+    }
     Ok(())
+}
+
+impl Shared {
+    /// A core has ended, whose strategies did this.
+    fn note_registrations(&self, counters: impl Iterator<Item = registration::Counters>) {
+        let mut all = self
+            .registrations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *all = counters.fold(*all, Add::add);
+    }
+
+    /// Says what registering memory came to.
+    fn report_registrations(&self) {
+        let all = *self
+            .registrations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let milliseconds = |time: Duration| rounded(time.as_secs_f64() * 1e3, 3);
+        let counters = &self.counters;
+        tracing::info!(
+            strategy = %self.rdma_options.registration.kind(),
+            design = %self.rdma_options.design,
+            registrations = all.registrations,
+            hits = all.hits,
+            fallbacks = all.fallbacks,
+            pinned_bytes_peak = all.bytes_peak,
+            register_ms = milliseconds(all.register_time),
+            deregister_ms = milliseconds(all.deregister_time),
+            copied_bytes = all.copied_bytes,
+            copy_ms = milliseconds(all.copy_time),
+            longest_exposure_ms = milliseconds(all.longest_exposure),
+            exposed_replies = counters.exposures.total(),
+            exposed_bytes_peak = counters.exposed.peak(),
+            exposed_overdue = counters.overdue.total(),
+            "registered memory"
+        );
+    }
 }
 
 /// Starts the cores, says that they are ready, waits for a signal, and ends them.
@@ -111,9 +180,10 @@ async fn supervise(
     let line = ready::line(
         shared.tcp.as_ref().map(SharedListener::local_address),
         shared.rdma.as_ref().map(SharedListener::local_address),
+        shared.volume.as_ref(),
     );
     if let Some(path) = &settings.ready_file {
-        ready::write_file(path, &line)?;
+        output::ready_file(path, &line)?;
     }
     output::line(&line)?;
     tracing::info!(cores = settings.cores, "{line}");
@@ -139,29 +209,6 @@ async fn supervise(
         .map_err(io::Error::other)
         .and_then(|ended| ended)
         .explain(|| String::from("serving ended"))
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn install() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for either; its name.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }
 
 /// Opens a listening socket, or explains why that cannot be.

@@ -1,28 +1,28 @@
 //! The line that says where clients can connect, on standard output and in a file.
 
-use crate::failure::{Explain, Failure};
-use std::fs::File;
-use std::io::Write;
+use crate::volume::Listening;
 use std::net::SocketAddr;
-use std::path::Path;
 
-/// `ready nfs-tcp=A:P nfs-rdma=A:P`; `off` for what does not listen.
-pub(super) fn line(tcp: Option<SocketAddr>, rdma: Option<SocketAddr>) -> String {
+/// `ready nfs-tcp=A:P nfs-rdma=A:P`; `off` for what does not listen. Servers of a volume follow: `native=A:P` for the
+/// manager, `io-server-N=A:P` for those that run without it.
+pub(super) fn line(
+    tcp: Option<SocketAddr>,
+    rdma: Option<SocketAddr>,
+    volume: Option<&Listening>,
+) -> String {
     let text = |address: Option<SocketAddr>| {
         address.map_or_else(|| String::from("off"), |address| address.to_string())
     };
-    format!("ready nfs-tcp={} nfs-rdma={}", text(tcp), text(rdma))
-}
-
-/// Writes the line to a file that appears complete or not at all.
-///
-/// # Errors
-/// It cannot be written.
-pub(super) fn write_file(path: &Path, line: &str) -> Result<(), Failure> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}", std::process::id()));
-    File::create(&unfinished)
-        .and_then(|mut file| writeln!(file, "{line}"))
-        .and_then(|()| std::fs::rename(&unfinished, path))
-        .explain(|| format!("cannot write the ready file {}", path.display()))
+    let mut line = format!("ready nfs-tcp={} nfs-rdma={}", text(tcp), text(rdma));
+    if let Some(volume) = volume {
+        match volume.manager {
+            Some(address) => line.push_str(&format!(" native={address}")),
+            None => {
+                let words = volume.io_servers.iter();
+                let words = words.map(|(number, at)| format!(" io-server-{number}={at}"));
+                line.extend(words);
+            }
+        }
+    }
+    line
 }

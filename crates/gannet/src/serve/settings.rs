@@ -4,9 +4,9 @@ use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
 use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
-use gannet_fabric::registration::Registration;
+use crate::volume::HostOptions;
 use gannet_nfs::server::{Export, Squash};
-use gannet_rpc::ConnectionLimits;
+use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_vfs::local::{LocalOptions, LocalTree};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,7 +26,9 @@ pub(super) struct Settings {
     pub(super) ready_file: Option<PathBuf>,
     /// For each core.
     pub(super) connections: ConnectionLimits,
-    pub(super) registration: Registration,
+    pub(super) rdma: RdmaOptions,
+    /// The folder of the volume that is the only export, and what of it this process runs.
+    pub(super) volume: Option<(PathBuf, HostOptions)>,
     exports: Vec<ExportConfig>,
     local: LocalOptions,
 }
@@ -40,8 +42,11 @@ impl Settings {
         let config = match (&options.config, &options.path) {
             (Some(file), root) => Config::load(file, root.as_deref())?,
             (None, Some(path)) => Config::of_directory(path),
-            // The parser insists on one of them.
-            (None, None) => Config::default(),
+            // The parser insists on one of them. A volume is exported by the same rules as a directory.
+            (None, None) => options
+                .volume
+                .as_deref()
+                .map_or_else(Config::default, Config::of_directory),
         };
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let default = |port| Listen::At(SocketAddr::new(any, port));
@@ -50,6 +55,8 @@ impl Settings {
             .or(config.server.cores)
             .map_or_else(available_cores, usize::from);
         let cores = cores.clamp(1, CORES_MAX);
+        let crc = options.crc.or(config.server.crc);
+        let crc = crc.is_some_and(crate::cli::Switch::is_on);
         let settings = Settings {
             nfs_tcp: options
                 .nfs_tcp
@@ -60,13 +67,17 @@ impl Settings {
                 .or(config.listen.nfs_rdma)
                 .unwrap_or(default(NFS_RDMA_PORT)),
             cores,
-            crc: options
-                .crc
-                .or(config.server.crc)
-                .is_some_and(crate::cli::Switch::is_on),
+            crc,
             ready_file: options.ready_file.clone(),
             connections: connections(&config.server, cores),
-            registration: options.memory.registration()?,
+            rdma: RdmaOptions {
+                registration: options.memory.registration()?,
+                design: options.memory.design,
+            },
+            volume: options
+                .volume
+                .clone()
+                .map(|path| (path, host_options(options, (cores, crc)))),
             exports: config
                 .export
                 .into_iter()
@@ -82,11 +93,35 @@ impl Settings {
                 ..LocalOptions::default()
             },
         };
-        if settings.nfs_tcp == Listen::Off && settings.nfs_rdma == Listen::Off {
+        let settings = settings.without_manager(options)?;
+        let silent = settings.nfs_tcp == Listen::Off && settings.nfs_rdma == Listen::Off;
+        if silent && settings.volume.is_none() {
             return Err(Failure::usage("nothing to do", "both transports are off")
                 .hint("leave --nfs-tcp or --nfs-rdma on"));
         }
         Ok(settings)
+    }
+
+    /// NFS is served where the manager runs.
+    fn without_manager(self, options: &ServeOptions) -> Result<Settings, Failure> {
+        if self
+            .volume
+            .as_ref()
+            .is_none_or(|(_, host)| host.runs_manager())
+        {
+            return Ok(self);
+        }
+        let asked = [options.nfs_tcp, options.nfs_rdma];
+        if asked.iter().flatten().any(|listen| *listen != Listen::Off) {
+            let why = "NFS is served where the volume's manager runs";
+            return Err(Failure::usage("cannot serve NFS here", why)
+                .hint("add --role manager, or leave --nfs-tcp and --nfs-rdma out"));
+        }
+        Ok(Settings {
+            nfs_tcp: Listen::Off,
+            nfs_rdma: Listen::Off,
+            ..self
+        })
     }
 
     /// Opens the directories.
@@ -94,31 +129,20 @@ impl Settings {
     /// # Errors
     /// One of them cannot be served.
     pub(super) fn open_exports(&self) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
-        let mut exports = Vec::with_capacity(self.exports.len());
-        for config in &self.exports {
+        let opened = self.exports.iter().map(|config| {
             let tree = LocalTree::open(&config.path, &self.local)
                 .explain(|| format!("cannot export {}", config.name))?;
-            let mut export = Export::new(&config.name)
-                .and_then(|export| export.with_clients(config.clients.clone()))
-                .explain(|| format!("cannot export {}", config.name))?;
-            export.read_only = config.read_only;
-            export.anonymous_uid = config.anonuid;
-            export.anonymous_gid = config.anongid;
-            export.squash = match config.squash {
-                SquashConfig::Root => Squash::Root,
-                SquashConfig::All => Squash::All,
-                SquashConfig::None => Squash::None,
-            };
-            tracing::info!(
-                path = %config.path.display(),
-                name = config.name,
-                read_only = config.read_only,
-                squash = ?config.squash,
-                "exporting"
-            );
-            exports.push((export, tree));
-        }
-        Ok(exports)
+            Ok((export_of(config)?, tree))
+        });
+        opened.collect()
+    }
+
+    /// Each export by itself.
+    ///
+    /// # Errors
+    /// One of them makes no sense.
+    pub(super) fn exports(&self) -> Result<Vec<Export>, Failure> {
+        self.exports.iter().map(export_of).collect()
     }
 
     /// Warns about exports that strangers can reach, or write as root.
@@ -147,6 +171,28 @@ impl Settings {
     }
 }
 
+fn export_of(config: &ExportConfig) -> Result<Export, Failure> {
+    let mut export = Export::new(&config.name)
+        .and_then(|export| export.with_clients(config.clients.clone()))
+        .explain(|| format!("cannot export {}", config.name))?;
+    export.read_only = config.read_only;
+    export.anonymous_uid = config.anonuid;
+    export.anonymous_gid = config.anongid;
+    export.squash = match config.squash {
+        SquashConfig::Root => Squash::Root,
+        SquashConfig::All => Squash::All,
+        SquashConfig::None => Squash::None,
+    };
+    tracing::info!(
+        path = %config.path.display(),
+        name = config.name,
+        read_only = config.read_only,
+        squash = ?config.squash,
+        "exporting"
+    );
+    Ok(export)
+}
+
 /// What the command line says holds for every export, whatever the file says of it. But for `--read-only` that can also
 /// widen who may do what.
 fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
@@ -169,6 +215,16 @@ fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
     ConnectionLimits {
         total_max: share(config.max_connections, defaults.total_max),
         per_address_max: share(config.max_connections_per_client, defaults.per_address_max),
+    }
+}
+
+fn host_options(options: &ServeOptions, (cores, crc): (usize, bool)) -> HostOptions {
+    HostOptions {
+        native: options.native,
+        roles: options.role.clone(),
+        manager: options.manager.clone(),
+        threads: cores,
+        crc,
     }
 }
 

@@ -48,16 +48,15 @@ pub(crate) struct Server {
     stdout: BufReader<ChildStdout>,
     pub(crate) tcp: String,
     pub(crate) rdma: String,
+    /// Of the manager of a volume; empty without one.
+    pub(crate) native: String,
 }
 
 impl Server {
-    /// Serves with these arguments on the given loopback ports, and waits until it is ready.
-    pub(crate) fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
+    /// Serves with these arguments, and waits until it is ready.
+    pub(crate) fn with(arguments: &[&str]) -> Server {
         let mut child = gannet()
-            .arg("serve")
-            .args(["--nfs-tcp", ports.0, "--nfs-rdma", ports.1, "--log", "warn"])
-            .arg("--state-dir")
-            .arg(state)
+            .args(["serve", "--log", "warn"])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -65,21 +64,26 @@ impl Server {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let word = |name: &str| {
-            let word = line
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix(name));
-            word.unwrap_or_else(|| panic!("ready line: {line:?}"))
-                .to_owned()
-        };
         assert!(line.starts_with("ready "), "{line}");
-        let (tcp, rdma) = (word("nfs-tcp="), word("nfs-rdma="));
+        let word = |name: &str| {
+            let mut words = line.split_whitespace();
+            words.find_map(|word| word.strip_prefix(name).map(str::to_owned))
+        };
+        let must = |name: &str| word(name).unwrap_or_else(|| panic!("ready line: {line:?}"));
         Server {
+            tcp: must("nfs-tcp="),
+            rdma: must("nfs-rdma="),
+            native: word("native=").unwrap_or_default(),
             child,
             stdout,
-            tcp,
-            rdma,
         }
+    }
+
+    /// Serves with these arguments on the given loopback ports.
+    pub(crate) fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
+        let state = state.to_str().unwrap();
+        let listen = ["--nfs-tcp", ports.0, "--nfs-rdma", ports.1];
+        Server::with(&[&listen[..], &["--state-dir", state], arguments].concat())
     }
 
     /// On free ports.

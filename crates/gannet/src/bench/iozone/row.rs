@@ -1,0 +1,220 @@
+//! A line of the result, as JSON and in the table.
+
+use super::super::rounded;
+use crate::failure::Failure;
+use crate::{output, size};
+use comfy_table::{CellAlignment, Table, presets};
+use gannet_rpc::Design;
+use serde::Serialize;
+
+/// One line of the result.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) target: String,
+    /// Measured in virtual time, on machines that are constants.
+    pub(super) simulated: bool,
+    pub(super) op: &'static str,
+    /// Client machines.
+    pub(super) clients: u16,
+    /// Threads of each.
+    pub(super) threads: u16,
+    /// Bytes of an operation.
+    pub(super) record: u32,
+    /// Bytes of each thread's file.
+    pub(super) size: u64,
+    /// How the clients registered; null on TCP.
+    pub(super) registration: Option<&'static str>,
+    /// How the server did; null on TCP, and where that is not known.
+    pub(super) server_registration: Option<&'static str>,
+    /// Who moves the bulk data; null on TCP.
+    pub(super) design: Option<&'static str>,
+    /// Operations that count.
+    pub(super) ops: u64,
+    pub(super) seconds: f64,
+    pub(super) mb_per_s: f64,
+    pub(super) ops_per_s: f64,
+    pub(super) mean_us: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    #[serde(flatten)]
+    pub(super) cpu: Cpu,
+    /// Mean time of one operation, by what it went into.
+    pub(super) breakdown_us: Breakdown,
+}
+
+/// Processor time: 100 per cent is one processor all the time. Null where it is not known.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Cpu {
+    pub(super) client_cpu_percent: Option<f64>,
+    pub(super) server_cpu_percent: Option<f64>,
+    pub(super) client_cpu_s_per_gb: Option<f64>,
+    pub(super) server_cpu_s_per_gb: Option<f64>,
+}
+
+impl Cpu {
+    /// From processor seconds of each side, during `seconds` in which `bytes` moved.
+    pub(super) fn new(client: Option<f64>, server: Option<f64>, seconds: f64, bytes: f64) -> Cpu {
+        let percent = |cpu: f64| rounded(cpu / seconds.max(f64::MIN_POSITIVE) * 100.0, 2);
+        let per_gb = |cpu: f64| rounded(cpu / (bytes.max(1.0) / 1e9), 4);
+        Cpu {
+            client_cpu_percent: client.map(percent),
+            server_cpu_percent: server.map(percent),
+            client_cpu_s_per_gb: client.map(per_gb),
+            server_cpu_s_per_gb: server.map(per_gb),
+        }
+    }
+}
+
+/// Where the time of an operation went, on either side.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Breakdown {
+    pub(super) client: Side,
+    pub(super) server: Side,
+    /// The mean time less all that is known, where calls of an operation do not overlap: wire, protocol, and whatever
+    /// else is not told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rest: Option<f64>,
+}
+
+/// Microseconds of an operation on one side; what is not known is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Side {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) registration: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) deregistration: Option<f64>,
+    /// Copies outside of the file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) copy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file_system: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) disk: Option<f64>,
+    /// All other work of processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) protocol: Option<f64>,
+    /// Bytes on their way, on the side that sent them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wire: Option<f64>,
+    /// Waiting: for credits on real clients, for memory and slots on real servers; simulated, for processors,
+    /// adapters, links and disks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queueing: Option<f64>,
+}
+
+impl Side {
+    /// Names of the parts, as charts and tables have them.
+    pub(super) const PARTS: [&'static str; 8] = [
+        "registration",
+        "deregistration",
+        "copy",
+        "file system",
+        "disk",
+        "protocol",
+        "wire",
+        "queueing",
+    ];
+
+    /// Their values in that order, 0 where nothing is known.
+    pub(super) fn parts(&self) -> [f64; 8] {
+        [
+            self.registration,
+            self.deregistration,
+            self.copy,
+            self.file_system,
+            self.disk,
+            self.protocol,
+            self.wire,
+            self.queueing,
+        ]
+        .map(|part| part.unwrap_or(0.0))
+    }
+}
+
+/// Microseconds to a thousandth.
+pub(super) fn micros(nanos: f64) -> f64 {
+    rounded(nanos / 1e3, 3)
+}
+
+/// Prints the rows for people.
+pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "target",
+        "op",
+        "record",
+        "threads",
+        "registration",
+        "MB/s",
+        "ops/s",
+        "mean us",
+        "p99 us",
+        "client CPU %",
+        "server CPU %",
+        "register us",
+        "copy us",
+        "file system us",
+        "queueing us",
+    ]);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    for column in table.column_iter_mut().skip(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    output::line(&table.to_string())?;
+    output::line(
+        "Times are means of one operation, of both sides together as far as they are known. CPU: 100 % is one \
+         processor.",
+    )
+}
+
+fn cells(row: &Row) -> [String; 15] {
+    let optional =
+        |value: Option<f64>| value.map_or_else(|| String::from("-"), |it| format!("{it:.1}"));
+    let Breakdown { client, server, .. } = &row.breakdown_us;
+    let both = |part: fn(&Side) -> Option<f64>| {
+        let known: Vec<f64> = [part(client), part(server)].into_iter().flatten().collect();
+        optional((!known.is_empty()).then(|| known.iter().sum()))
+    };
+    let threads = match row.clients {
+        1 => row.threads.to_string(),
+        clients => format!("{clients}x{}", row.threads),
+    };
+    [
+        row.target.clone(),
+        row.op.to_owned(),
+        size::human(u64::from(row.record)),
+        threads,
+        row.strategies(),
+        format!("{:.1}", row.mb_per_s),
+        format!("{:.0}", row.ops_per_s),
+        format!("{:.1}", row.mean_us),
+        format!("{:.1}", row.p99_us),
+        optional(row.cpu.client_cpu_percent),
+        optional(row.cpu.server_cpu_percent),
+        both(|side| Some(side.registration? + side.deregistration?)),
+        both(|side| side.copy),
+        both(|side| side.file_system),
+        both(|side| side.queueing),
+    ]
+}
+
+impl Row {
+    /// How the sides registered, in few words, and the design, unless it is the usual one; empty on TCP.
+    pub(super) fn strategies(&self) -> String {
+        let registration = match (self.registration, self.server_registration) {
+            (Some(client), Some(server)) if client != server => {
+                format!("{client}, server {server}")
+            }
+            (Some(client), _) => client.to_owned(),
+            (None, _) => String::new(),
+        };
+        match self.design {
+            Some(design) if design != Design::default().name() => {
+                format!("{registration}, {design}")
+            }
+            _ => registration,
+        }
+    }
+}

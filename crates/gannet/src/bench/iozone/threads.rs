@@ -1,0 +1,371 @@
+//! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
+
+use super::super::fabric::thread_cpu;
+use super::super::interrupt::Interrupt;
+use super::super::load::{histogram, scatter};
+use crate::cli::{ClientOptions, IozoneOp};
+use crate::failure::{Explain, Failure};
+use crate::session::{Patience, Session};
+use crate::url::Url;
+use gannet_fabric::Buffer;
+use gannet_fabric::registration::Counters;
+use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
+use gannet_rpc::Design;
+use gannet_runtime::Handle;
+use gannet_runtime::tokio_plug::Cores;
+use gannet_vfs::{FileHandle, Stability};
+use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Barrier;
+
+/// What all bytes written are.
+const CONTENT: u8 = 0xa5;
+
+/// A cell of the matrix: all operations with one record size by so many threads.
+pub(super) struct Cell {
+    /// The bench's own directory.
+    pub(super) folder: Url,
+    pub(super) ops: Vec<IozoneOp>,
+    pub(super) record: u32,
+    pub(super) threads: u16,
+    /// Records of each file.
+    pub(super) records: u64,
+    pub(super) stability: Stability,
+    pub(super) client: ClientOptions,
+    pub(super) interrupt: Interrupt,
+}
+
+/// What one thread did during one operation of the matrix.
+pub(super) struct Part {
+    pub(super) began: Instant,
+    /// It was through with its file, or saw that another one was.
+    pub(super) ended: Instant,
+    /// Of the records until then.
+    pub(super) latency_ns: Histogram<u64>,
+    /// Processor time of this thread until then.
+    pub(super) cpu: Duration,
+    /// Records, with those that do not count.
+    pub(super) all_ops: u64,
+    /// Time spent over all of those.
+    pub(super) spent: Spent,
+    /// What the server agreed to.
+    pub(super) design: Design,
+}
+
+/// What is known of a side's time, summed up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    pub(super) registration: Duration,
+    pub(super) deregistration: Duration,
+    pub(super) copy: Duration,
+    /// Waiting for credits or slots.
+    pub(super) queueing: Duration,
+    /// Known of a server that is ours.
+    pub(super) file_system: Duration,
+}
+
+impl Spent {
+    /// What a strategy's counters say.
+    pub(super) fn of(counters: &Counters, queueing: Duration) -> Spent {
+        Spent {
+            registration: counters.register_time,
+            deregistration: counters.deregister_time,
+            copy: counters.copy_time,
+            queueing,
+            file_system: Duration::ZERO,
+        }
+    }
+
+    /// Each field of both, put together.
+    pub(super) fn with(self, other: Spent, join: impl Fn(Duration, Duration) -> Duration) -> Spent {
+        Spent {
+            registration: join(self.registration, other.registration),
+            deregistration: join(self.deregistration, other.deregistration),
+            copy: join(self.copy, other.copy),
+            queueing: join(self.queueing, other.queueing),
+            file_system: join(self.file_system, other.file_system),
+        }
+    }
+
+    pub(super) fn plus(self, other: Spent) -> Spent {
+        self.with(other, |left, right| left + right)
+    }
+
+    pub(super) fn minus(self, earlier: Spent) -> Spent {
+        self.with(earlier, Duration::saturating_sub)
+    }
+}
+
+/// Hears of the phases of a cell, on the thread of one of its threads, while the others wait.
+pub(super) trait Observer: Send + Sync {
+    /// All threads are about to start.
+    fn starts(&self);
+    /// The first thread has finished, just now.
+    fn first_finished(&self);
+    /// All have.
+    ///
+    /// # Errors
+    /// What they did cannot be added up.
+    fn finished(&self, op: IozoneOp, parts: Vec<Part>) -> Result<(), Failure>;
+}
+
+/// What the threads share.
+struct Shared {
+    cell: Cell,
+    observer: Arc<dyn Observer>,
+    barrier: Barrier,
+    /// One thread is through: what the others do does not count any more.
+    is_over: AtomicBool,
+    parts: Mutex<Vec<Part>>,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// Runs all operations of a cell, each by all threads at once.
+///
+/// # Errors
+/// The first failure of a thread.
+pub(super) fn run(cell: Cell, observer: Arc<dyn Observer>) -> Result<(), Failure> {
+    let threads = usize::from(cell.threads);
+    let shared = Arc::new(Shared {
+        cell,
+        observer,
+        barrier: Barrier::new(threads),
+        is_over: AtomicBool::new(false),
+        parts: Mutex::default(),
+        failure: Mutex::default(),
+    });
+    let of_threads = Arc::clone(&shared);
+    Cores::start(threads, move |index, runtime| {
+        let shared = Arc::clone(&of_threads);
+        async move { shared.thread(index, &runtime).await }
+    })
+    .and_then(Cores::join)
+    .explain(|| String::from("cannot run the threads"))?;
+    lock(&shared.failure).take().map_or(Ok(()), Err)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Whatever fails, every thread comes to every barrier, or the others would wait for ever.
+    async fn thread(&self, index: usize, runtime: &Handle) {
+        let mut worker = self.keep(Worker::connect(&self.cell, runtime, index).await);
+        for op in self.cell.ops.iter().copied() {
+            if let Some(worker) = &mut worker {
+                let prepared = worker
+                    .watched(runtime, async |it| it.prepare(op).await)
+                    .await;
+                self.keep(prepared);
+            }
+            if self.barrier.wait().await.is_leader() {
+                self.is_over.store(false, Ordering::Relaxed);
+                self.observer.starts();
+            }
+            self.barrier.wait().await;
+            if let Some(worker) = worker.as_mut().filter(|_| lock(&self.failure).is_none()) {
+                let part = worker
+                    .watched(runtime, async |it| it.work(op, self).await)
+                    .await;
+                lock(&self.parts).extend(self.keep(part));
+            }
+            if self.barrier.wait().await.is_leader() {
+                let parts = std::mem::take(&mut *lock(&self.parts));
+                let is_complete = lock(&self.failure).is_none();
+                if is_complete {
+                    self.keep(self.observer.finished(op, parts));
+                }
+            }
+            self.barrier.wait().await;
+        }
+    }
+
+    /// The value, or nothing after the failure has been noted; nobody goes on after one.
+    fn keep<T>(&self, outcome: Result<T, Failure>) -> Option<T> {
+        outcome
+            .map_err(|failure| {
+                self.is_over.store(true, Ordering::Relaxed);
+                lock(&self.failure).get_or_insert(failure);
+            })
+            .ok()
+    }
+}
+
+/// A thread's connection and file.
+struct Worker<'a> {
+    cell: &'a Cell,
+    index: usize,
+    session: Session,
+    url: Url,
+    file: Option<FileHandle>,
+    memory: Buffer,
+}
+
+impl<'a> Worker<'a> {
+    async fn connect(
+        cell: &'a Cell,
+        runtime: &Handle,
+        index: usize,
+    ) -> Result<Worker<'a>, Failure> {
+        let mut memory = Buffer::zeroed(cell.record as usize);
+        memory.fill(CONTENT);
+        Ok(Worker {
+            cell,
+            index,
+            session: Session::connect(runtime, &cell.folder, &cell.client).await?,
+            url: cell.folder.child(format!("file-{index}").as_bytes()),
+            file: None,
+            memory,
+        })
+    }
+
+    /// Gives up when the server is silent.
+    async fn watched<T>(
+        &mut self,
+        runtime: &Handle,
+        work: impl AsyncFnOnce(&mut Worker<'a>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let (session, cell) = (self.session.clone(), self.cell);
+        let work = work(self);
+        session
+            .watch(runtime, &cell.folder, &cell.client, Patience::Bounded, work)
+            .await
+    }
+
+    /// Makes the file as `op` needs it: new and empty, or complete.
+    async fn prepare(&mut self, op: IozoneOp) -> Result<(), Failure> {
+        let what = || format!("cannot prepare {}", self.url);
+        let files = self.session.files();
+        let path = self.session.path_of(&self.url);
+        if op == IozoneOp::Write {
+            let is_there = self.session.node(&self.url, Follow::No).await.is_ok();
+            if is_there {
+                files.remove(&path).await.explain(what)?;
+            }
+        }
+        let made = files
+            .create(&path, 0o600, Existing::Keep)
+            .await
+            .explain(what)?;
+        self.file = Some(made.handle);
+        let len = self.cell.records * u64::from(self.cell.record);
+        if op == IozoneOp::Write || made.attributes.size >= len {
+            return Ok(());
+        }
+        let mut writer = files.write_file(&made.handle, Zeros::Write, Transfer::default());
+        let mut offset = 0;
+        while offset < len {
+            self.cell.interrupt.check()?;
+            let mut buffer = writer.buffer();
+            buffer.fill(CONTENT);
+            let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
+            let count = left.min(buffer.len());
+            writer.write(offset, buffer, count).await.explain(what)?;
+            offset += count as u64;
+        }
+        writer.finish().await.map(|_| ()).explain(what)
+    }
+
+    async fn work(&mut self, op: IozoneOp, shared: &Shared) -> Result<Part, Failure> {
+        let spent_before = self.spent();
+        let cpu_before = thread_cpu();
+        let began = Instant::now();
+        let mut part = Part {
+            began,
+            ended: began,
+            latency_ns: histogram()?,
+            cpu: Duration::ZERO,
+            all_ops: 0,
+            spent: Spent::default(),
+            design: Design::default(),
+        };
+        let mut counts = true;
+        for number in 0..self.cell.records {
+            self.cell.interrupt.check()?;
+            let started = Instant::now();
+            self.operate(op, number).await?;
+            part.all_ops += 1;
+            if counts && shared.is_over.load(Ordering::Relaxed) {
+                counts = false;
+                (part.ended, part.cpu) = (Instant::now(), thread_cpu().saturating_sub(cpu_before));
+            }
+            if counts {
+                let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                part.latency_ns.saturating_record(nanos);
+            } else if op != IozoneOp::Write {
+                break;
+            }
+        }
+        if op.is_write() && self.cell.stability == Stability::Unstable {
+            self.commit().await?;
+        }
+        if counts {
+            (part.ended, part.cpu) = (Instant::now(), thread_cpu().saturating_sub(cpu_before));
+            if !shared.is_over.swap(true, Ordering::Relaxed) {
+                shared.observer.first_finished();
+            }
+        }
+        part.spent = self.spent().minus(spent_before);
+        let rpc = self.session.files().client().rpc();
+        part.design = rpc.map_or_else(Default::default, gannet_rpc::Client::design);
+        Ok(part)
+    }
+
+    /// What this connection has spent its time on so far, as far as it knows.
+    fn spent(&self) -> Spent {
+        let rpc = self.session.files().client().rpc();
+        Spent::of(
+            &rpc.and_then(gannet_rpc::Client::registration)
+                .unwrap_or_default(),
+            rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved),
+        )
+    }
+
+    fn handle(&self) -> Result<FileHandle, Failure> {
+        let missing = || Failure::new(format!("cannot use {}", self.url), "it was not made");
+        self.file.ok_or_else(missing)
+    }
+
+    async fn commit(&self) -> Result<(), Failure> {
+        let done = self
+            .session
+            .files()
+            .client()
+            .commit(&self.handle()?, 0, 0)
+            .await;
+        done.map(|_| ())
+            .explain(|| format!("cannot commit {}", self.url))
+    }
+
+    /// The `number`th record of `op`.
+    async fn operate(&mut self, op: IozoneOp, number: u64) -> Result<(), Failure> {
+        let what = || format!("{} failed on {}", op.name(), self.url);
+        let (client, file) = (self.session.files().client(), self.handle()?);
+        let place = if op.is_random() {
+            // Threads must not all go the same way.
+            scatter(number + ((self.index as u64) << 32)) % self.cell.records
+        } else {
+            number
+        };
+        let (offset, record) = (place * u64::from(self.cell.record), self.cell.record);
+        let memory = std::mem::take(&mut self.memory);
+        let (memory, count) = if op.is_write() {
+            let stability = self.cell.stability;
+            let done = client.write(&file, offset, memory, record, stability).await;
+            done.map(|done| (done.buffer, done.count)).explain(what)?
+        } else {
+            let done = client.read(&file, offset, record, memory).await;
+            done.map(|done| (done.buffer, done.count)).explain(what)?
+        };
+        self.memory = memory;
+        if count != record {
+            let why = format!("{count} of {record} bytes were moved at {offset}");
+            return Err(Failure::new(what(), why)
+                .hint("use records that the server moves in one call; see `gannet doctor URL`"));
+        }
+        Ok(())
+    }
+}

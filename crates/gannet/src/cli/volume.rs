@@ -1,0 +1,192 @@
+//! The command line of `gannet volume`.
+
+use super::{ClientOptions, location_parser, url_parser};
+use crate::size;
+use crate::url::{Location, Url};
+use clap::builder::TypedValueParser;
+use clap::{ArgGroup, Args, Subcommand};
+use gannet_volume::limits::{UNIT_DEFAULT, UNIT_MAX, UNIT_MIN};
+use gannet_wire::volume::WIDTH_MAX;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `gannet volume`.
+#[derive(Debug, Args)]
+pub struct VolumeOptions {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: VolumeWhat,
+}
+
+/// `gannet volume ...`.
+#[derive(Debug, Subcommand)]
+pub enum VolumeWhat {
+    /// Make a volume in a folder
+    ///
+    /// The folder gets the volume's description (volume.toml), its secret, its metadata, and the folders of its I/O
+    /// servers unless others are named. Nothing that holds something already is used, and nothing is left behind on an
+    /// error.
+    Create(CreateOptions),
+    /// Show a volume's servers, stripes, identity and space
+    Show(ShowOptions),
+    /// List volumes: those named, and those in folders that are named
+    List(ListOptions),
+    /// Add I/O servers to a volume that nobody serves
+    ///
+    /// New files are striped over the new servers too; files that are there keep their layout.
+    Extend(ExtendOptions),
+    /// Check a volume: names, attributes and objects against each other
+    ///
+    /// One line for each finding; lines that begin with `note:` tell what may be as it should. Exits with 1 if there
+    /// was a finding that is not repaired.
+    ///
+    /// By its PATH, while nobody serves it, everything is looked at. By URL, while it is served: whether all servers
+    /// can be reached, and what the caller can see of names and attributes; not the objects.
+    Check(CheckOptions),
+    /// Show how a file is striped, or new files of a directory will be; set the latter
+    Stripes(StripesOptions),
+}
+
+/// A server of a volume that a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeRole {
+    /// Names, attributes, layouts; NFS too.
+    Manager,
+    /// The I/O server with this number.
+    IoServer(u32),
+}
+
+impl FromStr for VolumeRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<VolumeRole, String> {
+        if text == "manager" {
+            return Ok(VolumeRole::Manager);
+        }
+        let number = text.strip_prefix("io-server=");
+        let number = number.and_then(|number| number.parse().ok());
+        number
+            .map(VolumeRole::IoServer)
+            .ok_or_else(|| format!("`{text}` is not `manager` or `io-server=N`"))
+    }
+}
+
+/// `gannet volume create`.
+#[derive(Debug, Args)]
+pub struct CreateOptions {
+    /// The folder of the volume: one that does not exist, or is empty
+    pub path: PathBuf,
+    /// How many I/O servers the volume has, in folders of its own below PATH
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "io_server"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
+    pub io_servers: u32,
+    /// An I/O server in this folder, on a disk of its own for instance (repeat); one that does not exist, or is empty
+    #[arg(long, value_name = "DIR")]
+    pub io_server: Vec<PathBuf>,
+    /// Bytes of a file that go to one I/O server before the next one's turn
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = unit_parser())]
+    pub stripe_unit: u32,
+    /// I/O servers that a file is striped over [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
+    pub stripe_width: Option<u32>,
+}
+
+/// `gannet volume show`.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// The folder of the volume
+    pub path: PathBuf,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gannet volume list`.
+#[derive(Debug, Args)]
+pub struct ListOptions {
+    /// Volumes, or folders with volumes in them
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub paths: Vec<PathBuf>,
+    /// One JSON object per volume
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gannet volume extend`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("servers").required(true))]
+pub struct ExtendOptions {
+    /// The folder of the volume
+    pub path: PathBuf,
+    /// So many more, in folders of its own below PATH
+    #[arg(long, value_name = "N", group = "servers")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
+    pub io_servers: Option<u32>,
+    /// One more in this folder (repeat); one that does not exist, or is empty
+    #[arg(long, value_name = "DIR", group = "servers")]
+    pub io_server: Vec<PathBuf>,
+}
+
+/// `gannet volume check`.
+#[derive(Debug, Args)]
+pub struct CheckOptions {
+    /// The folder of a volume that nobody serves, or the URL of one that is served
+    #[arg(value_name = "PATH|URL", value_parser = location_parser())]
+    pub volume: Location,
+    /// Remove objects that belong to no file; for a PATH
+    #[arg(long)]
+    pub repair: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet volume stripes`.
+#[derive(Debug, Args)]
+pub struct StripesOptions {
+    /// A file or directory on a volume
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
+    /// Bytes of a new file that go to one I/O server before the next one's turn
+    #[arg(long, value_name = "SIZE", value_parser = unit_parser())]
+    pub unit: Option<u32>,
+    /// I/O servers that a new file is striped over; 0 for all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=WIDTH_MAX as i64))]
+    pub width: Option<u32>,
+    /// The I/O server with the first stripe of each new file; without it they take turns
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
+    pub first: Option<u32>,
+    /// Leave it to the volume again
+    #[arg(long, conflicts_with_all = ["unit", "width", "first"])]
+    pub default: bool,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the server.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+impl StripesOptions {
+    /// Whether stripes are chosen.
+    pub fn changes(&self) -> bool {
+        self.unit.is_some() || self.width.is_some() || self.first.is_some()
+    }
+}
+
+const _: () = assert!(UNIT_DEFAULT == 64 << 10, "the default value above says so");
+
+fn unit_parser() -> impl TypedValueParser<Value = u32> {
+    clap::builder::NonEmptyStringValueParser::new().try_map(|text| {
+        let unit = size::parse(&text)?;
+        u32::try_from(unit)
+            .ok()
+            .filter(|unit| (UNIT_MIN..=UNIT_MAX).contains(unit))
+            .ok_or_else(|| format!("a stripe unit is from {UNIT_MIN} to {UNIT_MAX} bytes"))
+    })
+}

@@ -1,0 +1,67 @@
+//! This process's signals, and other processes of this machine.
+
+use std::io;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGTERM and SIGINT.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on they do not end the process.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn install() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for either; its name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Processor time that process `pid` has used so far, from `/proc/PID/stat`, which counts in hundredths of a second.
+///
+/// # Errors
+/// There is no such process, or it may not be looked at.
+pub(crate) fn cpu(pid: u32) -> io::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = ticks(&stat).ok_or_else(|| io::Error::other("/proc is not Linux's"))?;
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second))
+}
+
+/// User and system time out of a line of `/proc/PID/stat`, in clock ticks. The name in it may hold blanks.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 0 0 20";
+        assert_eq!(super::ticks(stat), Some(120));
+    }
+
+    #[test]
+    fn this_process_is_found_and_no_process_is_not() {
+        assert!(super::cpu(std::process::id()).is_ok());
+        assert!(super::cpu(u32::MAX).is_err());
+    }
+}

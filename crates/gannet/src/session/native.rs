@@ -1,0 +1,304 @@
+//! A volume behind the commands: the procedures of NFS's client, done by the native protocol.
+
+use gannet_fabric::Buffer;
+use gannet_nfs::client::{
+    Committed, Direct, DirectAnswer, Error, Found, Item, ReadDone, WriteOutcome,
+};
+use gannet_vfs::{
+    AccessMask, Attributes, Changed, CreateMode, Created, Credentials, DirectoryEntry, Entries,
+    FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Time, Vfs,
+};
+use gannet_volume::client::VolumeFs;
+use std::io;
+
+/// Bytes of a listing that are kept at a time; a volume's pages are shorter.
+const ENTRIES_MAX: usize = 4096;
+
+/// One caller's view of a volume.
+pub(super) struct Native {
+    volume: VolumeFs,
+    caller: Credentials,
+}
+
+impl Native {
+    pub(super) fn new(volume: VolumeFs, caller: Credentials) -> Native {
+        Native { volume, caller }
+    }
+
+    /// Connections that were lost and made anew.
+    pub(super) fn reconnects(&self) -> u64 {
+        self.volume.reconnects()
+    }
+
+    /// What a person is told: why servers were away, if that is what a status stands for.
+    fn error(&self, status: Status) -> Error {
+        match (status, self.volume.trouble()) {
+            (Status::Jukebox | Status::Io, Some(trouble)) => {
+                Error::Local(io::Error::other(trouble))
+            }
+            _ => Error::Status(status),
+        }
+    }
+
+    fn done<T>(&self, result: Result<T, Status>) -> Result<T, Error> {
+        result.map_err(|status| self.error(status))
+    }
+
+    fn made(&self, made: Changed<Created>) -> Result<Found, Error> {
+        let Created { handle, attributes } = self.done(made.result)?;
+        Ok(Found { handle, attributes })
+    }
+}
+
+/// Keeps what a directory lists.
+#[derive(Default)]
+struct Listing {
+    items: Vec<Item>,
+    last: u64,
+    room: usize,
+}
+
+impl Entries for Listing {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        if matches!(entry.name, b"." | b"..") {
+            return true;
+        }
+        self.room -= 1;
+        self.last = entry.cookie;
+        let object = entry.object.as_ref();
+        self.items.push(Item {
+            name: entry.name.to_vec(),
+            fileid: entry.fileid,
+            handle: object.map(|(handle, _)| *handle),
+            attributes: object.map(|(_, attributes)| *attributes),
+        });
+        true
+    }
+}
+
+impl Direct for Native {
+    fn null(&self) -> DirectAnswer<'_, ()> {
+        Box::pin(async {
+            let asked = self.volume.volume().await;
+            asked
+                .map(|_| ())
+                .map_err(|error| Error::Local(io::Error::other(error)))
+        })
+    }
+
+    fn getattr<'a>(&'a self, object: &'a FileHandle) -> DirectAnswer<'a, Attributes> {
+        Box::pin(async { self.done(self.volume.attributes(object).await) })
+    }
+
+    fn setattr<'a>(
+        &'a self,
+        object: &'a FileHandle,
+        change: &'a SetAttributes,
+        guard: Option<Time>,
+    ) -> DirectAnswer<'a, Option<Attributes>> {
+        Box::pin(async move {
+            let (volume, caller) = (&self.volume, &self.caller);
+            let changed = volume.set_attributes(caller, object, change, guard).await;
+            self.done(changed.result)?;
+            Ok(changed.wcc.after)
+        })
+    }
+
+    fn lookup<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, Found> {
+        Box::pin(async {
+            let (found, _) = self.volume.lookup(&self.caller, directory, name).await;
+            let (handle, attributes) = self.done(found)?;
+            Ok(Found {
+                handle,
+                attributes: Some(attributes),
+            })
+        })
+    }
+
+    fn access<'a>(
+        &'a self,
+        object: &'a FileHandle,
+        wanted: AccessMask,
+    ) -> DirectAnswer<'a, AccessMask> {
+        Box::pin(async move {
+            let granted = self.volume.access(&self.caller, object, wanted).await;
+            Ok(self.done(granted)?.0)
+        })
+    }
+
+    fn readlink<'a>(&'a self, link: &'a FileHandle) -> DirectAnswer<'a, Vec<u8>> {
+        Box::pin(async {
+            let read = self.volume.read_link(&self.caller, link).await;
+            Ok(self.done(read)?.0)
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        file: &'a FileHandle,
+        offset: u64,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> DirectAnswer<'a, ReadDone> {
+        Box::pin(async move {
+            let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+            let (volume, range) = (&self.volume, (offset, count));
+            let read = volume
+                .read_into(&self.caller, file, range, &mut buffer)
+                .await;
+            let done = self.done(read)?;
+            Ok(ReadDone {
+                buffer,
+                count: done.count,
+                eof: done.eof,
+                attributes: None,
+            })
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        file: &'a FileHandle,
+        offset: u64,
+        (mut buffer, len): (Buffer, u32),
+        stability: Stability,
+    ) -> DirectAnswer<'a, WriteOutcome> {
+        Box::pin(async move {
+            let len = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+            let (volume, part) = (&self.volume, (&mut buffer, len));
+            let written = volume.write_from(&self.caller, file, offset, part, stability);
+            let done = self.done(written.await)?;
+            Ok(WriteOutcome {
+                buffer,
+                count: done.count,
+                committed: done.committed,
+                verifier: done.verifier,
+                attributes: None,
+            })
+        })
+    }
+
+    fn create<'a>(
+        &'a self,
+        directory: &'a FileHandle,
+        name: &'a [u8],
+        mode: &'a CreateMode,
+    ) -> DirectAnswer<'a, Found> {
+        Box::pin(async move {
+            let (volume, caller) = (&self.volume, &self.caller);
+            self.made(volume.create(caller, directory, name, mode).await)
+        })
+    }
+
+    fn mkdir<'a>(
+        &'a self,
+        directory: &'a FileHandle,
+        name: &'a [u8],
+        attributes: &'a SetAttributes,
+    ) -> DirectAnswer<'a, Found> {
+        Box::pin(async move {
+            let (volume, caller) = (&self.volume, &self.caller);
+            let made = volume.make_directory(caller, directory, name, attributes);
+            self.made(made.await)
+        })
+    }
+
+    fn symlink<'a>(
+        &'a self,
+        directory: &'a FileHandle,
+        name: &'a [u8],
+        target: &'a [u8],
+        attributes: &'a SetAttributes,
+    ) -> DirectAnswer<'a, Found> {
+        Box::pin(async move {
+            let (volume, caller) = (&self.volume, &self.caller);
+            let made = volume.make_symlink(caller, directory, name, target, attributes);
+            self.made(made.await)
+        })
+    }
+
+    fn mknod<'a>(
+        &'a self,
+        directory: &'a FileHandle,
+        name: &'a [u8],
+        kind: NodeKind,
+        attributes: &'a SetAttributes,
+    ) -> DirectAnswer<'a, Found> {
+        Box::pin(async move {
+            let (volume, caller) = (&self.volume, &self.caller);
+            let made = volume.make_node(caller, directory, name, kind, attributes);
+            self.made(made.await)
+        })
+    }
+
+    fn remove<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, ()> {
+        Box::pin(async {
+            let removed = self.volume.remove(&self.caller, directory, name).await;
+            self.done(removed.result)
+        })
+    }
+
+    fn rmdir<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, ()> {
+        Box::pin(async {
+            let volume = &self.volume;
+            let removed = volume.remove_directory(&self.caller, directory, name).await;
+            self.done(removed.result)
+        })
+    }
+
+    fn rename<'a>(
+        &'a self,
+        from: (&'a FileHandle, &'a [u8]),
+        to: (&'a FileHandle, &'a [u8]),
+    ) -> DirectAnswer<'a, ()> {
+        Box::pin(async move { self.done(self.volume.rename(&self.caller, from, to).await.0) })
+    }
+
+    fn link<'a>(
+        &'a self,
+        file: &'a FileHandle,
+        directory: &'a FileHandle,
+        name: &'a [u8],
+    ) -> DirectAnswer<'a, ()> {
+        Box::pin(async move {
+            let linked = self.volume.link(&self.caller, file, directory, name).await;
+            self.done(linked.0.result)
+        })
+    }
+
+    fn fsstat<'a>(&'a self, object: &'a FileHandle) -> DirectAnswer<'a, FileSystemUsage> {
+        Box::pin(async { self.done(self.volume.usage(object).await) })
+    }
+
+    fn commit<'a>(&'a self, file: &'a FileHandle) -> DirectAnswer<'a, Committed> {
+        Box::pin(async {
+            let committed = self.volume.commit(&self.caller, file, 0, 0).await;
+            Ok(Committed {
+                verifier: self.done(committed.result)?.verifier,
+                attributes: committed.wcc.after,
+            })
+        })
+    }
+
+    fn list<'a>(&'a self, directory: &'a FileHandle) -> DirectAnswer<'a, Vec<Item>> {
+        Box::pin(async {
+            let mut listing = Listing::default();
+            loop {
+                listing.room = ENTRIES_MAX;
+                let (cookie, verifier) = (listing.last, Default::default());
+                let (volume, caller) = (&self.volume, &self.caller);
+                let page = volume.read_directory(caller, directory, cookie, verifier, &mut listing);
+                if self.done(page.await)?.eof {
+                    return Ok(listing.items);
+                }
+            }
+        })
+    }
+}

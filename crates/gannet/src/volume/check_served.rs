@@ -1,0 +1,114 @@
+//! `gannet volume check URL`: what a client can see of a volume that is served.
+
+use super::check::conclude;
+use crate::cli::ClientOptions;
+use crate::failure::{Explain, Failure};
+use crate::session::{self, Session, with_session};
+use crate::show;
+use crate::url::Url;
+use gannet_nfs::client::{Follow, Node};
+use gannet_vfs::FileKind;
+use std::collections::HashMap;
+
+/// Directories below each other that are looked into.
+const DEPTH_MAX: usize = 1024;
+
+/// What was seen so far.
+#[derive(Default)]
+struct Seen {
+    findings: Vec<String>,
+    directories: u64,
+    names: u64,
+    /// Files with several names: how many they count, and how many were found.
+    linked: HashMap<u64, (u32, u32)>,
+}
+
+/// Asks every server, and looks at all names below `url`.
+///
+/// # Errors
+/// The manager cannot be reached, or something does not fit.
+pub(super) fn run(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        let (volume, _) = session::open_volume(&runtime, url, client).await?;
+        let servers = volume.io_servers().await;
+        let servers = servers.explain(|| format!("cannot check {url}"))?;
+        let mut seen = Seen::default();
+        for (number, reached) in servers.iter().enumerate() {
+            if let Err(error) = reached {
+                let finding = format!("I/O server {number} cannot be reached: {error}");
+                seen.findings.push(finding);
+            }
+        }
+        // Attributes of files on a server that is away would be waited for.
+        if seen.findings.is_empty() {
+            seen = with_session(&runtime, url, client, async |session| {
+                let node = session.node(url, Follow::No).await?;
+                seen.look_below(&session, url, &node).await?;
+                Ok(seen)
+            })
+            .await?;
+        }
+        if url.path.is_empty() {
+            seen.check_links();
+        }
+        let looked = format!(
+            "checked {} I/O servers, {} directories, {} names",
+            servers.len(),
+            seen.directories,
+            seen.names
+        );
+        conclude(&seen.findings, &looked, 0)
+    })
+}
+
+impl Seen {
+    async fn look_below(
+        &mut self,
+        session: &Session,
+        url: &Url,
+        node: &Node,
+    ) -> Result<(), Failure> {
+        let mut ahead = vec![(url.clone(), *node, 0)];
+        while let Some((url, node, depth)) = ahead.pop() {
+            self.directories += 1;
+            let entries = show::list(session, &url, &node, true).await?;
+            let mut below = 0;
+            for entry in entries {
+                self.names += 1;
+                let attributes = &entry.node.attributes;
+                if attributes.kind == FileKind::Directory {
+                    below += 1;
+                    if depth < DEPTH_MAX {
+                        ahead.push((url.child(&entry.name), entry.node, depth + 1));
+                    }
+                } else if attributes.link_count != 1 {
+                    let known = self.linked.entry(attributes.fileid);
+                    known.or_insert((attributes.link_count, 0)).1 += 1;
+                }
+            }
+            let links = node.attributes.link_count;
+            if links != below + 2 && !changed(session, &node).await? {
+                let is = below + 2;
+                self.findings
+                    .push(format!("{url} counts {links} links and has {is}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_links(&mut self) {
+        let mut wrong: Vec<_> = self.linked.iter().filter(|(_, it)| it.0 != it.1).collect();
+        wrong.sort();
+        let findings = wrong.into_iter().map(|(file, (counted, found))| {
+            format!("file {file} counts {counted} names and has {found}")
+        });
+        self.findings.extend(findings);
+    }
+}
+
+/// Whether somebody has changed a directory since it was looked at.
+async fn changed(session: &Session, node: &Node) -> Result<bool, Failure> {
+    let now = session.files().client().getattr(&node.handle).await;
+    let now = now.explain(|| String::from("cannot look at a directory again"))?;
+    Ok(now.change_time != node.attributes.change_time)
+}

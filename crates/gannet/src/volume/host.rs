@@ -1,0 +1,546 @@
+//! Servers of a volume in this process, on threads of their own: all of them, or some.
+
+use super::place::{Place, find, resolver};
+use super::{METADATA_CACHE, Volume};
+use crate::cli::{Listen, VolumeRole};
+use crate::failure::{Explain, Failure};
+use crate::url::NATIVE_PORT;
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_runtime::Handle;
+use gannet_runtime::tokio_plug::{Cores, SharedListener};
+use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
+use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_servers};
+use gannet_volume::io_server::IoServer;
+use gannet_volume::link::{Handler, Identity};
+use gannet_volume::manager::{Manager, Registry, keep_registered};
+use gannet_volume::meta::{RedbStore, Stripes};
+use gannet_volume::secret::ServerKeys;
+use gannet_volume::serve::Server;
+use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use tokio::sync::watch;
+
+/// Which servers of a volume a process runs, and where they listen.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// Where the manager listens, and at which address I/O servers do; without it at all addresses, and the manager on
+    /// the port of `volume.toml` or the native one. Off: on loopback alone.
+    pub native: Option<Listen>,
+    /// The servers; none stands for all.
+    pub roles: Vec<VolumeRole>,
+    /// Where the manager is, for I/O servers without it; otherwise `volume.toml` says that.
+    pub manager: Option<Place>,
+    /// Most threads to run them on.
+    pub threads: usize,
+    /// Insist on CRCs on their connections.
+    pub crc: bool,
+}
+
+impl HostOptions {
+    /// Whether the manager is among them.
+    pub fn runs_manager(&self) -> bool {
+        self.roles.is_empty() || self.roles.contains(&VolumeRole::Manager)
+    }
+
+    /// The numbers of I/O servers among them, in order, out of `count`.
+    fn io_servers(&self, count: usize) -> Result<Vec<usize>, Failure> {
+        let mut numbers: Vec<usize> = match self.roles.is_empty() {
+            true => (0..count).collect(),
+            false => (self.roles.iter())
+                .filter_map(|role| match role {
+                    VolumeRole::IoServer(number) => Some(*number as usize),
+                    VolumeRole::Manager => None,
+                })
+                .collect(),
+        };
+        numbers.sort_unstable();
+        numbers.dedup();
+        if let Some(number) = numbers.iter().find(|number| **number >= count) {
+            let what = format!("cannot run I/O server {number}");
+            let why = format!("the volume has {count}, with numbers from 0 on");
+            return Err(Failure::usage(what, why));
+        }
+        Ok(numbers)
+    }
+}
+
+/// The running servers of a volume. Dropped without [`Host::stop`], they end some time later.
+pub struct Host {
+    threads: Cores,
+    stop: watch::Sender<bool>,
+    front: Option<Arc<Front>>,
+    listening: Listening,
+}
+
+/// Where the servers of a process listen.
+#[derive(Debug, Clone, Default)]
+pub struct Listening {
+    /// The manager, if it is among them.
+    pub manager: Option<SocketAddr>,
+    /// I/O servers with their numbers.
+    pub io_servers: Vec<(usize, SocketAddr)>,
+}
+
+/// How the cores of this process reach the servers.
+pub struct Front {
+    identity: Identity,
+    manager: SocketAddr,
+    verifier: Arc<WriteVerifier>,
+    crc: bool,
+}
+
+/// What the threads run.
+struct Roles {
+    identity: Token,
+    keys: ServerKeys,
+    manager: Option<ManagerRole>,
+    io_servers: Vec<IoServerRole>,
+    threads: usize,
+    crc: bool,
+    stop: watch::Receiver<bool>,
+}
+
+struct ManagerRole {
+    name: String,
+    stripes: Stripes,
+    metadata: Arc<RedbStore>,
+    listener: SharedListener,
+    /// Where I/O servers are, as far as it is known.
+    servers: Vec<Address>,
+}
+
+struct IoServerRole {
+    number: usize,
+    listener: SharedListener,
+    tree: Arc<LocalTree>,
+    /// Nobody else serves the folder while this is open.
+    _lock: File,
+    /// Whom it tells where it is.
+    register: Option<(Place, RegisterRecord)>,
+}
+
+impl Host {
+    /// Starts servers of `volume`; when it returns, they answer.
+    ///
+    /// # Errors
+    /// Another process serves them, or something of the volume cannot be used.
+    pub fn start(volume: &Volume, options: &HostOptions) -> Result<Host, Failure> {
+        let keys = ServerKeys::new(volume.secret()?);
+        let numbers = options.io_servers(volume.description.io_server.len())?;
+        let address = manager_address(volume, options);
+        // The manager's first: the store's lock is what tells that the volume is served.
+        let metadata = match options.runs_manager() {
+            true => Some(Arc::new(open_metadata(volume)?)),
+            false => None,
+        };
+        let register = match options.runs_manager() {
+            true => None,
+            false => Some(manager_place(volume, options)?),
+        };
+        let open = |number| open_io_server(volume, number, address.ip(), register.as_ref());
+        let io_servers = numbers.into_iter().map(open);
+        let io_servers = io_servers.collect::<Result<Vec<_>, Failure>>()?;
+        let manager = metadata.map(|metadata| open_manager(volume, metadata, address, &io_servers));
+        let manager = manager.transpose()?;
+        let (stop, stopped) = watch::channel(false);
+        let roles = Roles {
+            identity: volume.description.identity,
+            keys,
+            manager,
+            threads: options.threads.clamp(1, io_servers.len().max(1)),
+            io_servers,
+            crc: options.crc,
+            stop: stopped,
+        };
+        let listening = roles.listening();
+        let front = listening.manager.map(|manager| roles.front(manager));
+        let front = front.transpose()?;
+        let threads = run(roles, &volume.path)?;
+        Ok(Host {
+            threads,
+            stop,
+            front,
+            listening,
+        })
+    }
+
+    /// How this process's cores reach the servers, if the manager is among them.
+    pub fn front(&self) -> Option<Arc<Front>> {
+        self.front.clone()
+    }
+
+    /// Where the servers listen.
+    pub fn listening(&self) -> Listening {
+        self.listening.clone()
+    }
+
+    /// Ends the servers, once nobody needs them any more.
+    ///
+    /// # Errors
+    /// One of them had failed.
+    pub fn stop(self) -> Result<(), Failure> {
+        // Receivers are gone when all threads have ended by themselves.
+        let _ = self.stop.send(true);
+        self.threads
+            .join()
+            .explain(|| String::from("a server of the volume ended"))
+    }
+}
+
+/// Starts the threads, and waits until the servers answer.
+fn run(roles: Roles, path: &Path) -> Result<Cores, Failure> {
+    let (sender, started) = mpsc::channel();
+    let what = || format!("cannot serve the volume {}", path.display());
+    let (count, roles) = (roles.threads, Arc::new(roles));
+    let threads = Cores::start(count, move |index, runtime| {
+        serve(index, runtime, Arc::clone(&roles), sender.clone())
+    })
+    .explain(what)?;
+    // The first thread says one word, or is gone.
+    let word = started.recv().explain(what)?;
+    word.map_err(|why| Failure::new(what(), why))?;
+    Ok(threads)
+}
+
+impl Roles {
+    fn listening(&self) -> Listening {
+        let servers = self.io_servers.iter();
+        Listening {
+            manager: (self.manager.as_ref()).map(|manager| manager.listener.local_address()),
+            io_servers: servers
+                .map(|server| (server.number, server.listener.local_address()))
+                .collect(),
+        }
+    }
+
+    fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, Failure> {
+        Ok(Arc::new(Front {
+            identity: Identity {
+                role: Role::Client,
+                volume: self.identity,
+                key: self.keys.between(Role::Client),
+            },
+            manager: SocketAddr::new(here(manager.ip()), manager.port()),
+            crc: self.crc,
+            verifier: WriteVerifier::new(random()?),
+        }))
+    }
+}
+
+/// Where the manager is to listen; I/O servers listen at the same address.
+fn manager_address(volume: &Volume, options: &HostOptions) -> SocketAddr {
+    let said = volume.description.manager.address.as_ref();
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    match options.native {
+        Some(Listen::At(address)) => address,
+        Some(Listen::Off) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        None => SocketAddr::new(any, said.map_or(NATIVE_PORT, |place| place.0.port)),
+    }
+}
+
+/// Where I/O servers that run apart from the manager find it.
+fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Failure> {
+    let said = volume.description.manager.address.as_ref();
+    options.manager.as_ref().or(said).cloned().ok_or_else(|| {
+        let why = "nobody says where the manager is";
+        let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
+        Failure::usage("cannot run I/O servers without the manager", why).hint(hint)
+    })
+}
+
+/// The address at which this process reaches what listens at `address`.
+fn here(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        address => address,
+    }
+}
+
+/// The software RNIC; with CRCs if that is wanted here or by the peer.
+fn provider(runtime: &Handle, crc: bool) -> Rc<IwarpProvider> {
+    let config = IwarpConfig {
+        crc,
+        ..IwarpConfig::default()
+    };
+    IwarpProvider::new(Handle::clone(runtime), config)
+}
+
+impl Front {
+    /// A client of the volume for the core of `runtime`.
+    pub fn client(&self, runtime: Handle) -> VolumeFs {
+        let provider = provider(&runtime, self.crc);
+        let addresses = Addresses {
+            manager: Some(self.manager),
+            io_servers: Vec::new(),
+        };
+        let (find, verifier) = (resolver(&runtime), Arc::clone(&self.verifier));
+        VolumeFs::new(runtime, provider, self.identity, addresses, verifier).resolving(find)
+    }
+}
+
+/// The store of a volume's names, locked against others.
+///
+/// # Errors
+/// It is missing, another process has it, or it is damaged.
+pub(super) fn open_metadata(volume: &Volume) -> Result<RedbStore, Failure> {
+    let path = volume.metadata();
+    let what = || format!("cannot open the volume {}", volume.path.display());
+    // The store would make an empty one.
+    if !path.is_file() {
+        let why = format!("its metadata {} is missing", path.display());
+        return Err(Failure::new(what(), why).hint("put it back from a backup"));
+    }
+    RedbStore::open(&path, METADATA_CACHE).map_err(|error| {
+        let failure = Failure::new(what(), &error);
+        match error.is_open_elsewhere() {
+            true => failure.hint("another process serves this volume: stop it first"),
+            false => failure,
+        }
+    })
+}
+
+fn open_manager(
+    volume: &Volume,
+    metadata: Arc<RedbStore>,
+    address: SocketAddr,
+    io_servers: &[IoServerRole],
+) -> Result<ManagerRole, Failure> {
+    let description = &volume.description;
+    let said = description.io_server.iter().map(|server| &server.address);
+    let said = said.map(|place| place.clone().map(|place| place.0).unwrap_or_default());
+    let mut servers: Vec<Address> = said.collect();
+    for role in io_servers {
+        if let Some(known) = servers.get_mut(role.number) {
+            *known = reported(role.listener.local_address(), known);
+        }
+    }
+    Ok(ManagerRole {
+        name: description.name.clone(),
+        stripes: Stripes {
+            unit: description.stripes.unit,
+            width: description.stripes.width,
+            first: None,
+        },
+        metadata,
+        listener: listen("the manager of the volume", address)?,
+        servers,
+    })
+}
+
+fn open_io_server(
+    volume: &Volume,
+    number: usize,
+    ip: IpAddr,
+    manager: Option<&Place>,
+) -> Result<IoServerRole, Failure> {
+    let what = || format!("cannot start I/O server {number}");
+    let described = volume.description.io_server.get(number);
+    let described = described.ok_or_else(|| Failure::new(what(), "there is no such server"))?;
+    let folder = volume.path.join(&described.folder);
+    let lock = lock_folder(&folder).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            let why = format!("another process serves its folder {}", folder.display());
+            Failure::new(what(), why).hint("stop that one first")
+        }
+        _ => Failure::new(what(), format!("{}: {error}", folder.display())),
+    })?;
+    let options = LocalOptions {
+        state_dir: Some(volume.path.clone()),
+        // What was written durably must not lose the name of its object.
+        sync_metadata: true,
+        ..LocalOptions::default()
+    };
+    let tree = LocalTree::open(&folder, &options).explain(what)?;
+    let said = described.address.as_ref().map(|place| place.0.clone());
+    let said = said.unwrap_or_default();
+    let listener = listen(
+        &format!("I/O server {number}"),
+        SocketAddr::new(ip, said.port),
+    )?;
+    let address = reported(listener.local_address(), &said);
+    // Bounded by WIDTH_MAX.
+    let number_there = number as u32;
+    let register = manager.map(|place| {
+        let record = RegisterRecord {
+            number: number_there,
+            address,
+        };
+        (place.clone(), record)
+    });
+    Ok(IoServerRole {
+        number,
+        listener,
+        tree,
+        _lock: lock,
+        register,
+    })
+}
+
+/// Clients are told of the host that volume.toml names, or of the address that a server listens at; of none if it
+/// listens at all of them.
+fn reported(listening: SocketAddr, said: &Address) -> Address {
+    let ip = listening.ip();
+    let host = match said.host.is_empty() {
+        false => said.host.clone(),
+        true if ip.is_unspecified() => String::new(),
+        true => ip.to_string(),
+    };
+    Address {
+        host,
+        port: listening.port(),
+    }
+}
+
+/// Locks a folder against other processes, until the file is closed.
+///
+/// # Errors
+/// `WouldBlock` when another process has locked it.
+pub(super) fn lock_folder(folder: &Path) -> std::io::Result<File> {
+    let file = File::open(folder)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+fn listen(what: &str, address: SocketAddr) -> Result<SharedListener, Failure> {
+    SharedListener::bind(address, 1).map_err(|error| {
+        Failure::new(format!("cannot listen for {what} at {address}"), error)
+            .hint("choose another address with --native ADDRESS:PORT")
+    })
+}
+
+fn random() -> Result<u64, Failure> {
+    getrandom::u64().explain(|| String::from("cannot get random bytes"))
+}
+
+/// Runs the servers of one thread until they shall end. The first thread says whether the manager runs.
+async fn serve(
+    index: usize,
+    runtime: Handle,
+    roles: Arc<Roles>,
+    started: mpsc::Sender<Result<(), String>>,
+) {
+    for at in (index..roles.io_servers.len()).step_by(roles.threads) {
+        start_io_server(&runtime, &roles, at);
+    }
+    if index == 0 {
+        let outcome = start_manager(&runtime, &roles);
+        let failed = outcome.is_err();
+        // Who started the threads waits for this.
+        let _ = started.send(outcome);
+        if failed {
+            return;
+        }
+    }
+    drop(started);
+    // An error means that the sender is gone, which ends the servers as well.
+    let _ = roles.stop.clone().wait_for(|stop| *stop).await;
+}
+
+fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
+    let Some(role) = roles.io_servers.get(at) else {
+        return;
+    };
+    let store = LocalStore::new(Arc::clone(&role.tree), Handle::clone(runtime));
+    let handler = IoServer::new(Handle::clone(runtime), store, roles.keys);
+    // Bounded by WIDTH_MAX.
+    let name = Hello::io_server(role.number as u32);
+    accept(runtime, roles, (handler, name), move |roles| {
+        roles.io_servers.get(at).map(|role| &role.listener)
+    });
+    if let Some((manager, record)) = role.register.clone() {
+        let identity = roles.identity(Role::IoServer);
+        let provider = provider(runtime, roles.crc);
+        let clock = Handle::clone(runtime);
+        let registering = async move {
+            let Address { host, port } = &manager.0;
+            let found = async || find(&clock, host.clone(), *port).await;
+            keep_registered(Handle::clone(&clock), provider, identity, found, record).await;
+        };
+        runtime.spawn("volume register", Box::pin(registering));
+    }
+}
+
+impl Roles {
+    /// Who this process is when it connects as `role`.
+    fn identity(&self, role: Role) -> Identity {
+        Identity {
+            role,
+            volume: self.identity,
+            key: self.keys.between(role),
+        }
+    }
+}
+
+/// Starts the manager, if this process has it.
+fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<(), String> {
+    let Some(role) = &roles.manager else {
+        return Ok(());
+    };
+    let registry = Registry::new(role.name.clone(), role.stripes, role.servers.clone());
+    let provider = provider(runtime, roles.crc);
+    let servers = registered_io_servers(
+        Handle::clone(runtime),
+        provider,
+        roles.identity(Role::Manager),
+        (
+            Rc::clone(&registry),
+            here(role.listener.local_address().ip()),
+        ),
+        resolver(runtime),
+    );
+    let (metadata, keys) = (Arc::clone(&role.metadata), roles.keys);
+    let manager = Manager::open(
+        Handle::clone(runtime),
+        metadata,
+        keys,
+        servers,
+        role.stripes,
+    );
+    let manager = manager.map_err(|error| error.to_string())?;
+    let promises = Rc::clone(&manager).keep_house();
+    runtime.spawn("promises", Box::pin(promises));
+    let handler = registry.before(manager);
+    accept(runtime, roles, (handler, Hello::MANAGER), |roles| {
+        roles.manager.as_ref().map(|role| &role.listener)
+    });
+    Ok(())
+}
+
+/// Has `handler`, the server that is called `name`, answer those who connect to a listener of this thread alone.
+fn accept(
+    runtime: &Handle,
+    roles: &Arc<Roles>,
+    (handler, name): (Rc<dyn Handler>, u16),
+    listener: impl Fn(&Roles) -> Option<&SharedListener> + 'static,
+) {
+    let Some(socket) = listener(roles) else {
+        return;
+    };
+    let provider = provider(runtime, roles.crc);
+    let streams = Box::new(provider.listen_on(socket.for_core(0)));
+    let server = Server::new(Handle::clone(runtime), roles.identity, roles.keys, handler);
+    let server = server.named(name);
+    let serving = async move {
+        let served = server.serve(provider as Rc<dyn Provider>, streams).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "a server of the volume ended");
+        }
+    };
+    runtime.spawn("volume server", Box::pin(serving));
+    let roles = Arc::clone(roles);
+    let accepting = async move {
+        if let Some(socket) = listener(&roles)
+            && let Err(error) = socket.distribute().await
+        {
+            tracing::error!(%error, "a server of the volume accepts no more");
+        }
+    };
+    runtime.spawn("volume accept", Box::pin(accepting));
+}

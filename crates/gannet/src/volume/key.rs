@@ -1,0 +1,87 @@
+//! The clients' key of a volume: a file that `gannet volume create` makes, and that every client must have.
+
+use super::description::{identity, identity_text};
+use crate::failure::{Explain, Failure};
+use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_wire::volume::Token;
+use serde::Deserialize;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Its name in the folder of the volume.
+pub(super) const CLIENT_KEY_FILE: &str = "client-key";
+/// Largest file of this kind, in bytes.
+const FILE_MAX: u64 = 64 << 10;
+
+/// What a client must know of a volume.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientKey {
+    /// The volume.
+    #[serde(deserialize_with = "identity")]
+    pub identity: Token,
+    #[serde(deserialize_with = "identity")]
+    key: Token,
+}
+
+impl ClientKey {
+    /// That of the volume with this identity and secret.
+    pub(super) fn of(identity: Token, secret: Secret) -> ClientKey {
+        let key = ServerKeys::new(secret).for_clients().to_bytes();
+        ClientKey { identity, key }
+    }
+
+    /// The key itself.
+    pub fn secret(&self) -> Secret {
+        Secret::new(self.key)
+    }
+
+    /// The text of its file, for the volume called `name`.
+    pub(super) fn to_text(self, name: &str) -> String {
+        let name: String = name.chars().filter(|it| !it.is_control()).collect();
+        format!(
+            "# Lets clients use the volume {name}. Who has it can read and change all of it: keep it secret.\n\
+             identity = \"{}\"\nkey = \"{}\"\n",
+            identity_text(&self.identity),
+            identity_text(&self.key),
+        )
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// There is none, it is no key, or everybody can read it.
+    pub fn load(path: &Path) -> Result<ClientKey, Failure> {
+        let what = || format!("cannot use the volume key {}", path.display());
+        let hint = "copy `client-key` from the volume's folder, readable by you alone";
+        let file =
+            std::fs::File::open(path).map_err(|error| Failure::new(what(), error).hint(hint))?;
+        if file.metadata().explain(what)?.mode() & 0o007 != 0 {
+            let hint = format!("run `chmod 600 {}`", path.display());
+            return Err(Failure::new(what(), "everybody can read it").hint(hint));
+        }
+        let mut text = String::new();
+        let read = file.take(FILE_MAX).read_to_string(&mut text);
+        read.explain(what)?;
+        toml::from_str(&text).map_err(|error| Failure::new(what(), error.message()).hint(hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_wire::volume::Role;
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_and_is_not_the_secret() {
+        let secret = Secret::new([7; 16]);
+        let key = ClientKey::of([0xab; 16], secret);
+        let text = key.to_text("a\nvolume");
+        assert_eq!(text.lines().filter(|it| it.starts_with('#')).count(), 1);
+        let read: ClientKey = toml::from_str(&text).unwrap();
+        assert_eq!((read.identity, read.secret()), (key.identity, key.secret()));
+        assert_eq!(read.secret(), ServerKeys::new(secret).between(Role::Client));
+        assert_ne!(read.secret(), secret);
+    }
+}

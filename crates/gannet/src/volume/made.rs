@@ -1,0 +1,147 @@
+//! Folders and files of a volume that are made, or else leave nothing behind.
+
+use super::description::IoServerDescription;
+use crate::failure::{Explain, Failure};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The path from the root.
+///
+/// # Errors
+/// Nothing is there.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize()
+        .explain(|| format!("cannot find {}", path.display()))
+}
+
+/// Folders below the volume's, for the servers with these numbers.
+///
+/// # Errors
+/// They cannot be made.
+pub(super) fn own_folders(
+    path: &Path,
+    numbers: Range<usize>,
+    made: &mut Made,
+) -> Result<Vec<IoServerDescription>, Failure> {
+    let above = path.join("io");
+    if !above.is_dir() {
+        made.folder(&above)?;
+    }
+    let folders = numbers.map(|number| {
+        let folder = PathBuf::from(format!("io/{number}"));
+        made.folder(&path.join(&folder))?;
+        Ok(IoServerDescription {
+            folder,
+            address: None,
+        })
+    });
+    folders.collect()
+}
+
+/// The folders that were named, by their absolute paths; none may lie in another, nor in one of `existing`.
+///
+/// # Errors
+/// One cannot be made, or be used.
+pub(super) fn named_folders(
+    path: &Path,
+    existing: &[PathBuf],
+    named: &[PathBuf],
+    made: &mut Made,
+) -> Result<Vec<IoServerDescription>, Failure> {
+    let mut folders: Vec<IoServerDescription> = Vec::with_capacity(named.len());
+    for name in named {
+        made.empty_folder(name)?;
+        let folder = absolute(name)?;
+        let made_now = folders.iter().map(|it| it.folder.as_path());
+        let mut others = made_now.chain(existing.iter().map(PathBuf::as_path));
+        if folder == path || others.any(|it| it.starts_with(&folder) || folder.starts_with(it)) {
+            let what = format!("cannot put an I/O server into {}", name.display());
+            let why = "the volume or another of its I/O servers is there";
+            return Err(Failure::new(what, why).hint("give each a folder of its own"));
+        }
+        folders.push(IoServerDescription {
+            folder,
+            address: None,
+        });
+    }
+    Ok(folders)
+}
+
+/// Makes the names in a folder durable.
+///
+/// # Errors
+/// The disk fails.
+pub(super) fn sync_folder(path: &Path) -> Result<(), Failure> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .explain(|| format!("cannot make {} durable", path.display()))
+}
+
+/// What was made so far; dropped, it is removed again.
+#[derive(Default)]
+pub(super) struct Made {
+    folders_and_files: Vec<PathBuf>,
+}
+
+impl Made {
+    /// A folder for this user alone.
+    ///
+    /// # Errors
+    /// It cannot be made; so for all that follow.
+    pub(super) fn folder(&mut self, path: &Path) -> Result<(), Failure> {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(path)
+            .explain(|| format!("cannot make the folder {}", path.display()))?;
+        self.folders_and_files.push(path.to_path_buf());
+        Ok(())
+    }
+
+    /// A folder that is there and empty, or else made.
+    pub(super) fn empty_folder(&mut self, path: &Path) -> Result<(), Failure> {
+        let what = || format!("cannot use the folder {}", path.display());
+        match std::fs::read_dir(path) {
+            Ok(mut entries) => match entries.next() {
+                None => Ok(()),
+                Some(_) => Err(Failure::new(what(), "it is not empty")
+                    .hint("choose a folder that is empty or does not exist")),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.folder(path),
+            Err(error) => Err(Failure::new(what(), error)),
+        }
+    }
+
+    /// A durable file for this user alone.
+    pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> Result<(), Failure> {
+        let what = || format!("cannot make the file {}", path.display());
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(path).explain(what)?;
+        self.folders_and_files.push(path.to_path_buf());
+        file.write_all(content)
+            .and_then(|()| file.sync_all())
+            .explain(what)
+    }
+
+    /// All of it stays.
+    pub(super) fn keep(mut self) {
+        self.folders_and_files.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in self.folders_and_files.drain(..).rev() {
+            let removed = match path.is_dir() {
+                true => std::fs::remove_dir(&path),
+                false => std::fs::remove_file(&path),
+            };
+            if let Err(error) = removed {
+                tracing::warn!(path = %path.display(), %error, "left behind");
+            }
+        }
+    }
+}

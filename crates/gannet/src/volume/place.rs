@@ -1,0 +1,103 @@
+//! Hosts with ports, as people write them, and finding them.
+
+use gannet_runtime::{Handle, LocalFuture, run_blocking};
+use gannet_volume::client::Resolver;
+use gannet_wire::volume::{Address, HOST_MAX};
+use serde::Deserialize;
+use serde::de::Error as _;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::str::FromStr;
+
+/// `HOST:PORT`; a host that is an IPv6 address stands in brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(pub Address);
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let wrong = || format!("`{text}` is not HOST:PORT, for example io1.example:20051");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().ok().filter(|port| *port != 0);
+        let bare = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').ok_or_else(wrong)?,
+            None if host.contains(':') => return Err(wrong()),
+            None => host,
+        };
+        let odd = |letter: char| letter.is_whitespace() || letter.is_control();
+        if bare.is_empty() || bare.len() > HOST_MAX || bare.contains(odd) {
+            return Err(wrong());
+        }
+        Ok(Place(Address {
+            host: bare.to_owned(),
+            port: port.ok_or_else(wrong)?,
+        }))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Address { host, port } = &self.0;
+        match host.contains(':') {
+            true => write!(f, "[{host}]:{port}"),
+            false => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Place, D::Error> {
+        let text = String::deserialize(source)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The address of a host, looked up by the system.
+///
+/// # Errors
+/// It has none, or the name service fails.
+pub async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<SocketAddr> {
+    let looked_up = run_blocking(runtime, move || {
+        let mut found = (host.as_str(), port).to_socket_addrs()?;
+        let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        found.next().ok_or_else(none)
+    });
+    looked_up
+        .await
+        .map_err(|_| io::Error::other("shutting down"))?
+}
+
+/// Looks hosts up for the clients and the manager of a volume.
+pub(super) fn resolver(runtime: &Handle) -> Resolver {
+    let runtime = Handle::clone(runtime);
+    Rc::new(move |host, port| {
+        let runtime = Handle::clone(&runtime);
+        let found: LocalFuture<io::Result<SocketAddr>> =
+            Box::pin(async move { find(&runtime, host, port).await });
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_hosts_with_ports() {
+        for (text, host, port) in [
+            ("io1.example:20051", "io1.example", 20051),
+            ("10.0.0.1:1", "10.0.0.1", 1),
+            ("[::1]:65535", "::1", 65535),
+        ] {
+            let place: Place = text.parse().unwrap();
+            assert_eq!((place.0.host.as_str(), place.0.port), (host, port));
+            assert_eq!(place.to_string(), text);
+        }
+        for text in ["host", "host:", "host:0", ":1", "::1:2", "[::1:2", "a b:1"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+}

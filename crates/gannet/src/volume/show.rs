@@ -1,0 +1,164 @@
+//! `gannet volume show`.
+
+use super::description::identity_text;
+use super::{Place, Volume};
+use crate::cli::ShowOptions;
+use crate::failure::{Explain, Failure};
+use crate::output;
+use crate::size::human;
+use rustix::fs::statvfs;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct VolumeJson {
+    name: String,
+    identity: String,
+    format: u32,
+    stripe_unit_bytes: u32,
+    stripe_width: usize,
+    /// Of all file systems that I/O servers are on, each counted once.
+    total_bytes: u64,
+    available_bytes: u64,
+    /// Missing where the manager's metadata is on another host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_bytes: Option<u64>,
+    io_servers: Vec<IoServerJson>,
+}
+
+#[derive(Serialize)]
+struct IoServerJson {
+    number: usize,
+    folder: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    /// Missing when the folder is on another host.
+    #[serde(flatten)]
+    space: Option<SpaceJson>,
+}
+
+#[derive(Serialize)]
+struct SpaceJson {
+    total_bytes: u64,
+    available_bytes: u64,
+    #[serde(skip)]
+    device: u64,
+}
+
+/// Shows a volume, whether it is being served or not.
+///
+/// # Errors
+/// It cannot be looked at.
+pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
+    let shown = look(&Volume::open(&options.path)?)?;
+    match options.json {
+        true => output::json(&shown),
+        false => output::line(&shown.text()),
+    }
+}
+
+fn look(volume: &Volume) -> Result<VolumeJson, Failure> {
+    let folders = volume.folders();
+    let servers = folders.iter().enumerate();
+    let said = volume.description.io_server.iter().map(|it| &it.address);
+    let servers = servers.zip(said).map(|((number, folder), address)| {
+        Ok(IoServerJson {
+            number,
+            folder: folder.display().to_string(),
+            address: address.as_ref().map(Place::to_string),
+            space: look_at_folder(number, folder)?,
+        })
+    });
+    let io_servers = servers.collect::<Result<Vec<_>, Failure>>()?;
+    let mut seen = HashSet::new();
+    let (mut total_bytes, mut available_bytes) = (0u64, 0u64);
+    let here = io_servers.iter().filter_map(|it| it.space.as_ref());
+    for space in here.filter(|it| seen.insert(it.device)) {
+        total_bytes = total_bytes.saturating_add(space.total_bytes);
+        available_bytes = available_bytes.saturating_add(space.available_bytes);
+    }
+    let metadata = volume.metadata();
+    let metadata_bytes = match std::fs::metadata(&metadata) {
+        Ok(found) => Some(found.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => {
+            return Err(Failure::new(
+                format!("cannot look at {}", metadata.display()),
+                error,
+            ));
+        }
+    };
+    let description = &volume.description;
+    Ok(VolumeJson {
+        name: description.name.clone(),
+        identity: identity_text(&description.identity),
+        format: description.format,
+        stripe_unit_bytes: description.stripes.unit,
+        stripe_width: match description.stripes.width as usize {
+            0 => io_servers.len(),
+            width => width,
+        },
+        total_bytes,
+        available_bytes,
+        metadata_bytes,
+        io_servers,
+    })
+}
+
+/// The space of an I/O server's folder, if it is on this host.
+fn look_at_folder(number: usize, folder: &Path) -> Result<Option<SpaceJson>, Failure> {
+    let what = || format!("cannot look at I/O server {number} in {}", folder.display());
+    let found = match std::fs::metadata(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        found => found.explain(what)?,
+    };
+    let space = statvfs(folder).explain(what)?;
+    Ok(Some(SpaceJson {
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+        available_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        device: found.dev(),
+    }))
+}
+
+impl VolumeJson {
+    fn text(&self) -> String {
+        let mut lines = vec![
+            format!("volume      {}", self.name),
+            format!("identity    {}", self.identity),
+            format!(
+                "stripes     {} over {} of {} I/O servers",
+                human(u64::from(self.stripe_unit_bytes)),
+                self.stripe_width,
+                self.io_servers.len()
+            ),
+            format!(
+                "space       {} available of {}; metadata {}",
+                human(self.available_bytes),
+                human(self.total_bytes),
+                self.metadata_bytes
+                    .map_or_else(|| String::from("on another host"), human)
+            ),
+        ];
+        lines.extend(self.io_servers.iter().map(|server| {
+            let address = server.address.as_ref();
+            let address = address.map_or_else(String::new, |address| format!(" at {address}"));
+            let space = match &server.space {
+                Some(space) => format!(
+                    "{} available of {}",
+                    human(space.available_bytes),
+                    human(space.total_bytes)
+                ),
+                None => String::from("not on this host"),
+            };
+            format!(
+                "I/O server  {}{address}: {}, {space}",
+                server.number, server.folder
+            )
+        }));
+        lines.join("\n")
+    }
+}

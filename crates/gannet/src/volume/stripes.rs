@@ -1,0 +1,151 @@
+//! `gannet volume stripes`.
+
+use crate::cli::StripesOptions;
+use crate::failure::{Explain, Failure};
+use crate::output;
+use crate::session;
+use crate::size::human;
+use gannet_vfs::{Credentials, FileHandle, Status, Vfs};
+use gannet_volume::client::{Striping, VolumeFs};
+use gannet_volume::meta::Stripes;
+use gannet_wire::volume::VolumeRecord;
+use serde::Serialize;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct StripesJson {
+    url: String,
+    /// `file`, `directory`, or `volume` for a directory that leaves it to the volume.
+    chosen_by: &'static str,
+    stripe_unit_bytes: u32,
+    stripe_width: u32,
+    /// Of a directory: the first server of each new file; none: they take turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<u32>,
+    /// Of a file: its I/O servers, in the order of its stripes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_servers: Option<Vec<u32>>,
+}
+
+/// Shows, and sets if asked to, how files are striped.
+///
+/// # Errors
+/// The volume cannot be reached, nothing is there, or it cannot be set.
+pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        let url = &options.url;
+        let opened = session::open_volume(&runtime, url, &options.client).await?;
+        let (volume, caller) = &opened;
+        let names: Vec<&[u8]> = url.path.iter().map(Vec::as_slice).collect();
+        let found = volume.resolve(caller, &names).await;
+        let found = found.explain(|| format!("cannot find {url}"))?;
+        let record = volume.volume().await;
+        let record = record.explain(|| format!("cannot ask about {url}"))?;
+        if options.default || options.changes() {
+            set(volume, caller, &found, (&record, options)).await?;
+        }
+        let shown = look(volume, caller, &found, (&record, options)).await?;
+        match options.json {
+            true => output::json(&shown),
+            false => output::line(&shown.text(record.count)),
+        }
+    })
+}
+
+async fn set(
+    volume: &VolumeFs,
+    caller: &Credentials,
+    found: &FileHandle,
+    (record, options): (&VolumeRecord, &StripesOptions),
+) -> Result<(), Failure> {
+    let what = || format!("cannot set the stripes of {}", options.url);
+    let before = volume.striping(caller, found).await.explain(what)?;
+    let Striping::Directory(before) = before else {
+        let hint = "set those of a directory, and copy the file into it";
+        return Err(Failure::new(what(), "a file keeps the stripes it was made with").hint(hint));
+    };
+    let before = before.unwrap_or(of_volume(record));
+    let chosen = (!options.default).then_some(Stripes {
+        unit: options.unit.unwrap_or(before.unit),
+        width: options.width.unwrap_or(before.width),
+        first: options.first.or(before.first),
+    });
+    let set = volume.set_striping(caller, found, chosen).await;
+    set.map_err(|status| match status {
+        Status::Inval => {
+            let why = format!("the volume has {} I/O servers", record.count);
+            Failure::new(what(), why).hint("give a --width up to that, and a --first below it")
+        }
+        status => Failure::new(what(), status),
+    })
+}
+
+fn of_volume(record: &VolumeRecord) -> Stripes {
+    Stripes {
+        unit: record.unit,
+        width: record.width,
+        first: None,
+    }
+}
+
+async fn look(
+    volume: &VolumeFs,
+    caller: &Credentials,
+    found: &FileHandle,
+    (record, options): (&VolumeRecord, &StripesOptions),
+) -> Result<StripesJson, Failure> {
+    let url = options.url.to_string();
+    let striping = volume.striping(caller, found).await;
+    let chosen = match striping.explain(|| format!("cannot look at {url}"))? {
+        Striping::File(layout) => {
+            return Ok(StripesJson {
+                url,
+                chosen_by: "file",
+                stripe_unit_bytes: layout.unit,
+                // Bounded by WIDTH_MAX.
+                stripe_width: layout.servers.len() as u32,
+                first: None,
+                io_servers: Some(layout.servers),
+            });
+        }
+        Striping::Directory(chosen) => chosen,
+    };
+    let stripes = chosen.unwrap_or(of_volume(record));
+    Ok(StripesJson {
+        url,
+        chosen_by: match chosen {
+            Some(_) => "directory",
+            None => "volume",
+        },
+        stripe_unit_bytes: stripes.unit,
+        stripe_width: match stripes.width {
+            0 => record.count,
+            width => width.min(record.count),
+        },
+        first: stripes.first,
+        io_servers: None,
+    })
+}
+
+impl StripesJson {
+    fn text(&self, count: u32) -> String {
+        let stripes = format!(
+            "{} over {} of {count} I/O servers",
+            human(u64::from(self.stripe_unit_bytes)),
+            self.stripe_width,
+        );
+        let which = match (&self.io_servers, self.first) {
+            (Some(servers), _) => {
+                let numbers: Vec<String> = servers.iter().map(u32::to_string).collect();
+                format!(": {}", numbers.join(" "))
+            }
+            (None, Some(first)) => format!(", from {first} on"),
+            (None, None) => String::new(),
+        };
+        let by = match self.chosen_by {
+            "volume" => " (as the volume says)",
+            _ => "",
+        };
+        format!("{}: {stripes}{which}{by}", self.url)
+    }
+}

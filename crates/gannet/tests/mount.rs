@@ -1,0 +1,626 @@
+//! Servers mounted in the tree of this machine: what programs do with files, close-to-open, restarts, and the end.
+//!
+//! Mounts for real where FUSE may be used, and says that it was left out elsewhere (GANNET_REQUIRE_FUSE makes that an
+//! error).
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+
+/// The ways to mount: cached and not.
+const MODES: [&[&str]; 2] = [&[], &["--direct"]];
+
+/// Says that a test was left out; true when it is.
+fn is_left_out() -> bool {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let usable = opened.is_ok() && may_mount();
+    if !usable {
+        eprintln!("left out: FUSE cannot be used here, or not by this user");
+        assert!(std::env::var_os("GANNET_REQUIRE_FUSE").is_none());
+    }
+    !usable
+}
+
+/// Containers may have the device and root, and still not the right.
+fn may_mount() -> bool {
+    let place = tempfile::tempdir().unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "none"]).arg(place.path());
+    let mounted = mount.stderr(Stdio::null()).status();
+    let mounted = mounted.is_ok_and(|status| status.success());
+    if mounted {
+        must(Command::new("umount").arg(place.path()));
+    }
+    mounted
+}
+
+/// `gannet mount`, unmounted when dropped.
+struct Mount {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Mount {
+    fn of(url: &str, directory: &Path, options: &[&str]) -> Mount {
+        fs::create_dir_all(directory).unwrap();
+        let mut child = gannet()
+            .args(["mount", url])
+            .arg(directory)
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert!(line.starts_with("mounted "), "{line:?}");
+        Mount {
+            child,
+            directory: directory.to_owned(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Unmounts it as people do, which must end it well.
+    fn unmount(mut self) {
+        let directory = self.directory.clone();
+        must(Command::new("umount").arg(directory));
+        assert!(self.wait().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            let _ = Command::new("umount")
+                .arg("-l")
+                .arg(&self.directory)
+                .status();
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A server of `share`, and the directory `mnt` to mount it on.
+struct Bed {
+    place: Place,
+    server: Server,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let place = Place::new();
+        let server = Server::of(&place.path("share"), &place.path("state"));
+        Bed { place, server }
+    }
+
+    fn rdma(&self) -> String {
+        format!("nfs+rdma://{}/", self.server.rdma)
+    }
+
+    fn mount(&self, options: &[&str]) -> Mount {
+        Mount::of(&self.rdma(), &self.place.path("mnt"), options)
+    }
+
+    fn share(&self, name: &str) -> PathBuf {
+        self.place.path("share").join(name)
+    }
+
+    /// Kills the server and starts it again where it was.
+    fn restart(&mut self) {
+        let (tcp, rdma) = (self.server.tcp.clone(), self.server.rdma.clone());
+        self.server.kill();
+        let (share, state) = (self.place.text("share"), self.place.path("state"));
+        let arguments = [share.as_str(), "--no-root-squash"];
+        self.server = Server::start_at((&tcp, &rdma), &state, &arguments);
+    }
+}
+
+fn must(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// What waits behind removed files.
+fn hidden_files(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).unwrap();
+    let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(".gannet-");
+    entries
+        .filter(|entry| hidden(&entry.as_ref().unwrap().file_name()))
+        .count()
+}
+
+#[test]
+fn a_tree_copied_in_and_out_is_the_same() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    let tree = bed.place.path("tree");
+    make_tree(&tree, 120);
+    let tcp = format!("nfs://{}/", bed.server.tcp);
+    for (url, mode) in [
+        (bed.rdma(), MODES[0]),
+        (bed.rdma(), MODES[1]),
+        (tcp, MODES[0]),
+    ] {
+        let mount = Mount::of(&url, &bed.place.path("mnt"), mode);
+        must(
+            Command::new("cp")
+                .arg("-a")
+                .arg(&tree)
+                .arg(mount.path("tree")),
+        );
+        assert_same(&tree, &bed.share("tree"));
+        let out = bed.place.path("out").join("tree");
+        must(
+            Command::new("cp")
+                .arg("-a")
+                .arg(mount.path("tree"))
+                .arg(&out),
+        );
+        assert_same(&tree, &out);
+        fs::remove_dir_all(&out).unwrap();
+        must(Command::new("rm").arg("-r").arg(mount.path("tree")));
+        assert!(!bed.share("tree").exists());
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_repository_lives_there() {
+    if is_left_out() || !in_path("git") {
+        return;
+    }
+    let bed = Bed::new();
+    for mode in MODES {
+        let mount = bed.mount(mode);
+        let git = |directory: &Path, arguments: &[&str]| {
+            let mut command = Command::new("git");
+            command
+                .arg("-C")
+                .arg(directory)
+                .args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+            must(command.args(arguments))
+        };
+        let work = mount.path("work");
+        fs::create_dir(&work).unwrap();
+        git(&work, &["init", "-q"]);
+        for number in 0..60 {
+            fs::write(
+                work.join(format!("file-{number}")),
+                bytes(number, number * 501),
+            )
+            .unwrap();
+        }
+        git(&work, &["add", "."]);
+        git(&work, &["commit", "-q", "-m", "first"]);
+        fs::write(work.join("file-7"), "changed").unwrap();
+        assert_eq!(git(&work, &["status", "--porcelain"]).trim(), "M file-7");
+        git(&work, &["commit", "-q", "-a", "-m", "second"]);
+        git(&work, &["gc", "-q"]);
+        git(&mount.path(""), &["clone", "-q", "work", "copy"]);
+        git(&mount.path("copy"), &["fsck", "--full", "--strict"]);
+        assert_eq!(git(&mount.path("copy"), &["status", "--porcelain"]), "");
+        assert_eq!(fs::read(mount.path("copy/file-7")).unwrap(), b"changed");
+        fs::remove_dir_all(mount.path("work")).unwrap();
+        fs::remove_dir_all(mount.path("copy")).unwrap();
+        mount.unmount();
+    }
+}
+
+/// Maps a file shared, changes it there, and reads that back by read(2).
+const MAPPER: &str = r#"
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **names) {
+    char back[8] = {0};
+    int file = open(names[1], O_RDWR);
+    char *map = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED || memcmp(map, "before", 6)) return 1;
+    memcpy(map, "after!", 6);
+    memcpy(map + 5000, "second", 6);
+    if (msync(map, 8192, MS_SYNC)) return 2;
+    if (pread(file, back, 6, 5000) != 6 || memcmp(back, "second", 6)) return 3;
+    return munmap(map, 8192) || close(file) ? 4 : 0;
+}
+"#;
+
+#[test]
+fn a_program_is_built_there_and_runs_and_maps_files() {
+    if is_left_out() || !in_path("cc") {
+        return;
+    }
+    let bed = Bed::new();
+    for mode in MODES {
+        let mount = bed.mount(mode);
+        fs::write(mount.path("mapper.c"), MAPPER).unwrap();
+        let build = |from: &str, to: &str, extra: &[&str]| {
+            let mut command = Command::new("cc");
+            must(
+                command
+                    .args(extra)
+                    .arg("-o")
+                    .arg(mount.path(to))
+                    .arg(mount.path(from)),
+            );
+        };
+        build("mapper.c", "mapper.o", &["-c"]);
+        build("mapper.o", "mapper", &[]);
+        let mut content = bytes(5, 9000);
+        content[..6].copy_from_slice(b"before");
+        fs::write(mount.path("data"), &content).unwrap();
+        must(Command::new(mount.path("mapper")).arg(mount.path("data")));
+        content[..6].copy_from_slice(b"after!");
+        content[5000..5006].copy_from_slice(b"second");
+        assert!(fs::read(bed.share("data")).unwrap() == content);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn what_programs_do_to_a_file_is_what_the_server_has() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    for mode in MODES {
+        let mount = bed.mount(mode);
+        let mut file = File::create(mount.path("file")).unwrap();
+        file.write_all(&bytes(1, 300_000)).unwrap();
+        file.sync_all().unwrap();
+        // Durable after fsync(2), long before it is closed.
+        assert!(fs::read(bed.share("file")).unwrap() == bytes(1, 300_000));
+        file.set_len(1000).unwrap();
+        file.write_all_at(b"behind a hole", 5000).unwrap();
+        drop(file);
+        let mut expected = bytes(1, 1000);
+        expected.resize(5000, 0);
+        expected.extend_from_slice(b"behind a hole");
+        assert!(fs::read(bed.share("file")).unwrap() == expected);
+        for line in 0..50 {
+            let mut log = OpenOptions::new();
+            let mut log = log.append(true).open(mount.path("file")).unwrap();
+            writeln!(log, "line {line}").unwrap();
+            expected.extend_from_slice(format!("line {line}\n").as_bytes());
+        }
+        assert!(fs::read(mount.path("file")).unwrap() == expected);
+        assert!(fs::read(bed.share("file")).unwrap() == expected);
+        let small = File::options()
+            .write(true)
+            .open(mount.path("file"))
+            .unwrap();
+        small.set_len(10).unwrap();
+        drop(small);
+        assert_eq!(fs::metadata(bed.share("file")).unwrap().len(), 10);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn a_file_removed_or_replaced_while_open_stays_readable() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    for mode in MODES {
+        let mount = bed.mount(mode);
+        fs::write(mount.path("removed"), "still here").unwrap();
+        let mut open = File::options()
+            .read(true)
+            .write(true)
+            .open(mount.path("removed"))
+            .unwrap();
+        fs::remove_file(mount.path("removed")).unwrap();
+        assert!(!mount.path("removed").exists());
+        assert_eq!(open.metadata().unwrap().nlink(), 0);
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        open.write_all(b", and longer").unwrap();
+        open.seek(SeekFrom::Start(0)).unwrap();
+        text.clear();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "still here, and longer");
+        drop(open);
+
+        fs::write(mount.path("target"), "old").unwrap();
+        fs::write(mount.path("source"), "new").unwrap();
+        let mut open = File::open(mount.path("target")).unwrap();
+        fs::rename(mount.path("source"), mount.path("target")).unwrap();
+        assert_eq!(fs::read(mount.path("target")).unwrap(), b"new");
+        text.clear();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "old");
+        drop(open);
+        mount.unmount();
+        assert_eq!(hidden_files(&bed.share("")), 0);
+        assert_eq!(fs::read(bed.share("target")).unwrap(), b"new");
+    }
+}
+
+#[test]
+fn what_another_client_wrote_is_seen_at_the_next_open() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    for mode in MODES {
+        let mount = bed.mount(mode);
+        for round in 1..40 {
+            // Longer and shorter in turn, and of the same length with other bytes.
+            let len = [40_000, 10, 90_000, 90_000][round % 4];
+            fs::write(bed.share("file"), bytes(round, len)).unwrap();
+            let read = fs::read(mount.path("file")).unwrap();
+            assert_eq!(read.len(), len, "round {round} {mode:?}");
+            assert!(read == bytes(round, len), "round {round} {mode:?}");
+            let mut appended = OpenOptions::new();
+            let mut appended = appended.append(true).open(mount.path("file")).unwrap();
+            appended.write_all(b"ours").unwrap();
+            drop(appended);
+            let both = [bytes(round, len), b"ours".to_vec()].concat();
+            assert!(
+                fs::read(bed.share("file")).unwrap() == both,
+                "round {round} {mode:?}"
+            );
+        }
+        mount.unmount();
+    }
+}
+
+#[test]
+fn ten_thousand_names_are_listed_once_each() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    fs::create_dir(bed.share("many")).unwrap();
+    let name = |number: usize| format!("a name of some length {number:05}");
+    for number in 0..10_000 {
+        File::create(bed.share("many").join(name(number))).unwrap();
+    }
+    let mount = bed.mount(&[]);
+    let mut names: Vec<_> = fs::read_dir(mount.path("many"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 10_000);
+    assert!(
+        names
+            .iter()
+            .enumerate()
+            .all(|(number, found)| *found == name(number))
+    );
+    let all = must(Command::new("ls").arg("-a").arg(mount.path("many")));
+    assert_eq!(all.lines().count(), 10_002);
+    must(Command::new("rm").arg("-r").arg(mount.path("many")));
+    assert!(!bed.share("many").exists());
+    mount.unmount();
+}
+
+#[test]
+fn two_processes_share_a_mount() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    let mount = bed.mount(&[]);
+    let script = "for n in $(seq 200); do echo \"$0 $n\" >> \"$1/log\"; done";
+    let start = |name: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, name])
+            .arg(mount.path(""))
+            .spawn()
+            .unwrap()
+    };
+    let both = [start("first"), start("second")];
+    for mut child in both {
+        assert!(child.wait().unwrap().success());
+    }
+    let log = fs::read_to_string(bed.share("log")).unwrap();
+    assert_eq!(log.lines().count(), 400, "no line over another");
+    for name in ["first", "second"] {
+        let lines: Vec<_> = log.lines().filter(|line| line.starts_with(name)).collect();
+        assert_eq!(lines.len(), 200);
+        assert_eq!(lines[199], format!("{name} 200"));
+    }
+    mount.unmount();
+}
+
+#[test]
+fn a_copy_outlives_restarts_of_the_server() {
+    if is_left_out() {
+        return;
+    }
+    for mode in MODES {
+        let mut bed = Bed::new();
+        let mount = bed.mount(mode);
+        let source = bed.place.path("source");
+        fs::write(&source, bytes(3, 100 << 20)).unwrap();
+        let mut copy = Command::new("cp")
+            .arg(&source)
+            .arg(mount.path("copy"))
+            .spawn()
+            .unwrap();
+        for part in 1..4 {
+            wait_for_size(&bed.share("copy"), part * (20 << 20), &mut copy);
+            bed.restart();
+        }
+        assert!(copy.wait().unwrap().success());
+        assert!(fs::read(bed.share("copy")).unwrap() == fs::read(&source).unwrap());
+        mount.unmount();
+    }
+}
+
+/// Waits until a file has grown so far, or whoever writes it is done.
+fn wait_for_size(path: &Path, size: u64, writer: &mut Child) {
+    let began = Instant::now();
+    loop {
+        let reached = fs::metadata(path).is_ok_and(|metadata| metadata.len() >= size);
+        if reached || writer.try_wait().unwrap().is_some() {
+            return;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{}",
+            path.display()
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn without_its_server_operations_fail_in_time_and_unmounting_works() {
+    if is_left_out() {
+        return;
+    }
+    let mut bed = Bed::new();
+    fs::write(bed.share("file"), "text").unwrap();
+    let mount = bed.mount(&["--timeout", "2", "--cache-age", "0.01"]);
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
+    let (tcp, rdma) = (bed.server.tcp.clone(), bed.server.rdma.clone());
+    bed.server.kill();
+    let began = Instant::now();
+    let error = fs::read(mount.path("other")).unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let (share, state) = (bed.place.text("share"), bed.place.path("state"));
+    bed.server = Server::start_at((&tcp, &rdma), &state, &[&share, "--no-root-squash"]);
+    let began = Instant::now();
+    while fs::read(mount.path("file")).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is back");
+    }
+    bed.server.kill();
+    mount.unmount();
+}
+
+#[test]
+fn a_signal_unmounts_even_under_load() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    let mut idle = bed.mount(&[]);
+    idle.signal("TERM");
+    assert!(idle.wait().success());
+    assert!(!is_mounted(&idle.directory));
+
+    let mut busy = bed.mount(&[]);
+    let mut writer = Command::new("dd")
+        .args(["if=/dev/zero", "bs=1M", "count=2000"])
+        .arg(format!("of={}", busy.path("file").display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for_size(&bed.share("file"), 4 << 20, &mut writer);
+    busy.signal("INT");
+    assert!(busy.wait().success());
+    assert!(!is_mounted(&busy.directory));
+    // It got an error, or was done; it does not hang.
+    let _ = writer.wait().unwrap();
+}
+
+fn is_mounted(directory: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let directory = directory.to_str().unwrap();
+    mounts
+        .lines()
+        .any(|line| line.split(' ').nth(4) == Some(directory))
+}
+
+#[test]
+fn a_volume_is_mounted_by_its_native_protocol() {
+    if is_left_out() {
+        return;
+    }
+    let place = Place::new();
+    let volume = place.text("volume");
+    succeed(&["volume", "create", &volume, "--io-servers", "4"]);
+    let ports = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"];
+    let native = ["--native", "127.0.0.1:0", "--no-root-squash"];
+    let server = Server::with(&[&["--volume", &volume][..], &ports, &native].concat());
+    let (url, key) = (
+        format!("gannet://{}/", server.native),
+        format!("{volume}/client-key"),
+    );
+    let tree = place.path("tree");
+    make_tree(&tree, 40);
+    for mode in MODES {
+        let options = [&["--volume-key", &key][..], mode].concat();
+        let mount = Mount::of(&url, &place.path("mnt"), &options);
+        must(
+            Command::new("cp")
+                .arg("-a")
+                .arg(&tree)
+                .arg(mount.path("tree")),
+        );
+        assert_same(&tree, &mount.path("tree"));
+        mount.unmount();
+        let mount = Mount::of(&url, &place.path("mnt"), &options);
+        assert_same(&tree, &mount.path("tree"));
+        must(Command::new("rm").arg("-r").arg(mount.path("tree")));
+        mount.unmount();
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said_on_one_line() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    let (url, mnt) = (bed.rdma(), bed.place.text("mnt"));
+    let error = fail(&["mount", &url, &mnt], 1);
+    assert!(error.contains("make the directory first"), "{error}");
+    fs::write(&mnt, "a file").unwrap();
+    assert!(fail(&["mount", &url, &mnt], 1).contains("not a directory"));
+    fs::remove_file(&mnt).unwrap();
+    fs::write(bed.share("file"), "text").unwrap();
+    fs::create_dir(&mnt).unwrap();
+    let error = fail(&["mount", &format!("{url}file"), &mnt], 1);
+    assert!(error.contains("not a directory"), "{error}");
+    let mount = bed.mount(&["--read-only"]);
+    assert!(fail(&["mount", &url, &mnt], 1).contains("umount"));
+    let refused = fs::write(mount.path("file"), "other").unwrap_err();
+    assert_eq!(
+        refused.raw_os_error(),
+        Some(rustix::io::Errno::ROFS.raw_os_error())
+    );
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
+    mount.unmount();
+}

@@ -1,0 +1,421 @@
+//! Striped volumes as their operator and the users of a stock NFS client see them: made, served, filled, crashed.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+
+fn create(place: &Place, arguments: &[&str]) -> String {
+    let volume = place.text("volume");
+    let words = ["volume", "create", volume.as_str()];
+    succeed(&[&words[..], arguments].concat());
+    volume
+}
+
+/// A free port for the manager.
+const NATIVE: [&str; 2] = ["--native", "127.0.0.1:0"];
+
+fn serve(place: &Place, volume: &str) -> Server {
+    let arguments = ["--volume", volume, "--no-root-squash", "--cores", "2"];
+    let arguments = [&arguments[..], &NATIVE].concat();
+    Server::start(&place.path("state"), &arguments)
+}
+
+/// Files of all I/O servers of a volume in folders of its own.
+fn objects(volume: &Path) -> usize {
+    let below = |path: &Path| fs::read_dir(path).unwrap().map(|it| it.unwrap().path());
+    let servers = below(&volume.join("io"));
+    let folders = servers.flat_map(|server| below(&server).collect::<Vec<_>>());
+    folders.map(|folder| below(&folder).count()).sum()
+}
+
+/// Waits until something happened that nobody waits for.
+fn wait_until(what: &str, happened: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_tree_goes_in_and_out_of_a_volume_unchanged_and_leaves_nothing() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 40);
+    for (number, len) in [
+        0,
+        1,
+        4095,
+        4096,
+        4097,
+        65535,
+        65536,
+        65537,
+        7 << 20,
+        9_999_991,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(place.path(&format!("tree/{len}")), bytes(number, len)).unwrap();
+    }
+    let volume = create(&place, &["--io-servers", "3"]);
+    let server = serve(&place, &volume);
+    for (number, url) in server.urls().iter().enumerate() {
+        let there = format!("{url}/tree-{number}");
+        succeed(&["cp", "-r", "--verify", &place.text("tree"), &there]);
+        let back = place.path(&format!("out/{number}"));
+        succeed(&["cp", "-r", "--verify", &there, back.to_str().unwrap()]);
+        assert_same(&place.path("tree"), &back);
+    }
+    assert!(objects(&place.path("volume")) > 2 * 40);
+    for (number, url) in server.urls().iter().enumerate() {
+        succeed(&["rm", "-r", &format!("{url}/tree-{number}")]);
+    }
+    wait_until("objects of removed files stay", || {
+        objects(&place.path("volume")) == 0
+    });
+}
+
+#[test]
+fn a_volume_outlives_its_process_and_a_shorter_file_takes_the_place_of_a_longer() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2", "--stripe-unit", "4K"]);
+    let mut server = serve(&place, &volume);
+    let url = format!("{}/file", server.urls()[1]);
+    fs::write(place.path("long"), bytes(1, 300_000)).unwrap();
+    fs::write(place.path("short"), bytes(2, 5000)).unwrap();
+    succeed(&["cp", &place.text("long"), &url]);
+    succeed(&["cp", "--verify", &place.text("short"), &url]);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let server = serve(&place, &volume);
+    let back = place.text("out/file");
+    succeed(&["cp", &format!("{}/file", server.urls()[0]), &back]);
+    assert!(fs::read(&back).unwrap() == bytes(2, 5000));
+}
+
+/// Starts a copy and waits until some of it is in the volume.
+fn start_copy(place: &Place, url: &str) -> Child {
+    let copy = gannet()
+        .args(["cp", "-r", "--verify", &place.text("tree")])
+        .arg(format!("{url}/copy"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the copy does not begin", || {
+        objects(&place.path("volume")) > 60
+    });
+    copy
+}
+
+#[test]
+fn a_copy_survives_a_crash_of_the_volumes_process_in_the_middle() {
+    for way in 0..2 {
+        let place = Place::new();
+        make_tree(&place.path("tree"), 300);
+        fs::write(place.path("tree/a/huge"), bytes(3, 24 << 20)).unwrap();
+        let volume = create(&place, &["--io-servers", "2"]);
+        let mut server = serve(&place, &volume);
+        let mut copy = start_copy(&place, &server.urls()[way]);
+        server.kill();
+        assert!(
+            copy.try_wait().unwrap().is_none(),
+            "the copy ended before the crash"
+        );
+        let ports = (server.tcp.clone(), server.rdma.clone());
+        let arguments = ["--volume", volume.as_str(), "--no-root-squash"];
+        let arguments = [&arguments[..], &NATIVE].concat();
+        let state = place.path("state");
+        let again = Server::start_at((&ports.0, &ports.1), &state, &arguments);
+        let output = copy.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        assert!(error.contains("connection lost"), "{error}");
+        let back = place.path("out/copy");
+        let there = format!("{}/copy", again.urls()[way]);
+        succeed(&["cp", "-r", &there, back.to_str().unwrap()]);
+        assert_same(&place.path("tree"), &back);
+    }
+}
+
+#[test]
+fn exports_of_a_volume_keep_their_rules() {
+    let place = Place::new();
+    let volume = create(&place, &[]);
+    let arguments = [
+        "--volume",
+        volume.as_str(),
+        "--no-root-squash",
+        "--read-only",
+    ];
+    let arguments = [&arguments[..], &NATIVE].concat();
+    let server = Server::start(&place.path("state"), &arguments);
+    for url in server.urls() {
+        let error = fail(&["mkdir", &format!("{url}/made")], 1);
+        assert!(error.contains("read-only"), "{error}");
+    }
+    drop(server);
+    let arguments = ["--volume", volume.as_str(), "--allow", "192.0.2.0/24"];
+    let arguments = [&arguments[..], &NATIVE].concat();
+    let server = Server::start(&place.path("state"), &arguments);
+    fail(&["ls", &server.urls()[0]], 1);
+    drop(server);
+    // Whoever made the volume owns its root; a client's root is nobody here.
+    let arguments = [&["--volume", volume.as_str()], &NATIVE[..]].concat();
+    let server = Server::start(&place.path("state"), &arguments);
+    for url in server.urls() {
+        succeed(&["ls", &url]);
+        let error = fail(&["mkdir", "--uid", "0", &format!("{url}/made")], 1);
+        assert!(error.contains("denied"), "{error}");
+    }
+}
+
+#[test]
+fn one_process_at_a_time_serves_a_volume() {
+    let place = Place::new();
+    let volume = create(&place, &[]);
+    let server = serve(&place, &volume);
+    let (address, level) = ("127.0.0.1:0", ["--log", "error"]);
+    let words = ["serve", "--volume", volume.as_str()];
+    let ports = ["--nfs-tcp", address, "--nfs-rdma", address];
+    let error = fail(&[&words[..], &ports, &level].concat(), 1);
+    assert!(
+        error.contains(&volume) && error.contains("another process serves this volume"),
+        "{error}"
+    );
+    succeed(&["ls", &server.urls()[0]]);
+}
+
+#[test]
+fn a_volume_that_is_not_there_or_damaged_is_explained() {
+    let place = Place::new();
+    let share = place.text("share");
+    let error = fail(&["serve", "--volume", &share, "--log", "error"], 1);
+    assert!(error.contains("gannet volume create"), "{error}");
+    let error = fail(&["volume", "show", &place.text("nowhere")], 1);
+    assert!(error.contains("volume.toml"), "{error}");
+    let volume = create(&place, &[]);
+    let serve = ["serve", "--volume", volume.as_str(), "--log", "error"];
+    let secret = place.path("volume/secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = fail(&serve, 1);
+    assert!(error.contains("chmod 600"), "{error}");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(place.path("volume/metadata")).unwrap();
+    let error = fail(&serve, 1);
+    assert!(error.contains("is missing"), "{error}");
+    assert!(!place.path("volume/metadata").exists());
+}
+
+#[test]
+fn a_volume_is_made_in_an_empty_place_or_not_at_all() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let modes = [
+        ("secret", 0o600),
+        ("metadata", 0o600),
+        ("io/0", 0o700),
+        ("io/1", 0o700),
+    ];
+    for (name, mode) in modes {
+        let found = fs::metadata(place.path("volume").join(name)).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, mode, "{name}");
+    }
+    assert_eq!(fs::read(place.path("volume/secret")).unwrap().len(), 16);
+    let error = fail(&["volume", "create", &volume], 1);
+    assert!(error.contains("not empty"), "{error}");
+    // The second I/O server's folder is in use: the first one's, and the volume's, are gone again.
+    fs::write(place.path("out/file"), b"").unwrap();
+    let (other, first, second) = (place.text("other"), place.text("disk"), place.text("out"));
+    let words = ["volume", "create", &other, "--io-server", &first];
+    let error = fail(&[&words[..], &["--io-server", &second]].concat(), 1);
+    assert!(error.contains("not empty"), "{error}");
+    assert!(!place.path("other").exists() && !place.path("disk").exists());
+    let error = fail(&[&words[..], &["--io-server", &first]].concat(), 1);
+    assert!(error.contains("a folder of its own"), "{error}");
+    assert!(!place.path("other").exists() && !place.path("disk").exists());
+}
+
+#[test]
+fn a_volume_shows_what_it_is() {
+    let place = Place::new();
+    let (first, share) = (place.text("disk"), place.text("share"));
+    let servers = ["--io-server", &first, "--io-server", &share];
+    let stripes = ["--stripe-unit", "1M", "--stripe-width", "1"];
+    let volume = create(&place, &[&servers[..], &stripes].concat());
+    let text = succeed(&["volume", "show", &volume]);
+    assert!(text.contains("1.00 MiB over 1 of 2 I/O servers"), "{text}");
+    let text = succeed(&["volume", "show", &volume, "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(shown["name"], "volume");
+    assert_eq!(shown["stripe_unit_bytes"], 1 << 20);
+    assert_eq!(shown["io_servers"][1]["number"], 1);
+    let space = |value: &serde_json::Value| value["total_bytes"].as_u64().unwrap();
+    assert_eq!(space(&shown), space(&shown["io_servers"][0]), "one disk");
+    let server = serve(&place, &volume);
+    let file = place.path("file");
+    fs::write(&file, bytes(1, 100_000)).unwrap();
+    let url = format!("{}/file", server.urls()[0]);
+    succeed(&["cp", "--verify", file.to_str().unwrap(), &url]);
+    let text = succeed(&["df", "--json", &server.urls()[0]]);
+    let free: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(space(&free), space(&shown), "the disk is counted once");
+    let used = ["disk", "share"].map(|name| fs::read_dir(place.path(name)).unwrap().count());
+    assert_eq!(used.iter().sum::<usize>(), 1, "a file lies on one server");
+}
+
+#[test]
+fn volumes_are_listed_where_they_are() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "3"]);
+    let (here, other) = (place.text(""), place.text("share/other"));
+    succeed(&["volume", "create", &other]);
+    let line = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let listed = line(&succeed(&["volume", "list", &here]));
+    assert!(listed.len() == 1 && listed[0].contains("3 I/O servers  volume at"));
+    let both = line(&succeed(&[
+        "volume",
+        "list",
+        "--json",
+        &volume,
+        &place.text("share"),
+    ]));
+    let names = both.iter().map(|line| {
+        let listed: serde_json::Value = serde_json::from_str(line).unwrap();
+        listed["name"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["volume", "other"]);
+    assert_eq!(succeed(&["volume", "list", &place.text("out")]), "");
+}
+
+#[test]
+fn an_extended_volume_keeps_its_files_and_stripes_new_ones_wider() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "1", "--stripe-unit", "4K"]);
+    let server = serve(&place, &volume);
+    let extend = ["volume", "extend", &volume];
+    let error = fail(&[&extend[..], &["--io-servers", "1"]].concat(), 1);
+    assert!(
+        error.contains("another process serves this volume"),
+        "{error}"
+    );
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 100_000)).unwrap();
+    succeed(&["cp", &file, &format!("{}/old", server.urls()[0])]);
+    drop(server);
+    let text = succeed(&[&extend[..], &["--io-servers", "2"]].concat());
+    assert!(text.contains("has 3 I/O servers now"), "{text}");
+    let disk = place.text("disk");
+    succeed(&[&extend[..], &["--io-server", &disk]].concat());
+    let error = fail(&[&extend[..], &["--io-server", &disk]].concat(), 1);
+    assert!(error.contains("cannot put an I/O server into"), "{error}");
+    let error = fail(&[&extend[..], &["--io-servers", "256"]].concat(), 2);
+    assert!(error.contains("at most 256"), "{error}");
+
+    let server = serve(&place, &volume);
+    let key = format!("{volume}/client-key");
+    let url = |path: &str| format!("gannet://{}/{path}", server.native);
+    succeed(&["cp", &file, &url("new"), "--volume-key", &key]);
+    let stripes = |path: &str| {
+        let words = [
+            "volume",
+            "stripes",
+            "--json",
+            &url(path),
+            "--volume-key",
+            &key,
+        ];
+        let text = succeed(&words);
+        let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+        shown["io_servers"].as_array().unwrap().len()
+    };
+    assert_eq!((stripes("old"), stripes("new")), (1, 4));
+    for name in ["old", "new"] {
+        let back = place.text(&format!("out/{name}"));
+        succeed(&["cp", &url(name), &back, "--volume-key", &key]);
+        assert!(fs::read(back).unwrap() == bytes(1, 100_000), "{name}");
+    }
+    drop(server);
+    let text = succeed(&["volume", "check", &volume]);
+    assert!(text.contains("2 files, 5 objects: 0 findings"), "{text}");
+}
+
+#[test]
+fn stripes_are_chosen_by_directory() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "4"]);
+    let server = serve(&place, &volume);
+    let key = format!("{volume}/client-key");
+    let url = |path: &str| format!("gannet://{}/{path}", server.native);
+    let with_key = |words: &[&str]| succeed(&[words, &["--volume-key", &key]].concat());
+    with_key(&["mkdir", &url("d")]);
+    let shown = with_key(&["volume", "stripes", &url("d")]);
+    assert!(
+        shown.contains("64.0 KiB over 4 of 4 I/O servers (as the"),
+        "{shown}"
+    );
+    let words = ["volume", "stripes", &url("d"), "--unit", "4K"];
+    let shown = with_key(&[&words[..], &["--width", "2", "--first", "3"]].concat());
+    assert!(
+        shown.contains("4096 B over 2 of 4 I/O servers, from 3 on"),
+        "{shown}"
+    );
+    with_key(&["mkdir", &url("d/below")]);
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 50_000)).unwrap();
+    with_key(&["cp", "--verify", &file, &url("d/below/file")]);
+    let shown = with_key(&["volume", "stripes", &url("d/below/file")]);
+    assert!(
+        shown.contains("4096 B over 2 of 4 I/O servers: 3 0"),
+        "{shown}"
+    );
+    let fails = |words: &[&str]| fail(&[words, &["--volume-key", &key]].concat(), 1);
+    let error = fails(&["volume", "stripes", &url("d/below/file"), "--width", "1"]);
+    assert!(error.contains("keeps the stripes"), "{error}");
+    let error = fails(&["volume", "stripes", &url("d"), "--width", "5"]);
+    assert!(error.contains("has 4 I/O servers"), "{error}");
+    let shown = with_key(&["volume", "stripes", &url("d"), "--default"]);
+    assert!(shown.contains("(as the volume says)"), "{shown}");
+}
+
+#[test]
+fn a_check_finds_what_was_damaged_and_repairs_orphans() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 20);
+    let volume = create(&place, &["--io-servers", "2"]);
+    let server = serve(&place, &volume);
+    succeed(&["cp", "-r", &place.text("tree"), &server.urls()[0]]);
+    let check = ["volume", "check", &volume];
+    let error = fail(&check, 1);
+    assert!(
+        error.contains("another process serves this volume"),
+        "{error}"
+    );
+    drop(server);
+    let text = succeed(&check);
+    assert!(text.contains(": 0 findings"), "{text}");
+    let io = place.path("volume/io/1");
+    fs::create_dir_all(io.join("77")).unwrap();
+    fs::write(io.join("77/0000000000099977"), b"left").unwrap();
+    fs::write(io.join("77/notes"), b"mine").unwrap();
+    let output = support::run(&check);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("0000000000099977 belongs to no file"),
+        "{text}"
+    );
+    assert!(text.contains("notes is no object"), "{text}");
+    let output = support::run(&[&check[..], &["--repair"]].concat());
+    assert_eq!(output.status.code(), Some(1), "notes stay");
+    assert!(!io.join("77/0000000000099977").exists() && io.join("77/notes").exists());
+    fs::remove_file(io.join("77/notes")).unwrap();
+    succeed(&check);
+}
