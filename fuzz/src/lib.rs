@@ -16,6 +16,7 @@ mod nfs;
 mod rpc;
 pub mod seeds;
 mod server;
+mod volume;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,9 @@ pub const TARGETS: &[Target] = &[
     target("tcp_reassembly", dump::tcp_reassembly),
     target("dump_stream", dump::dump_stream),
     target("dump_capture", dump::dump_capture),
+    target("volume_hello", volume::volume_hello),
+    target("volume_message", volume::volume_message),
+    target("volume_records", volume::volume_records),
     target("config", files::config),
     target("url", files::url),
 ];

@@ -1,5 +1,7 @@
 //! Seeds: messages of recorded connections between Linux peers (`vectors/`), and a few written by hand.
 
+mod volume;
+
 use crate::corpus;
 use crate::driver::{fingerprint, write};
 use anyhow::{Context, Result};
@@ -60,7 +62,7 @@ pub fn write_all() -> Result<()> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         seeds.add_capture(&name, &std::fs::read(&path)?);
     }
-    for (target, kind, bytes) in by_hand() {
+    for (target, kind, bytes) in by_hand().into_iter().chain(volume::by_hand()) {
         seeds.add(target, kind, bytes);
     }
     for ((target, kind), inputs) in &seeds.found {

@@ -1,0 +1,224 @@
+//! Seeds of the volume protocol: one of each kind, as our own ends make them.
+
+use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
+use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket};
+use gannet_volume::meta::{Body, FileId, Inode, ROOT, Stripes};
+use gannet_wire::nfs3::Encode;
+use gannet_wire::volume::{
+    Accepted, Capability, Class, Header, Hello, Kind, LayoutRecord, Level, Memory, ObjectRange,
+    ObjectState, ObjectStates, Operation, Piece, Placement, Role, Shape, StatusCode, Transfer,
+    TransferDone,
+};
+use gannet_wire::xdr::Encoder;
+
+/// Target, kind and bytes of each.
+pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let hello = Hello {
+        role: Role::Client,
+        server: Hello::io_server(2),
+        volume: [1; 16],
+        nonce: [2; 16],
+    };
+    let accepted = Accepted {
+        volume: [1; 16],
+        nonce: [3; 16],
+        proof: [4; 16],
+    };
+    let mut seeds = vec![
+        ("volume_hello", "hello", hello.to_bytes().to_vec()),
+        ("volume_hello", "accepted", accepted.to_bytes().to_vec()),
+        ("volume_records", "layout", bytes_of(&layout())),
+        ("volume_records", "tile", bytes_of(&tile())),
+    ];
+    seeds.extend(inodes().map(|inode| ("volume_records", "inode", bytes_of(&inode))));
+    let caller = Credentials::new(1, 2, &[3, 4]);
+    for (name, call) in calls() {
+        let body = call.to_body(&caller, &Ticket::default());
+        let message = message(Kind::Request, call.operation(), &body);
+        seeds.push(("volume_message", name, message));
+    }
+    for (name, kind, operation, body) in bodies() {
+        seeds.push(("volume_message", name, message(kind, operation, &body)));
+    }
+    seeds
+}
+
+fn bytes_of(value: &impl Encode) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.encode(&mut Encoder::new(&mut out));
+    out
+}
+
+fn message(kind: Kind, operation: Operation, body: &[u8]) -> Vec<u8> {
+    let header = Header {
+        kind,
+        operation,
+        class: Class::Small,
+        status: StatusCode::OK,
+        credits: 32,
+        id: 7,
+        body_len: u32::try_from(body.len()).unwrap_or(u32::MAX),
+        data_len: 0,
+    };
+    [&header.to_bytes()[..], body].concat()
+}
+
+fn layout() -> LayoutRecord {
+    LayoutRecord {
+        unit: 65536,
+        servers: vec![1, 2, 0],
+    }
+}
+
+fn row() -> Piece {
+    Piece {
+        offset: 3072,
+        len: 100,
+    }
+}
+
+fn tile() -> Shape {
+    let rows = Level {
+        count: 9,
+        stride: 12288,
+    };
+    Shape::nested(row(), vec![rows]).unwrap_or_else(|_| unreachable!("nine rows are a shape"))
+}
+
+fn list() -> Shape {
+    Shape::list(vec![row(); 9]).unwrap_or_else(|_| unreachable!("nine pieces are a shape"))
+}
+
+fn inodes() -> impl Iterator<Item = Inode> {
+    let directory = Body::Directory {
+        parent: ROOT,
+        entries: 4,
+        next_cookie: 9,
+        stripes: Some(Stripes {
+            unit: 4096,
+            width: 2,
+            first: Some(1),
+        }),
+    };
+    let file = Body::Regular {
+        layout: layout(),
+        verifier: *b"verifier",
+        written: Some(Time::default()),
+    };
+    let link = Body::Symlink(b"to".to_vec());
+    [directory, file, link].into_iter().map(|body| Inode {
+        mode: 0o644,
+        uid: 1,
+        gid: 2,
+        links: 1,
+        access_time: Time::default(),
+        modify_time: Time::default(),
+        change_time: Time::default(),
+        body,
+    })
+}
+
+fn calls() -> Vec<(&'static str, Call)> {
+    let entry = || (ROOT, b"name".to_vec());
+    let change = SetAttributes {
+        mode: Some(0o640),
+        size: Some(1 << 20),
+        modify_time: SetTime::To(Time::default()),
+        ..SetAttributes::default()
+    };
+    vec![
+        ("rename", Call::Rename(entry(), entry())),
+        (
+            "create",
+            Call::Create(entry(), CreateMode::Unchecked(change)),
+        ),
+        (
+            "mknod",
+            Call::Mknod(entry(), NodeKind::BlockDevice(8, 1), change),
+        ),
+        ("access", Call::Access(FileId(7), AccessMask(0x3f))),
+    ]
+}
+
+type Seed = (&'static str, Kind, Operation, Vec<u8>);
+
+fn bodies() -> Vec<Seed> {
+    let (mut bodies, reply) = (io_servers(), Kind::Reply);
+    let granted = Granted {
+        capability: capability(),
+        number: 3,
+        layout: layout(),
+    };
+    let granted = bytes_of(&granted);
+    bodies.push(("granted", reply, Operation::Layout, granted));
+    bodies.push(("page", reply, Operation::Readdirplus, page()));
+    bodies
+}
+
+fn capability() -> Capability {
+    Capability {
+        file: 7,
+        rights: Capability::READ,
+        expires: 1_800_000_000,
+        proof: [9; 16],
+    }
+}
+
+fn page() -> Vec<u8> {
+    let found = |inode| Found {
+        id: FileId(7),
+        inode,
+        state: Some(FileState::default()),
+    };
+    let entries = inodes().map(|inode| Listed {
+        name: b"name".to_vec(),
+        cookie: 9,
+        id: FileId(7),
+        found: Some(found(inode)),
+    });
+    let page = inodes().next().map(|directory| Page {
+        directory: found(directory),
+        entries: entries.collect(),
+        complete: true,
+    });
+    page.map_or(Vec::new(), |page| bytes_of(&page))
+}
+
+fn io_servers() -> Vec<Seed> {
+    let transfer = Transfer {
+        capability: capability(),
+        placement: Placement {
+            unit: 65536,
+            width: 4,
+            index: 3,
+        },
+        stability: 2,
+        file: tile(),
+        memory: Memory::Region {
+            key: 5,
+            shape: list(),
+        },
+    };
+    let state = ObjectState {
+        size: 1,
+        used: 4096,
+        modified_seconds: 2,
+        modified_nanoseconds: 3,
+        verifier: 4,
+    };
+    let range = ObjectRange {
+        capability: capability(),
+        size: 10,
+    };
+    let done = TransferDone { count: 900, state };
+    let states = ObjectStates {
+        states: vec![(0, state); 3],
+    };
+    let (ask, reply) = (Kind::Request, Kind::Reply);
+    vec![
+        ("write", ask, Operation::Write, bytes_of(&transfer)),
+        ("truncate", ask, Operation::Truncate, bytes_of(&range)),
+        ("read-done", reply, Operation::Read, bytes_of(&done)),
+        ("states", reply, Operation::States, bytes_of(&states)),
+    ]
+}
