@@ -34,8 +34,9 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ("demo", cargo("run --release --locked -p gannet -- demo")),
         (
             "simulation",
-            Box::new(|root| simulate(root, None, Some(SIM_SEEDS))),
+            Box::new(|root| simulate(root, None, Some(SIM_SEEDS), false)),
         ),
+        ("papers", Box::new(papers)),
         ("fuzzing", Box::new(|root| fuzz(root, FUZZ_SECONDS, None))),
         (
             "libnfs tools",
@@ -70,17 +71,52 @@ fn rustdoc(root: &Path) -> Result<()> {
         .run(root)
 }
 
-/// Runs the simulator on one seed, or on `count` fresh ones.
+/// Runs the papers' experiments again, and compares what comes out with what docs/papers says.
+fn papers(root: &Path) -> Result<()> {
+    let fresh = root.join("target/papers");
+    // What an earlier run left; there may be none.
+    let _ = std::fs::remove_dir_all(&fresh);
+    for name in ["nfs-rdma", "sandia", "pvfs-ib"] {
+        Step::cargo("run --release --locked -p gannet -- papers --charts target/papers")
+            .with(name)
+            .run(root)?;
+    }
+    for entry in std::fs::read_dir(&fresh)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        let kept = root.join("docs/papers").join(name);
+        let same = std::fs::read(&kept).is_ok_and(|kept| {
+            let drawn = std::fs::read(&path);
+            drawn.is_ok_and(|drawn| drawn == kept)
+        });
+        anyhow::ensure!(
+            same,
+            "{} is not what comes out now: draw it again with `gannet papers NAME --charts docs/papers`",
+            kept.display()
+        );
+    }
+    Ok(())
+}
+
+/// Runs the simulator on one seed, or on `count` fresh ones; of its scenarios all, or `only_volume`.
 ///
 /// # Errors
 /// A seed failed; its reproduction line was printed.
-pub(crate) fn simulate(root: &Path, seed: Option<u64>, count: Option<u32>) -> Result<()> {
+pub(crate) fn simulate(
+    root: &Path,
+    seed: Option<u64>,
+    count: Option<u32>,
+    only_volume: bool,
+) -> Result<()> {
     let mut step = Step::cargo("run --release --locked -p gannet-sim --bin gannet-sim --");
     if let Some(seed) = seed {
         step = step.with(seed.to_string());
     }
     if let Some(count) = count {
         step = step.with("--count").with(count.to_string());
+    }
+    if only_volume {
+        step = step.with("--volume");
     }
     step.run(root)
 }

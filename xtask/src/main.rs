@@ -41,6 +41,9 @@ enum Chore {
         /// How many fresh seeds to run when none is given
         #[arg(long)]
         count: Option<u32>,
+        /// Only clients of a volume against their model
+        #[arg(long)]
+        volume: bool,
     },
     /// Feed mutated inputs to every decoder for SECONDS in all
     Fuzz {
@@ -75,7 +78,11 @@ fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Tidy => tidy::run(&root),
         Chore::Ci { require_tools } => ci::run(&root, require_tools),
-        Chore::Sim { seed, count } => ci::simulate(&root, seed, count),
+        Chore::Sim {
+            seed,
+            count,
+            volume,
+        } => ci::simulate(&root, seed, count, volume),
         Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref()),
         Chore::Lab(options) => lab::run(&root, &options),
         Chore::Generate { check } => ci::generate(&root, check),

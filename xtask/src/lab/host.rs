@@ -1,11 +1,11 @@
 //! The host's side of a running scenario: what its guests can ask for.
 //!
 //! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
-//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `replies`, `meet`, `note TEXT`. What they do is
-//! told in lab/README.md.
+//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`, `replies`, `meet`, `note TEXT`,
+//! `unpack FILE FOLDER`. What they do is told in lab/README.md.
 
 use super::machine::Machine;
-use super::process::tied_to_us;
+use super::process::{output, tied_to_us};
 use super::proxy::{self, Proxy};
 use super::scenario::{Scenario, Server};
 use super::server::GannetServer;
@@ -124,6 +124,8 @@ impl<'a> Host<'a> {
                 let cut: usize = self.proxies.iter().map(Proxy::cut).sum();
                 Ok(cut.to_string())
             }
+            "doom" => self.doom(rest),
+            "unpack" => self.unpack(rest),
             _ => Err(anyhow::anyhow!("no request `{verb}`: see lab/README.md")),
         };
         match done {
@@ -168,6 +170,26 @@ impl<'a> Host<'a> {
             .map(|proxy| proxy.port.to_string())
             .collect();
         Ok(ports.join(" "))
+    }
+
+    /// Fills a folder of the scenario's from an archive there: many files take long through the shared folder.
+    fn unpack(&self, words: &str) -> Result<String> {
+        let (archive, folder) = words
+            .split_once(' ')
+            .context("`unpack FILE FOLDER`: it is two words")?;
+        let mut tar = tied_to_us("tar");
+        tar.args(["-xp", "-C", folder, "-f", archive])
+            .current_dir(&self.folder);
+        output(tar)
+    }
+
+    /// Lets the next RDMA connections end with their first answer; prints how many were left to end so.
+    fn doom(&self, count: &str) -> Result<String> {
+        let count = count.parse().context("`doom COUNT`: it is a number")?;
+        let [_, rdma] = self.proxies.as_slice() else {
+            bail!("`doom`: there is no proxy yet");
+        };
+        Ok(rdma.doom(count).to_string())
     }
 
     /// Runs a client in the scenario's folder. The guest is answered when it has ended; others are served meanwhile.

@@ -160,20 +160,20 @@ impl Machine {
         }
     }
 
-    /// Writes what was captured since [`Machine::start_capture`] to `file`.
+    /// Writes what was captured since [`Machine::start_capture`] to `file`; false when nothing is captured here.
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub(super) fn keep_capture(&self, file: &Path) -> Result<()> {
+    pub(super) fn keep_capture(&self, file: &Path) -> Result<bool> {
         if !self.captures {
-            return Ok(());
+            return Ok(false);
         }
         let mut capture = File::open(self.capture()).context("the capture cannot be read")?;
         let mut kept = File::create(file).context("the capture cannot be kept")?;
         std::io::copy(&mut (&mut capture).take(CAPTURE_HEADER), &mut kept)?;
         capture.seek(SeekFrom::Start(self.capture_start.max(CAPTURE_HEADER)))?;
         std::io::copy(&mut capture, &mut kept).context("the capture cannot be kept")?;
-        Ok(())
+        Ok(true)
     }
 
     fn capture(&self) -> PathBuf {

@@ -1,14 +1,17 @@
-//! A TCP proxy on loopback, whose connections can be cut while they are in use, or lose what the server says.
+//! A TCP proxy on loopback, whose connections can be cut while they are in use, lose what the server says, or end with
+//! its first answer.
 
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Bytes that are passed on at a time.
 const PIECE: usize = 64 << 10;
+/// The piece of what an RDMA server says that holds its first answer: the reply of the set-up comes before.
+const FIRST_ANSWER: usize = 2;
 
 /// Changes bytes that pass.
 pub(super) type Edit = fn(&mut [u8]);
@@ -36,6 +39,8 @@ pub(super) struct Proxy {
     /// Where it listens, on 127.0.0.1.
     pub(super) port: u16,
     connections: Arc<Mutex<Vec<Connection>>>,
+    /// Connections that are still to end with their first answer.
+    doomed: Arc<AtomicUsize>,
 }
 
 /// A connection that is passed on.
@@ -53,15 +58,25 @@ impl Proxy {
     pub(super) fn start(target: u16, edit: Edit) -> Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
         let port = listener.local_addr()?.port();
-        let connections = Arc::default();
-        let open = Arc::clone(&connections);
+        let proxy = Proxy {
+            port,
+            connections: Arc::default(),
+            doomed: Arc::default(),
+        };
+        let (open, doomed) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.doomed));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // A client that comes while the server is down sees its connection end.
-                let _ = pass_on(client, target, edit, &open);
+                let _ = pass_on(client, target, edit, &open, &doomed);
             }
         });
-        Ok(Proxy { port, connections })
+        Ok(proxy)
+    }
+
+    /// Ends the next `count` RDMA connections when the server answers their first call, and loses the answer; how many
+    /// the last such order still had to end.
+    pub(super) fn doom(&self, count: usize) -> usize {
+        self.doomed.swap(count, Ordering::Relaxed)
     }
 
     /// Loses whatever the server says from here on over the connections that there are; how many.
@@ -92,6 +107,7 @@ fn pass_on(
     target: u16,
     edit: Edit,
     open: &Mutex<Vec<Connection>>,
+    doomed: &Arc<AtomicUsize>,
 ) -> std::io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target))?;
     client.set_nodelay(true)?;
@@ -107,20 +123,49 @@ fn pass_on(
         if let Some(edit) = edit.take() {
             edit(piece);
         }
-        true
+        Fate::GoesOn
     };
     thread::spawn(move || copy(from_client, to_server, edit_first));
-    let unless_mute = move |_: &mut [u8]| !is_mute.load(Ordering::Relaxed);
-    thread::spawn(move || copy(server, client, unless_mute));
+    let doomed = Arc::clone(doomed);
+    let mut pieces = 0;
+    let unless_lost = move |_: &mut [u8]| {
+        pieces += 1;
+        let one_less = |count: usize| count.checked_sub(1);
+        if is_mute.load(Ordering::Relaxed) {
+            Fate::Lost
+        } else if pieces == FIRST_ANSWER
+            && doomed
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+                .is_ok()
+        {
+            Fate::LastOfAll
+        } else {
+            Fate::GoesOn
+        }
+    };
+    thread::spawn(move || copy(server, client, unless_lost));
     Ok(())
 }
 
-/// Copies until either side ends, then ends both. `admit` says whether a piece goes on, and may change it.
-fn copy(mut from: TcpStream, mut to: TcpStream, mut admit: impl FnMut(&mut [u8]) -> bool) {
+/// What becomes of a piece.
+enum Fate {
+    GoesOn,
+    Lost,
+    /// Lost, and the connection ends.
+    LastOfAll,
+}
+
+/// Copies until either side ends, then ends both. `fate` may change a piece.
+fn copy(mut from: TcpStream, mut to: TcpStream, mut fate: impl FnMut(&mut [u8]) -> Fate) {
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = from.read(&mut piece) {
         let piece = &mut piece[..length];
-        if admit(piece) && to.write_all(piece).is_err() {
+        let passed = match fate(piece) {
+            Fate::GoesOn => to.write_all(piece).is_ok(),
+            Fate::Lost => true,
+            Fate::LastOfAll => false,
+        };
+        if !passed {
             break;
         }
     }
@@ -166,6 +211,23 @@ mod tests {
         }
         drop(served);
         assert!(matches!(client.read(&mut bytes), Ok(0) | Err(_)));
+    }
+
+    #[test]
+    fn doomed_connections_end_with_their_first_answer() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let proxy = Proxy::start(server.local_addr().unwrap().port(), as_it_is).unwrap();
+        assert_eq!(proxy.doom(2), 0);
+        for is_doomed in [true, true, false] {
+            let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port)).unwrap();
+            let (mut served, _) = server.accept().unwrap();
+            let mut bytes = [0; 6];
+            served.write_all(b"set-up").unwrap();
+            client.read_exact(&mut bytes).unwrap();
+            served.write_all(b"answer").unwrap();
+            assert_eq!(client.read_exact(&mut bytes).is_err(), is_doomed);
+        }
+        assert_eq!(proxy.doom(0), 0);
     }
 
     #[test]

@@ -1,19 +1,42 @@
-//! Running scenarios one after the other, in guests that live as long as nothing fails in them.
+//! Running scenarios in guests that live as long as nothing fails in them, in two lanes at the same time: most of a
+//! scenario's time is waited for something.
 
 use super::host::Host;
 use super::machine::{Event, Machine, Recipe};
-use super::process::tail_of;
+use super::process::{output, tail_of, tied_to_us};
 use super::scenario::{Scenario, Server};
 use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{fmt, fs};
+use std::{fmt, fs, thread};
 
 /// How long a guest may take to boot.
 const BOOT_MAX: Duration = Duration::from_secs(300);
 /// How long after a scenario's limit a guest may take to end it, before it is ended itself.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// Where a lane takes its next scenario from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+/// What the lanes share.
+struct Lab<'a> {
+    recipe: Recipe,
+    gannet: &'a Path,
+    /// Logs and captures of scenarios that pass are kept too.
+    keep: bool,
+    waiting: Mutex<VecDeque<&'a Scenario>>,
+    /// Guests started so far.
+    started: AtomicUsize,
+    failed: AtomicUsize,
+}
 
 /// Runs the scenarios; how many failed.
 ///
@@ -31,22 +54,41 @@ pub(super) fn all(
         }
         fs::create_dir_all(folder).context("cannot make the folder of results")?;
     }
-    // Neighbours need the same guests, and a guest's own server starts late.
-    let mut order: Vec<&Scenario> = scenarios.iter().collect();
-    order.sort_by_key(|one| (!one.capture, one.server == Server::Knfsd, one.guests));
-    let mut runner = Runner::new(recipe, gannet);
-    let mut failed = 0;
-    for scenario in order {
-        let mut outcome = runner.run(scenario, keep)?;
-        if outcome == Outcome::OutOfTime {
-            println!(
-                "lab: an emulated guest may starve on a busy machine: once again in a fresh one"
-            );
-            outcome = runner.run_again(scenario, keep)?;
+    // Neighbours need the same guests, and a guest's own server starts late. Measurements want to be alone.
+    let (alone, mut together): (Vec<&Scenario>, Vec<&Scenario>) =
+        scenarios.iter().partition(|scenario| !scenario.capture);
+    together.sort_by_key(|one| (one.server == Server::Knfsd, one.guests));
+    let lab = &Lab {
+        recipe,
+        gannet,
+        keep,
+        waiting: Mutex::new(together.into()),
+        started: AtomicUsize::new(0),
+        failed: AtomicUsize::new(0),
+    };
+    thread::scope(|scope| {
+        let lanes =
+            [End::Front, End::Back].map(|end| scope.spawn(move || Lane::new(lab).work(end)));
+        lanes
+            .into_iter()
+            .try_for_each(|lane| lane.join().expect("lanes do not panic"))
+    })?;
+    lab.waiting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(alone);
+    Lane::new(lab).work(End::Front)?;
+    Ok(lab.failed.load(Ordering::Relaxed))
+}
+
+impl<'a> Lab<'a> {
+    fn next(&self, end: End) -> Option<&'a Scenario> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match end {
+            End::Front => waiting.pop_front(),
+            End::Back => waiting.pop_back(),
         }
-        failed += usize::from(outcome != Outcome::Passed);
     }
-    Ok(failed)
 }
 
 /// How a scenario ended.
@@ -70,66 +112,83 @@ impl fmt::Display for OutOfTime {
 
 impl std::error::Error for OutOfTime {}
 
-struct Runner<'a> {
-    recipe: Recipe,
-    gannet: &'a Path,
+/// Runs one scenario after the other.
+struct Lane<'a> {
+    lab: &'a Lab<'a>,
     /// Guests that wait for a scenario.
     machines: Vec<Machine>,
-    started: usize,
     sender: Sender<Event>,
     events: Receiver<Event>,
 }
 
-impl<'a> Runner<'a> {
-    fn new(recipe: Recipe, gannet: &'a Path) -> Runner<'a> {
+impl<'a> Lane<'a> {
+    fn new(lab: &'a Lab<'a>) -> Lane<'a> {
         let (sender, events) = mpsc::channel();
-        Runner {
-            recipe,
-            gannet,
+        Lane {
+            lab,
             machines: Vec::new(),
-            started: 0,
             sender,
             events,
         }
     }
 
+    /// Runs scenarios until none waits any more.
+    fn work(mut self, end: End) -> Result<()> {
+        while let Some(scenario) = self.lab.next(end) {
+            let mut outcome = self.run(scenario)?;
+            if outcome == Outcome::OutOfTime {
+                println!(
+                    "lab: an emulated guest may starve on a busy machine: once again in a fresh one"
+                );
+                outcome = self.run_again(scenario)?;
+            }
+            let failed = usize::from(outcome != Outcome::Passed);
+            self.lab.failed.fetch_add(failed, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Runs a scenario for the second time; what the first left is kept beside it.
-    fn run_again(&mut self, scenario: &Scenario, keep: bool) -> Result<Outcome> {
-        let folder = self.recipe.shared.join(&scenario.name);
-        let first = self.recipe.shared.join(format!("{}-first", scenario.name));
-        fs::rename(folder, first).context("cannot put the first run's folder aside")?;
-        self.run(scenario, keep)
+    fn run_again(&mut self, scenario: &Scenario) -> Result<Outcome> {
+        let shared = &self.lab.recipe.shared;
+        let first = shared.join(format!("{}-first", scenario.name));
+        fs::rename(shared.join(&scenario.name), first)
+            .context("cannot put the first run's folder aside")?;
+        self.run(scenario)
     }
 
     /// Runs one scenario and reports how it ended.
-    fn run(&mut self, scenario: &Scenario, keep: bool) -> Result<Outcome> {
+    fn run(&mut self, scenario: &Scenario) -> Result<Outcome> {
         self.boot(scenario)?;
-        let folder = self.recipe.shared.join(&scenario.name);
+        let folder = self.lab.recipe.shared.join(&scenario.name);
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let started = Instant::now();
         let result = self.conduct(scenario, &folder);
         let seconds = started.elapsed().as_secs_f64();
-        match &result {
-            Ok(notes) => {
-                println!("ok      {:24} {seconds:5.1} s", scenario.name);
-                notes.iter().for_each(|note| println!("        {note}"));
-            }
-            Err(error) => println!("FAILED  {:24} {seconds:5.1} s  {error:#}", scenario.name),
+        let mut report = match &result {
+            Ok(_) => format!("ok      {:28} {seconds:5.1} s\n", scenario.name),
+            Err(error) => format!("FAILED  {:28} {seconds:5.1} s  {error:#}\n", scenario.name),
+        };
+        let mut add = |line: &str| report.extend(["        ", line, "\n"]);
+        if let Ok(notes) = &result {
+            notes.iter().for_each(|note| add(note));
         }
-        if result.is_ok() && !keep {
+        if result.is_ok() && !self.lab.keep {
             fs::remove_dir_all(&folder).context("cannot remove a scenario's folder")?;
-            return Ok(Outcome::Passed);
+        } else {
+            self.keep(scenario, &folder)?;
+            add(&format!("kept: {}", folder.display()));
         }
-        self.keep(scenario, &folder)?;
         if result.is_err() {
             for guest in 1..=scenario.guests {
                 let log = tail_of(&folder.join(format!("guest-{guest}.log")));
-                log.lines().for_each(|line| println!("        | {line}"));
+                log.lines().for_each(|line| add(&format!("| {line}")));
             }
-            println!("        kept: {}", folder.display());
             // Whatever state it left in them.
             self.machines.clear();
         }
+        // In one piece, as the other lane prints too.
+        print!("{report}");
         Ok(match result {
             Ok(_) => Outcome::Passed,
             Err(error) if error.is::<OutOfTime>() => Outcome::OutOfTime,
@@ -144,9 +203,9 @@ impl<'a> Runner<'a> {
         let started = Instant::now();
         let there = self.machines.len();
         for _ in there..scenario.guests {
-            self.started += 1;
-            let sender = self.sender.clone();
-            let machine = Machine::start(&self.recipe, self.started, scenario.capture, sender)?;
+            let number = 1 + self.lab.started.fetch_add(1, Ordering::Relaxed);
+            let (recipe, sender) = (&self.lab.recipe, self.sender.clone());
+            let machine = Machine::start(recipe, number, scenario.capture, sender)?;
             self.machines.push(machine);
         }
         for _ in there..scenario.guests {
@@ -164,7 +223,7 @@ impl<'a> Runner<'a> {
     /// Starts the scenario in its guests and serves them until all are done.
     fn conduct(&mut self, scenario: &Scenario, folder: &Path) -> Result<Vec<String>> {
         let machines = &mut self.machines[..scenario.guests];
-        let mut host = Host::start(scenario, self.gannet, folder, machines)?;
+        let mut host = Host::start(scenario, self.lab.gannet, folder, machines)?;
         for machine in machines {
             machine.start_capture();
             machine.answer(0, &format!("{} {}", scenario.name, machine.number))?;
@@ -215,9 +274,20 @@ impl<'a> Runner<'a> {
                 let kept: PathBuf = folder.join(format!("{stem}-{guest}.log"));
                 fs::copy(&log, &kept).with_context(|| format!("cannot keep {}", log.display()))?;
             }
-            machine.keep_capture(&folder.join(format!("capture-{guest}.pcap")))?;
+            let capture = folder.join(format!("capture-{guest}.pcap"));
+            if machine.keep_capture(&capture)? {
+                self.decode(&capture)?;
+            }
         }
         Ok(())
+    }
+
+    /// Puts beside a capture what `gannet dump` says of it.
+    fn decode(&self, capture: &Path) -> Result<()> {
+        let mut dump = tied_to_us(self.lab.gannet);
+        dump.arg("dump").arg(capture);
+        fs::write(capture.with_extension("txt"), output(dump)?)
+            .with_context(|| format!("cannot decode {}", capture.display()))
     }
 }
 

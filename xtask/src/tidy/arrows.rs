@@ -16,11 +16,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vfs", &["runtime", "fabric"]),
     ("nfs", &["wire", "runtime", "fabric", "rpc", "vfs"]),
     ("volume", &["wire", "runtime", "fabric", "rpc", "vfs"]),
-    ("fuse", &["runtime", "fabric", "vfs", "nfs", "volume"]),
+    ("fuse", &["runtime", "fabric", "vfs"]),
     (
         "gannet",
         &[
             "wire", "runtime", "fabric", "iwarp", "verbs", "rpc", "vfs", "nfs", "volume", "fuse",
+            "sim",
         ],
     ),
     (
