@@ -21,8 +21,11 @@ wait $!
 cmp large back
 
 # Calls that cannot be repeated: those sent again may have been done before.
-mkdir tree
-(cd tree; seq 0 199 | xargs mkdir; for folder in *; do echo $folder >$folder/file; done; ln -s .. 0/link)
+rm -rf /run/tree
+mkdir /run/tree
+(cd /run/tree; seq 0 199 | xargs mkdir; for folder in *; do echo $folder >$folder/file; done; ln -s .. 0/link)
+tar -cf tree.tar -C /run tree
+host unpack tree.tar .
 gannet cp --recursive tree "$(url /tree)" &
 # A directory has two links, and one for each directory in it.
 until links=$(stat -c %h /srv/export/tree) && [ "$links" -gt 50 ]; do :; done
@@ -30,4 +33,4 @@ rpc.nfsd 0
 [ "$(stat -c %h /srv/export/tree)" -lt 202 ] || fail 'the copy was faster than the restart'
 serve_knfsd
 wait $!
-same tree /srv/export/tree
+same /run/tree /srv/export/tree

@@ -33,4 +33,4 @@ grep "\"total_bytes\":$(($(stat -f -c '%b * %S' /srv/export)))," /tmp/df
 gannet rm --recursive "$(url /folder/deep)" "$(url /tree)"
 [ "$(ls /srv/export /srv/export/folder)" = "$(printf '/srv/export:\nfolder\n\n/srv/export/folder:\nin')" ]
 
-gannet bench "$(url /folder)" --size 4M --threads 2 --seconds 1
+gannet bench "$(url /folder)" --size 4M --threads 2 --seconds 0.3

@@ -4,10 +4,11 @@
 
 directory() { python3 -S /run/lab/scenarios/directory.py "$@"; }
 
-rm -rf /run/directory
+rm -rf /run/directory /run/removed
 directory fill /run/directory 10000
-directory fill "$OUT/export/directory" 10000
-directory fill "$OUT/export/removed" 1500
+directory fill /run/removed 1500
+tar -cf tree.tar -C /run directory removed
+host unpack tree.tar export
 directory list /run/directory >/run/listed
 directory names /run/directory >/run/names
 for OVER in rdma tcp; do

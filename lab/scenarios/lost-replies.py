@@ -8,14 +8,19 @@ import traceback
 from lab import host
 
 folder, export = sys.argv[1:]
+# Connections that one call takes in a storm.
+STORM = 40
 
 
 def create(path):
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
-def lost(operation, *names, leaves=None, takes=None):
-    """Does an operation, whose connection is cut when it is done: when a name is there, or is no more."""
+def lost(operation, *names, leaves=None, takes=None, times=1):
+    """Does an operation, whose connection is cut when it is done: when a name is there, or is no more.
+
+    So are those on which the kernel sends it again, until it has been done `times` times for nothing.
+    """
     print(operation.__name__, *names, flush=True)
     for name in names:
         # The kernel must not have to ask for it when no reply comes any more.
@@ -33,6 +38,8 @@ def lost(operation, *names, leaves=None, takes=None):
         time.sleep(0.01)
     if os.waitpid(child, os.WNOHANG) != (0, 0):
         sys.exit("lab: the reply was not lost")
+    if times > 1:
+        host(f"doom {times - 1}")
     host("cut")
     if os.waitpid(child, 0)[1] != 0:
         sys.exit(f"lab: {operation.__name__} fails when it is sent again")
@@ -49,3 +56,6 @@ lost(create, "file", leaves="file")
 lost(os.rename, "file", "other", takes="file")
 lost(os.unlink, "other", takes="other")
 lost(os.symlink, "target", "symlink", leaves="symlink")
+if os.environ["OVER"] == "rdma":
+    # It connects again at once, and sends the same call, as often as it takes.
+    lost(os.mkdir, "stormy", leaves="stormy", times=STORM)

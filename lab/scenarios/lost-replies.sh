@@ -9,5 +9,10 @@ TCP_PORT=$1 RDMA_PORT=$2
 mount_gannet /mnt actimeo=600
 python3 -S /run/lab/scenarios/lost-replies.py /mnt "$OUT/export"
 umount /mnt
+[ "$(host doom 0)" = 0 ] || fail 'the storm was not what it should have been'
 host server stop
-grep 'stopped .* replays=7 ' server.log
+case $OVER in
+    rdma) replays=47 ;;
+    tcp) replays=7 ;;
+esac
+grep "stopped .* replays=$replays " server.log

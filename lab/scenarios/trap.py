@@ -1,4 +1,4 @@
-"""protocol.py RDMA-PORT TCP-PORT FILE: what the server must say exactly, because Linux takes it amiss otherwise.
+"""trap.py TRAP RDMA-PORT TCP-PORT FILE EXPORT: what the server must say exactly, because Linux takes it amiss otherwise.
 
 FILE is a copy of the file `file` in the export.
 """
@@ -9,8 +9,8 @@ from struct import pack
 from peer import CREATE, MKDIR, NFS, NFSACL, NULL, READ, REMOVE, RENAME, RMDIR, WRITE_FILE
 from peer import READ_RESPONSE, Cursor, Peer, Stream, opaque, rpc
 
-RDMA_PORT, TCP_PORT = int(sys.argv[1]), int(sys.argv[2])
-with open(sys.argv[3], "rb") as file:
+TRAP, RDMA_PORT, TCP_PORT, EXPORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[5]
+with open(sys.argv[4], "rb") as file:
     CONTENT = file.read()
 ROOT = Peer(RDMA_PORT).mount()
 FILE = Peer(RDMA_PORT).lookup(ROOT, b"file")
@@ -21,24 +21,44 @@ def expect(what, wanted, got):
         sys.exit(f"lab: {what}: {got}, not {wanted}")
 
 
-def start_up():
-    """siw ends a connection when anything comes behind the reply."""
-    for ird, ord_, depth in [(0, 0, 0), (1, 0, 1), (128, 0, 128), (200, 200, 128), (0x3FFF, 0x3FFF, 0x3FFF)]:
-        what = f"IRD {ird}, ORD {ord_}"
+def depths(pairs):
+    """How many Reads each side may have under way: what the client's request says, and what the reply must."""
+    for ird, ord_, got in pairs:
         peer = Peer(RDMA_PORT, ird=ird, ord=ord_)
-        got_ird, got_ord = Cursor(peer.private).take("HH")
-        # siw ends a connection whose other side wants to have more than 128 Reads under way.
-        expect(f"{what}: its ORD", depth, got_ord)
-        expect(f"{what}: its IRD", min(ord_, 128) if ord_ < 0x3FFF else ord_, got_ird)
-        expect(f"{what}: flags and revision", (0x10, 2), (peer.flags, peer.revision))
+        expect(f"IRD and ORD for IRD {ird}, ORD {ord_}", got, Cursor(peer.private).take("HH"))
+
+
+def reply_in_one_write():
+    """The host has looked whether it is; here, that it is whole."""
+    peer = Peer(RDMA_PORT)
+    expect("flags and revision", (0x10, 2), (peer.flags, peer.revision))
+    expect("a call", "reply 0", peer.ask(NFS, NULL))
+
+
+def first_word():
+    """siw ends a connection when anything comes behind the reply of the set-up before it has said something."""
+    peer = Peer(RDMA_PORT)
     expect("what comes before the first FPDU", True, peer.is_silent())
     expect("a call", "reply 0", peer.ask(NFS, NULL))
     expect("the answer to who asks for CRCs", 0x50, Peer(RDMA_PORT, crc=True).flags)
 
 
-def write_call(peer, segments, data):
+def ord_0():
+    """Linux's client lets nobody read more than it says, be it nothing."""
+    depths([(0, 0, (0, 0)), (1, 0, (0, 1)), (0, 128, (128, 0))])
+    read_depths()
+
+
+def ord_above_128():
+    """siw ends a connection whose other side wants to have more than 128 Reads under way."""
+    depths([(128, 0, (0, 128)), (200, 200, (128, 128)), (129, 1, (1, 128))])
+    # 0x3fff: each side says for itself (RFC 6581 section 9.1).
+    depths([(0x3FFF, 0x3FFF, (0x3FFF, 0x3FFF))])
+
+
+def write_call(peer, segments, data, file=None, offset=0):
     """Starts a WRITE whose data is to be read in so many segments."""
-    arguments = opaque(FILE) + pack(">QIII", 0, len(data), 0, len(data))
+    arguments = opaque(file or FILE) + pack(">QIII", offset, len(data), 0, len(data))
     position = len(rpc(0, NFS, WRITE_FILE, arguments))
     size = len(data) // segments
     peer.call(NFS, WRITE_FILE, arguments, reads=[(position, 7, size, size * part) for part in range(segments)])
@@ -100,7 +120,7 @@ def read(peer, offset, count, **chunks):
         expect(f"{what}: data and pad", wanted + bytes(-len(wanted) % 4), head.rest())
 
 
-def reads():
+def post_op_attributes():
     peer = Peer(RDMA_PORT)
     for count in (*range(10), 1000, 3840, 3863, 3864):
         read(peer, 3, count)
@@ -118,7 +138,27 @@ def reads():
     expect("a READ of no file, its Write chunk", ("reply 0 70", [0]), (outcome, peer.lengths))
 
 
-def programs():
+def write_sizes():
+    """WRITEs inline and by Read chunks, also of nothing, which Linux never writes: no byte more, none less."""
+    peer = Peer(RDMA_PORT)
+    sizes = 0, 1, 2, 3, 4, 3839, 3840, 3841, 3863, 3864, 3865, 3866, 4095, 4096, 4097
+    for size in (*sizes, 65535, 65536, 65537, 262145):
+        name, data = b"%d" % size, CONTENT[:size]
+        created = peer.ask(NFS, CREATE, opaque(ROOT) + opaque(name) + pack(">7I", 0, 0, 0, 0, 0, 0, 0))
+        expect(f"CREATE of {size}", "reply 0 0", created)
+        file = peer.lookup(ROOT, name)
+        if size <= 3840:
+            arguments = opaque(file) + pack(">QII", 5, size, 0) + opaque(data)
+            expect(f"a WRITE of {size} bytes inline", "reply 0 0", peer.ask(NFS, WRITE_FILE, arguments))
+        else:
+            write_call(peer, 1, data, file, 5)
+            answer(peer, data, times=1, depth=1)
+            expect(f"a WRITE of {size} bytes", "reply 0 0", peer.outcome())
+        with open(f"{EXPORT}/{size}", "rb") as kept:
+            expect(f"what {size} bytes left", bytes(5) * (size > 0) + data, kept.read())
+
+
+def nfsacl():
     """Linux asks for NFSACL on the connection of NFS, and goes on without."""
     for peer in (Peer(RDMA_PORT), Peer(RDMA_PORT)):
         expect("NFSACL", "reply 1", peer.ask(NFSACL, NULL))
@@ -128,7 +168,7 @@ def programs():
     expect("NFS behind it", "reply 0", stream.call_tcp(NFS, NULL))
 
 
-def resends():
+def same_xid():
     """What must not be done twice is answered twice, on whatever connection the same call comes again."""
 
     def rdma(xid, procedure, arguments):
@@ -162,6 +202,14 @@ def resends():
         expect("RMDIR", "reply 0 0", first(xid, RMDIR, old)[0])
 
 
-for part in (start_up, read_depths, revision_1, reads, programs, resends):
-    part()
-    print(part.__name__, flush=True)
+{
+    "reply-in-one-write": reply_in_one_write,
+    "first-word": first_word,
+    "ord-0": ord_0,
+    "ord-above-128": ord_above_128,
+    "revision-1": revision_1,
+    "post-op-attributes": post_op_attributes,
+    "write-sizes": write_sizes,
+    "nfsacl": nfsacl,
+    "same-xid": same_xid,
+}[TRAP]()
