@@ -6,8 +6,9 @@ use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
-    Accepted, Header, Hello, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState,
-    ObjectStates, Operation, Shape, Transfer, TransferDone,
+    Accepted, FilePage, Header, Hello, LayoutRecord, Memory, ObjectList, ObjectPage,
+    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Shape, Standings, Transfer,
+    TransferDone,
 };
 use gannet_wire::xdr::Encoder;
 use std::fmt::Debug;
@@ -56,6 +57,10 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<ObjectList>(body);
             check::<ObjectStates>(body);
         }
+        Operation::Objects => {
+            check::<ObjectPosition>(body);
+            check::<ObjectPage>(body);
+        }
         operation => {
             if let Ok((caller, ticket, call)) = Call::from_body(operation, body) {
                 let again = Call::from_body(operation, &call.to_body(&caller, &ticket));
@@ -64,6 +69,8 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<Found>(body);
             check::<Granted>(body);
             check::<Page>(body);
+            check::<FilePage>(body);
+            check::<Standings>(body);
             // Nothing to compare: these are read by hand.
             let _ = (calls::parse_access(body), calls::parse_link(body));
             let _ = calls::parse_found(body);

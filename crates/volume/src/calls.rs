@@ -12,7 +12,7 @@ use crate::meta::{FileId, Stripes, put_stripes, take_stripes};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
 use gannet_wire::nfs3::{Decode, Encode};
-use gannet_wire::volume::{Caller, Operation};
+use gannet_wire::volume::{Caller, OBJECTS_MAX, Operation};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 
 /// Longest name that a decoder lets through: one byte more than is allowed, so that the right error can be given.
@@ -56,6 +56,13 @@ pub enum Call {
     Stripes(FileId, Option<Stripes>),
     /// Gives what is [`Granted`]: these rights to a file's objects.
     Layout(FileId, u32),
+    /// Gives a page ([`gannet_wire::volume::FilePage`]) of the regular files with this number and above.
+    Files(FileId),
+    /// Gives how the objects of these files on an I/O server stand ([`gannet_wire::volume::Standings`]); those that
+    /// belong to no file are removed if that is asked for.
+    Orphans(u32, bool, Vec<FileId>),
+    /// Gives the file, which must not be there yet, and the directory. The file has these stripes.
+    CreateStriped(Entry, SetAttributes, Stripes),
     /// Gives nothing. The bearer of this grant of a file will not write by it any more.
     GiveBack(FileId, u64),
 }
@@ -81,6 +88,9 @@ impl Call {
             Call::Stripes(..) => Operation::Stripes,
             Call::Layout(..) => Operation::Layout,
             Call::GiveBack(..) => Operation::GiveBack,
+            Call::Files(_) => Operation::Files,
+            Call::Orphans(..) => Operation::Orphans,
+            Call::CreateStriped(..) => Operation::CreateStriped,
         }
     }
 
@@ -98,7 +108,7 @@ impl Call {
             ticket.encode(out);
         }
         match self {
-            Call::Getattr(file) | Call::Readlink(file) => out.u64(file.0),
+            Call::Getattr(file) | Call::Readlink(file) | Call::Files(file) => out.u64(file.0),
             Call::Setattr(file, change, guard) => {
                 out.u64(file.0);
                 put_change(out, change);
@@ -149,6 +159,12 @@ impl Call {
                 out.u64(directory.0);
                 put_stripes(out, *stripes);
             }
+            Call::Orphans(server, remove, files) => put_orphans(out, (*server, *remove), files),
+            Call::CreateStriped(entry, change, stripes) => {
+                put_entry(out, entry);
+                put_change(out, change);
+                put_stripes(out, Some(*stripes));
+            }
         }
         body
     }
@@ -175,7 +191,7 @@ impl Call {
 }
 
 /// Operations whose bodies have a [`Ticket`].
-const CHANGES: [Operation; 10] = [
+const CHANGES: [Operation; 11] = [
     Operation::Setattr,
     Operation::Create,
     Operation::Mkdir,
@@ -186,6 +202,7 @@ const CHANGES: [Operation; 10] = [
     Operation::Rename,
     Operation::Link,
     Operation::Stripes,
+    Operation::CreateStriped,
 ];
 
 fn take_call(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrError> {
@@ -218,8 +235,27 @@ fn take_call(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrEr
         Operation::Stripes => Call::Stripes(take_file(from)?, take_stripes(from)?),
         Operation::Layout => Call::Layout(take_file(from)?, from.u32()?),
         Operation::GiveBack => Call::GiveBack(take_file(from)?, from.u64()?),
+        Operation::Files => Call::Files(take_file(from)?),
+        Operation::Orphans => {
+            let (server, remove) = (from.u32()?, from.bool()?);
+            let files = (0..from.length(OBJECTS_MAX)?).map(|_| take_file(from));
+            Call::Orphans(server, remove, files.collect::<Result<_, _>>()?)
+        }
+        Operation::CreateStriped => {
+            let (entry, change) = (take_entry(from)?, take_change(from)?);
+            let stripes = take_stripes(from)?.ok_or(XdrError::Value)?;
+            Call::CreateStriped(entry, change, stripes)
+        }
         _ => return Err(XdrError::Value),
     })
+}
+
+fn put_orphans(out: &mut Encoder<'_>, (server, remove): (u32, bool), files: &[FileId]) {
+    out.u32(server);
+    out.bool(remove);
+    // At most OBJECTS_MAX.
+    out.u32(files.len() as u32);
+    files.iter().for_each(|file| out.u64(file.0));
 }
 
 fn take_file(from: &mut Decoder<'_>) -> Result<FileId, XdrError> {
@@ -407,6 +443,17 @@ mod tests {
                 }),
             ),
             Call::GiveBack(FileId(1), 9),
+            Call::Files(FileId(2)),
+            Call::Orphans(3, true, vec![FileId(4), FileId(5)]),
+            Call::CreateStriped(
+                entry(),
+                change,
+                Stripes {
+                    unit: 4096,
+                    width: 0,
+                    first: None,
+                },
+            ),
         ];
         let caller = Credentials::new(1, 2, &[3, 4]);
         let ticket = Ticket {

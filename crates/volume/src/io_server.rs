@@ -4,6 +4,7 @@
 //! the disk.
 
 mod gone;
+mod list;
 mod read;
 mod turns;
 mod write;
@@ -319,6 +320,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Truncate if from_manager => self.truncate(request.body()).await,
                 Operation::Unlink if from_manager => self.unlink(request.body()).await,
                 Operation::Usage => self.usage().await,
+                Operation::Objects => self.list(request.body()).await,
                 _ => Err(Status::Notsupp),
             };
             Answer::of(done)

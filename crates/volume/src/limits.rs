@@ -63,6 +63,9 @@ pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
 /// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
 pub const GONE_AGE: Duration = Duration::from_secs(120);
+/// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal
+/// takes to be done a second time, whatever clocks differ.
+pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Files that an I/O server remembers to be gone.
 pub const GONE_MAX: usize = 1 << 18;
 /// Files that may be written, as the manager keeps count of them.

@@ -5,6 +5,7 @@
 //! answered (truncation) or afterwards (removal), and again after a restart.
 
 mod change;
+mod inventory;
 mod promises;
 mod registry;
 mod sizes;
@@ -39,6 +40,7 @@ pub struct Manager {
     keys: ServerKeys,
     /// Stripes of files for which nobody chose others.
     stripes: Stripes,
+    servers: Rc<dyn IoServers>,
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
     promises: Promises,
@@ -71,7 +73,8 @@ impl Manager {
         store.read(&mut |view| open = namespace::promises(view))?;
         Ok(Rc::new(Manager {
             sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
-            objects: Objects::new(Handle::clone(&runtime), keys, servers),
+            objects: Objects::new(Handle::clone(&runtime), keys, Rc::clone(&servers)),
+            servers,
             promises: Promises::new(open?),
             runtime,
             store,
@@ -145,6 +148,10 @@ impl Manager {
             }
             Call::Layout(id, rights) => body = self.grant(&caller, id, rights)?,
             Call::GiveBack(id, number) => self.sizes.give_back(id, number),
+            Call::Files(from) => body = self.files(from)?,
+            Call::Orphans(server, remove, ids) => {
+                body = self.orphans(&caller, (server, remove), &ids).await?;
+            }
             change => {
                 let last_write = self.last_write(&change).await?;
                 let work = Work {

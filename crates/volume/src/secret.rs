@@ -49,17 +49,32 @@ impl Secret {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerKeys {
     secret: Secret,
+    clients: Secret,
 }
 
 impl ServerKeys {
     /// The keys of the volume with this secret.
     pub fn new(secret: Secret) -> ServerKeys {
-        ServerKeys { secret }
+        let clients = Secret(secret.prove("client key", &[]));
+        ServerKeys { secret, clients }
+    }
+
+    /// The same, but for clients' key, which depends on `salt` too. With another salt, the servers know each other and
+    /// what they have promised, and no client has a key until it is given the new one.
+    #[must_use]
+    pub fn with_client_salt(self, salt: &Token) -> ServerKeys {
+        let clients = Secret(self.secret.prove("client key", &[salt]));
+        ServerKeys { clients, ..self }
     }
 
     /// What its clients are given: it says nothing about the secret itself.
     pub fn for_clients(&self) -> Secret {
-        Secret(self.secret.prove("client key", &[]))
+        self.clients
+    }
+
+    /// What a server signs file handles with that must outlive a change of the clients' key.
+    pub fn for_handles(&self) -> Secret {
+        Secret(self.secret.prove("handle key", &[]))
     }
 
     /// The key between peers of which one is `role`.
@@ -157,6 +172,11 @@ mod tests {
             nonce: [2; 16],
         };
         let key = keys.between(Role::Client);
+        let salted = keys.with_client_salt(&[9; 16]);
+        assert_ne!(key, salted.for_clients());
+        assert_eq!(salted.between(Role::Manager), keys.between(Role::IoServer));
+        assert_eq!(salted.for_handles(), keys.for_handles());
+        assert_ne!(salted.for_handles(), key);
         let accepted = Accepted {
             volume: [1; 16],
             nonce: [3; 16],

@@ -7,6 +7,7 @@
 mod buffers;
 mod header;
 mod hello;
+mod inventory;
 mod io;
 mod registry;
 mod shape;
@@ -14,6 +15,10 @@ mod shape;
 pub use buffers::{Buffers, Place};
 pub use header::{Class, Header, HeaderError, Kind, Operation, StatusCode};
 pub use hello::{Accepted, Hello, Role};
+pub use inventory::{
+    FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
+    Standing, Standings,
+};
 pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
     Placement, Transfer, TransferDone,

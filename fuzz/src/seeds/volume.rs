@@ -5,9 +5,9 @@ use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket
 use gannet_volume::meta::{Body, FileId, Inode, ROOT, Stripes};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
-    Accepted, Capability, Class, Header, Hello, Kind, LayoutRecord, Level, Memory, ObjectRange,
-    ObjectState, ObjectStates, Operation, Piece, Placement, Role, Shape, StatusCode, Transfer,
-    TransferDone,
+    Accepted, Capability, Class, FilePage, Header, Hello, Kind, LayoutRecord, Level, Memory,
+    ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
+    Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Transfer, TransferDone,
 };
 use gannet_wire::xdr::Encoder;
 
@@ -137,6 +137,11 @@ fn calls() -> Vec<(&'static str, Call)> {
             Call::Mknod(entry(), NodeKind::BlockDevice(8, 1), change),
         ),
         ("access", Call::Access(FileId(7), AccessMask(0x3f))),
+        ("files", Call::Files(FileId(7))),
+        (
+            "orphans",
+            Call::Orphans(1, true, vec![FileId(7), FileId(8)]),
+        ),
     ]
 }
 
@@ -214,11 +219,36 @@ fn io_servers() -> Vec<Seed> {
     let states = ObjectStates {
         states: vec![(0, state); 3],
     };
+    let (objects, files, standings) = inventory();
     let (ask, reply) = (Kind::Request, Kind::Reply);
     vec![
         ("write", ask, Operation::Write, bytes_of(&transfer)),
         ("truncate", ask, Operation::Truncate, bytes_of(&range)),
         ("read-done", reply, Operation::Read, bytes_of(&done)),
         ("states", reply, Operation::States, bytes_of(&states)),
+        ("objects", reply, Operation::Objects, bytes_of(&objects)),
+        ("files-page", reply, Operation::Files, bytes_of(&files)),
+        ("standings", reply, Operation::Orphans, bytes_of(&standings)),
     ]
+}
+
+fn inventory() -> (ObjectPage, FilePage, Standings) {
+    let next = ObjectPosition {
+        folder: 7,
+        cookie: 8,
+        verifier: 9,
+    };
+    let objects = ObjectPage {
+        next,
+        strangers: 1,
+        objects: vec![ObjectEntry { file: 7, size: 10 }; 3],
+    };
+    let files = FilePage {
+        complete: false,
+        files: vec![(7, layout()), (9, layout())],
+    };
+    let standings = Standings {
+        standings: vec![Standing::Orphan, Standing::Gone],
+    };
+    (objects, files, standings)
 }

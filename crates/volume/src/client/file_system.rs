@@ -1,6 +1,7 @@
 //! A volume as a file system: what NFS and FUSE serve.
 
 mod bytes;
+mod inventory;
 mod names;
 mod stripes;
 
@@ -93,6 +94,12 @@ impl VolumeFs {
             attributes: false,
             ..self
         }
+    }
+
+    /// The same, with file handles that are good for as long as `key` is, not the identity's.
+    #[must_use]
+    pub fn signing_handles_with(self, key: Secret) -> VolumeFs {
+        VolumeFs { key, ..self }
     }
 
     /// The same, moving bytes as `policy` says.

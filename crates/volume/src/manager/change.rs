@@ -8,7 +8,7 @@ use crate::meta::answers::{self, Done};
 use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use crate::meta::{FileId, Inode, MetaStore, Stripes, Transaction};
 use gannet_runtime::{run_blocking, sleep};
-use gannet_vfs::{Credentials, SetAttributes, Status, Time};
+use gannet_vfs::{CreateMode, Credentials, SetAttributes, Status, Time};
 use gannet_wire::volume::LayoutRecord;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -214,12 +214,13 @@ fn perform(
             promised = set.1;
             (Some((*id, set.0)), vec![])
         }
-        Call::Create((directory, name), mode) => {
-            let place = &mut |chosen| layouts.choose(chosen);
-            let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
-            promised = opened.promise;
-            made.extend((opened.made && promised.is_none()).then_some(opened.id));
-            (Some((opened.id, opened.inode)), vec![*directory])
+        Call::Create(entry, mode) => {
+            let what = (entry, mode, None);
+            create(transaction, request, what, layouts, (made, &mut promised))?
+        }
+        Call::CreateStriped(entry, attributes, stripes) => {
+            let what = (entry, &CreateMode::Guarded(*attributes), Some(*stripes));
+            create(transaction, request, what, layouts, (made, &mut promised))?
         }
         Call::Mkdir(entry, change) => make(transaction, request, entry, Make::Directory, change)?,
         Call::Symlink(entry, target, change) => {
@@ -260,6 +261,24 @@ fn perform(
         inodes,
         promise: promised,
     })
+}
+
+/// Makes a file, or takes the one that is there, as `mode` says; with these stripes, or those that its directory says.
+fn create(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    ((directory, name), mode, stripes): (&Entry, &CreateMode, Option<Stripes>),
+    layouts: &Layouts,
+    (made, promised): (&mut Vec<FileId>, &mut Option<u64>),
+) -> Outcome<Changed> {
+    if let Some(stripes) = stripes {
+        namespace::check_stripes(stripes, layouts.servers)?;
+    }
+    let place = &mut |chosen| layouts.choose(stripes.or(chosen));
+    let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
+    *promised = opened.promise;
+    made.extend((opened.made && promised.is_none()).then_some(opened.id));
+    Ok((Some((opened.id, opened.inode)), vec![*directory]))
 }
 
 /// Makes something without data: it, and the directory that it is in.

@@ -6,7 +6,8 @@ mod change;
 mod rename;
 
 pub use change::{
-    Make, Opened, create, link, make, remove, remove_directory, set_attributes, set_stripes,
+    Make, Opened, check_stripes, create, link, make, remove, remove_directory, set_attributes,
+    set_stripes,
 };
 pub use rename::rename;
 
@@ -286,16 +287,27 @@ fn promise(
 const NEXT_FILE: &[u8] = b"next file";
 const NEXT_PROMISE: &[u8] = b"next promise";
 
-/// Takes the next number of a counter.
-fn next(transaction: &mut dyn Transaction, counter: &[u8]) -> Outcome<u64> {
-    let value = transaction.get(Table::Volume, counter)?;
-    let number = match value {
+/// The number of the file that will be made next: no file ever had it or one above.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn next_file(view: &dyn View) -> Outcome<FileId> {
+    counter_value(view, NEXT_FILE).map(FileId)
+}
+
+fn counter_value(view: &dyn View, counter: &[u8]) -> Outcome<u64> {
+    match view.get(Table::Volume, counter)? {
         Some(bytes) => {
             let bytes = bytes.try_into().map_err(|_| Failure::Damaged(ROOT))?;
-            u64::from_be_bytes(bytes)
+            Ok(u64::from_be_bytes(bytes))
         }
-        None => 1,
-    };
+        None => Ok(1),
+    }
+}
+
+/// Takes the next number of a counter.
+fn next(transaction: &mut dyn Transaction, counter: &[u8]) -> Outcome<u64> {
+    let number = counter_value(transaction, counter)?;
     put_counter(transaction, counter, number + 1)?;
     Ok(number)
 }

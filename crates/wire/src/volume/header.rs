@@ -99,6 +99,12 @@ operations! {
     GiveBack = 0x0204,
     /// Manager: says how new files of a directory are striped.
     Stripes = 0x0205,
+    /// Manager: regular files and where they lie.
+    Files = 0x0206,
+    /// Manager: whether objects belong to files; removes those that do not if it is asked to.
+    Orphans = 0x0207,
+    /// Manager: makes a file with stripes of its own.
+    CreateStriped = 0x0208,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.
@@ -113,6 +119,8 @@ operations! {
     Usage = 0x0307,
     /// I/O server, from the manager: how long objects are.
     States = 0x0308,
+    /// I/O server: which objects it has.
+    Objects = 0x0309,
 }
 
 /// What came of a request: 0, or an NFSv3 status (RFC 1813 section 2.6).

@@ -4,7 +4,7 @@ use super::VolumeFs;
 use crate::calls::Call;
 use crate::link::LinkError;
 use crate::meta::{Body, Stripes};
-use gannet_vfs::{Credentials, FileHandle, Status};
+use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status};
 use gannet_wire::volume::LayoutRecord;
 use std::net::SocketAddr;
 
@@ -52,6 +52,23 @@ impl VolumeFs {
             Body::Directory { stripes, .. } => Ok(Striping::Directory(stripes)),
             _ => Err(Status::Inval),
         }
+    }
+
+    /// Makes an empty file that is striped so, whatever its directory and the volume say, for ever.
+    ///
+    /// # Errors
+    /// `Exist` when the name is there; `Inval` for stripes that this volume cannot have; those of CREATE.
+    pub async fn create_striped(
+        &self,
+        caller: &Credentials,
+        (directory, name): (&FileHandle, &[u8]),
+        attributes: &SetAttributes,
+        stripes: Stripes,
+    ) -> Result<FileHandle, Status> {
+        let entry = (self.id(directory)?, name.to_vec());
+        let call = Call::CreateStriped(entry, *attributes, stripes);
+        let [made, _] = self.find(caller, call).await?;
+        Ok(self.handle(made.id))
     }
 
     /// Says how new files of a directory are striped, and of directories that will be made in it; `None`: as the volume

@@ -310,13 +310,8 @@ pub fn set_stripes(
     if ![0, found.uid].contains(&request.caller.uid) {
         return Err(Status::Perm.into());
     }
-    let possible = |stripes: Stripes| {
-        let Stripes { unit, width, first } = stripes;
-        let first = first.unwrap_or(0);
-        (UNIT_MIN..=UNIT_MAX).contains(&unit) && width <= servers && first < servers
-    };
-    if !chosen.is_none_or(possible) {
-        return Err(Status::Inval.into());
+    if let Some(chosen) = chosen {
+        check_stripes(chosen, servers)?;
     }
     let Body::Directory { stripes, .. } = &mut found.body else {
         return Err(Status::Notdir.into());
@@ -325,6 +320,19 @@ pub fn set_stripes(
     found.change_time = request.now;
     write_inode(transaction, directory, &found)?;
     Ok(found)
+}
+
+/// That files of a volume with `servers` I/O servers can be striped so.
+///
+/// # Errors
+/// `Inval`.
+pub fn check_stripes(stripes: Stripes, servers: u32) -> Result<(), Status> {
+    let Stripes { unit, width, first } = stripes;
+    let first = first.unwrap_or(0);
+    match (UNIT_MIN..=UNIT_MAX).contains(&unit) && width <= servers && first < servers {
+        true => Ok(()),
+        false => Err(Status::Inval),
+    }
 }
 
 /// That `caller` may make this change.

@@ -1,0 +1,70 @@
+//! What there is of files and objects, for who compares them.
+
+use super::VolumeFs;
+use crate::calls::{Call, encode};
+use crate::link::LinkError;
+use crate::meta::FileId;
+use gannet_vfs::{Credentials, Status};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    Class, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation, Standing, Standings,
+};
+
+impl VolumeFs {
+    /// The objects of an I/O server from a position on: pages until [`gannet_wire::volume::FOLDERS`].
+    ///
+    /// # Errors
+    /// The server is away, or its folder cannot be read.
+    pub async fn objects(
+        &self,
+        number: u32,
+        from: ObjectPosition,
+    ) -> Result<ObjectPage, LinkError> {
+        let link = self.servers.io_server(number).await?;
+        let body = encode(&from);
+        let answer = link.call(Operation::Objects, Class::Background, &body, &[]);
+        let answer = answer.await?;
+        match answer.header.status.0 {
+            0 => {
+                let page = from_bytes(answer.body());
+                page.map_err(|_| LinkError::Ended(String::from("an answer that is none")))
+            }
+            status => {
+                let status = Status::from_number(status).unwrap_or(Status::Serverfault);
+                Err(LinkError::Ended(status.to_string()))
+            }
+        }
+    }
+
+    /// The volume's regular files from this number on, and where they lie.
+    ///
+    /// # Errors
+    /// `Jukebox` when the manager is away.
+    pub async fn files(&self, caller: &Credentials, from: FileId) -> Result<FilePage, Status> {
+        let answer = self.ask(caller, Call::Files(from)).await?;
+        from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+    }
+
+    /// How objects of an I/O server stand whose files were not found, in their order; at most [`OBJECTS_MAX`]. Those
+    /// that belong to no file are removed, if `remove` is set.
+    ///
+    /// # Errors
+    /// `Inval` for too many, `Perm` for who may not remove, `Jukebox` when a server is away.
+    pub async fn orphans(
+        &self,
+        caller: &Credentials,
+        (number, remove): (u32, bool),
+        files: &[FileId],
+    ) -> Result<Vec<Standing>, Status> {
+        if files.len() > OBJECTS_MAX {
+            return Err(Status::Inval);
+        }
+        let call = Call::Orphans(number, remove, files.to_vec());
+        let answer = self.ask(caller, call).await?;
+        let found: Standings = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        match found.standings.len() == files.len() {
+            true => Ok(found.standings),
+            false => Err(Status::Serverfault),
+        }
+    }
+}

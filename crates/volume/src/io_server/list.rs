@@ -1,0 +1,180 @@
+//! Which objects there are: for who compares them with the files of the volume.
+
+use super::{IoServer, own, parse, place_of};
+use crate::calls::encode;
+use gannet_vfs::{DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
+use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
+
+impl<V: Vfs> IoServer<V> {
+    /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
+    pub(super) async fn list(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let mut at: ObjectPosition = parse(body)?;
+        let mut page = Page::default();
+        if at == START {
+            self.look_at_root(&mut page).await?;
+        }
+        let root = self.store.root();
+        while at.folder < FOLDERS && page.room() {
+            let name = folder_name(at.folder);
+            let found = self.store.lookup(&own(), &root, &name).await.0;
+            let more = match found {
+                Ok((folder, attributes)) if attributes.kind == FileKind::Directory => {
+                    self.list_folder(&folder, &mut at, &mut page).await?
+                }
+                // Counted with the root's names.
+                Ok(_) | Err(Status::Noent) => false,
+                Err(status) => return Err(status),
+            };
+            if !more {
+                at = ObjectPosition {
+                    folder: at.folder + 1,
+                    ..START
+                };
+            }
+        }
+        Ok(encode(&ObjectPage {
+            next: at,
+            strangers: page.strangers,
+            objects: page.objects,
+        }))
+    }
+
+    /// Lists from the position on, and moves it; false at the folder's end.
+    async fn list_folder(
+        &self,
+        folder: &FileHandle,
+        at: &mut ObjectPosition,
+        page: &mut Page,
+    ) -> Result<bool, Status> {
+        (page.folder, page.last) = (at.folder, at.cookie);
+        let verifier = at.verifier.to_be_bytes();
+        let (own, cookie) = (own(), at.cookie);
+        let listed = self
+            .store
+            .read_directory(&own, folder, cookie, verifier, page);
+        let listed = listed.await?;
+        for file in std::mem::take(&mut page.unknown) {
+            let (_, name) = place_of(file);
+            match self.store.lookup(&own, folder, &name).await.0 {
+                Ok((_, attributes)) => page.objects.push(ObjectEntry {
+                    file,
+                    size: attributes.size,
+                }),
+                // It is gone again.
+                Err(Status::Noent) => {}
+                Err(status) => return Err(status),
+            }
+        }
+        at.cookie = page.last;
+        at.verifier = u64::from_be_bytes(listed.verifier);
+        Ok(!listed.eof)
+    }
+
+    /// Counts what is not a folder of objects.
+    async fn look_at_root(&self, page: &mut Page) -> Result<(), Status> {
+        let (own, root, mut names) = (own(), self.store.root(), RootNames::default());
+        let mut verifier = [0; 8];
+        loop {
+            let before = names.last;
+            let listed = self
+                .store
+                .read_directory(&own, &root, before, verifier, &mut names);
+            let listed = listed.await?;
+            if listed.eof || names.last == before {
+                break;
+            }
+            verifier = listed.verifier;
+        }
+        page.strangers = page.strangers.saturating_add(names.strangers);
+        Ok(())
+    }
+}
+
+const START: ObjectPosition = ObjectPosition {
+    folder: 0,
+    cookie: 0,
+    verifier: 0,
+};
+
+fn folder_name(folder: u32) -> Vec<u8> {
+    place_of(u64::from(folder)).0
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// Takes the objects of a folder.
+#[derive(Default)]
+struct Page {
+    folder: u32,
+    objects: Vec<ObjectEntry>,
+    /// Files of objects whose attributes did not come with their names.
+    unknown: Vec<u64>,
+    strangers: u32,
+    last: u64,
+}
+
+impl Page {
+    fn room(&self) -> bool {
+        self.objects.len() + self.unknown.len() < PAGE_OBJECTS_MAX
+    }
+
+    /// The file that a name in the folder is the object of.
+    fn file_of(&self, name: &[u8]) -> Option<u64> {
+        let text = std::str::from_utf8(name).ok()?;
+        let file = u64::from_str_radix(text, 16).ok()?;
+        let expected = (folder_name(self.folder), name.to_vec());
+        (place_of(file) == expected).then_some(file)
+    }
+}
+
+impl Entries for Page {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        if !self.room() {
+            return false;
+        }
+        self.last = entry.cookie;
+        match self.file_of(entry.name) {
+            Some(file) => match entry.object {
+                Some((_, attributes)) => self.objects.push(ObjectEntry {
+                    file,
+                    size: attributes.size,
+                }),
+                None => self.unknown.push(file),
+            },
+            None if is_dots(entry.name) => {}
+            None => self.strangers = self.strangers.saturating_add(1),
+        }
+        true
+    }
+}
+
+/// Counts names of the root that no folder of objects has.
+#[derive(Default)]
+struct RootNames {
+    strangers: u32,
+    last: u64,
+}
+
+impl Entries for RootNames {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        self.last = entry.cookie;
+        let is_folder = entry
+            .object
+            .is_none_or(|(_, attributes)| attributes.kind == FileKind::Directory);
+        let is_ours = is_folder && (0..FOLDERS).any(|folder| folder_name(folder) == entry.name);
+        if !is_ours && !is_dots(entry.name) {
+            self.strangers = self.strangers.saturating_add(1);
+        }
+        true
+    }
+}

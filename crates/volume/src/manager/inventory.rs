@@ -1,0 +1,214 @@
+//! The files of the volume, and which objects are of none of them: for who checks the volume.
+
+use super::{Manager, encode};
+use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX, ORPHAN_AGE_MIN};
+use crate::link::{Link, LinkError};
+use crate::meta::namespace::{self, Failure, Outcome};
+use crate::meta::{Body, FileId, Inode, ROOT, Table, View};
+use gannet_runtime::timeout;
+use gannet_vfs::{Credentials, Status};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    BODY_MAX, Capability, Class, FilePage, ObjectList, ObjectRange, ObjectState, ObjectStates,
+    Operation, PAGE_FILES_MAX, Standing, Standings,
+};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+impl Manager {
+    /// A page of the regular files from this number on.
+    pub(super) fn files(&self, from: FileId) -> Result<Vec<u8>, Status> {
+        let page = self.look(|view| files(view, from))?;
+        Ok(encode(&page))
+    }
+
+    /// How the objects of these files on an I/O server stand. If `remove` is set, those that belong to no file are
+    /// removed: numbers of files are never given again, so that nobody can come to need them meanwhile.
+    pub(super) async fn orphans(
+        &self,
+        caller: &Credentials,
+        (server, remove): (u32, bool),
+        ids: &[FileId],
+    ) -> Result<Vec<u8>, Status> {
+        if server >= self.objects.count() {
+            return Err(Status::Inval);
+        }
+        let owner = self.look(|view| namespace::inode(view, ROOT))?.uid;
+        if remove && ![0, owner].contains(&caller.uid) {
+            return Err(Status::Perm);
+        }
+        let known = self.look(|view| known(view, server, ids))?;
+        // Asked for after the look: what the promises of that moment had removed is no longer there.
+        let work = self.look_at_objects(ids, known, (server, remove));
+        let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
+        let standings = done.unwrap_or(Err(LinkError::Ended("it does not answer".into())));
+        let standings = standings.map_err(|error| {
+            tracing::debug!(server, %error, "objects cannot be looked at");
+            Status::Jukebox
+        })?;
+        Ok(encode(&Standings { standings }))
+    }
+
+    async fn look_at_objects(
+        &self,
+        ids: &[FileId],
+        known: Vec<Option<Standing>>,
+        (server, remove): (u32, bool),
+    ) -> Result<Vec<Standing>, LinkError> {
+        let link = Rc::clone(&self.servers).link(server).await?;
+        let list = ObjectList {
+            files: ids.iter().map(|id| id.0).collect(),
+        };
+        let states: ObjectStates = ask(&link, Operation::States, &encode(&list)).await?;
+        if states.states.len() != ids.len() {
+            return Err(nonsense());
+        }
+        let mut standings = Vec::with_capacity(ids.len());
+        for ((id, known), (status, state)) in ids.iter().zip(known).zip(states.states) {
+            let now = self.runtime.wall_clock();
+            standings.push(match known {
+                Some(standing) => standing,
+                None if status != 0 => return Err(refused(status)),
+                None => match standing_of(&state, now) {
+                    Standing::Orphan if remove => {
+                        self.remove_object(&link, *id, now).await?;
+                        tracing::info!(file = id.0, server, "removed an object of no file");
+                        Standing::Removed
+                    }
+                    standing => standing,
+                },
+            });
+        }
+        Ok(standings)
+    }
+
+    async fn remove_object(&self, link: &Link, id: FileId, now: Duration) -> Result<(), LinkError> {
+        let expires = now + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        let range = ObjectRange {
+            capability: self.keys.grant(id.0, Capability::WRITE, expires),
+            size: 0,
+        };
+        let body = encode(&range);
+        let answer = link.call(Operation::Unlink, Class::Background, &body, &[]);
+        match answer.await?.header.status.0 {
+            0 => Ok(()),
+            status => Err(refused(status)),
+        }
+    }
+}
+
+/// How the object of a file that does not exist stands. Who could still write to it could have made it again.
+fn standing_of(state: &ObjectState, now: Duration) -> Standing {
+    if state.size == 0 && state.modified_seconds == 0 {
+        return Standing::Gone;
+    }
+    let since = now.saturating_sub(Duration::from_secs(state.modified_seconds));
+    match since < ORPHAN_AGE_MIN {
+        true => Standing::Recent,
+        false => Standing::Orphan,
+    }
+}
+
+async fn ask<T: for<'a> gannet_wire::nfs3::Decode<'a>>(
+    link: &Link,
+    operation: Operation,
+    body: &[u8],
+) -> Result<T, LinkError> {
+    let answer = link.call(operation, Class::Background, body, &[]).await?;
+    match answer.header.status.0 {
+        0 => from_bytes(answer.body()).map_err(|_| nonsense()),
+        status => Err(refused(status)),
+    }
+}
+
+fn nonsense() -> LinkError {
+    LinkError::Ended(String::from("an answer that is none"))
+}
+
+fn refused(status: u32) -> LinkError {
+    LinkError::Ended(format!("status {status}"))
+}
+
+fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
+    let mut page = FilePage {
+        complete: true,
+        files: Vec::new(),
+    };
+    let (mut room, mut damaged) = (BODY_MAX - encode(&page).len(), None);
+    view.scan(Table::Inodes, &from.0.to_be_bytes(), &mut |key, value| {
+        let id = key.try_into().map(u64::from_be_bytes);
+        let (Ok(id), Ok(inode)) = (id, from_bytes::<Inode>(value)) else {
+            damaged = Some(from);
+            return false;
+        };
+        let Body::Regular { layout, .. } = inode.body else {
+            return true;
+        };
+        let len = 8 + encode(&layout).len();
+        if page.files.len() == PAGE_FILES_MAX || len > room {
+            page.complete = false;
+            return false;
+        }
+        room -= len;
+        page.files.push((id, layout));
+        true
+    })?;
+    match damaged {
+        Some(id) => Err(Failure::Damaged(id)),
+        None => Ok(page),
+    }
+}
+
+/// How objects on a server stand as far as metadata tells: all but those whose files are gone.
+fn known(view: &dyn View, server: u32, ids: &[FileId]) -> Outcome<Vec<Option<Standing>>> {
+    let open = namespace::promises(view)?;
+    let promised: HashSet<FileId> = open.iter().map(|(_, promise)| promise.file()).collect();
+    let next = namespace::next_file(view)?;
+    let standing = |id: &FileId| {
+        let found = match namespace::inode(view, *id) {
+            Ok(inode) => Some(inode),
+            Err(Failure::Status(_)) => None,
+            Err(failure) => return Err(failure),
+        };
+        let lies_there = found.is_some_and(|inode| match inode.body {
+            Body::Regular { layout, .. } => layout.servers.contains(&server),
+            _ => false,
+        });
+        Ok(match () {
+            () if lies_there => Some(Standing::InUse),
+            () if promised.contains(id) => Some(Standing::Promised),
+            () if *id >= next => Some(Standing::NeverMade),
+            () => None,
+        })
+    };
+    ids.iter().map(standing).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_object_that_nobody_can_have_written_to_lately_is_an_orphan() {
+        let now = Duration::from_secs(1_800_000_000);
+        let state = |size, modified_seconds| ObjectState {
+            size,
+            used: 0,
+            modified_seconds,
+            modified_nanoseconds: 0,
+            verifier: 1,
+        };
+        let age = ORPHAN_AGE_MIN.as_secs();
+        for (state, expected) in [
+            (state(0, 0), Standing::Gone),
+            (state(0, now.as_secs() - age), Standing::Orphan),
+            (state(1, now.as_secs() - age), Standing::Orphan),
+            (state(1, now.as_secs() - age + 1), Standing::Recent),
+            // Clocks differ.
+            (state(1, now.as_secs() + 5), Standing::Recent),
+        ] {
+            assert_eq!(standing_of(&state, now), expected);
+        }
+    }
+}
