@@ -94,6 +94,9 @@ _gannet() {
             gannet__subcmd__volume,extend)
                 cmd="gannet__subcmd__volume__subcmd__extend"
                 ;;
+            gannet__subcmd__volume,key)
+                cmd="gannet__subcmd__volume__subcmd__key"
+                ;;
             gannet__subcmd__volume,list)
                 cmd="gannet__subcmd__volume__subcmd__list"
                 ;;
@@ -1104,7 +1107,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume)
-            opts="-h --log --log-format --help create show list extend check stripes"
+            opts="-h --log --log-format --help create show list extend check stripes key"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1243,6 +1246,28 @@ _gannet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gannet__subcmd__volume__subcmd__key)
+            opts="-h --log --log-format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gannet__subcmd__volume__subcmd__list)
             opts="-h --json --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1288,7 +1313,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__stripes)
-            opts="-h --unit --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --unit --count --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1299,6 +1324,10 @@ _gannet() {
                     return 0
                     ;;
                 --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

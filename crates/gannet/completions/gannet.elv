@@ -104,7 +104,8 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand list 'List volumes: those named, and those in folders that are named'
             cand extend 'Add I/O servers to a volume that nobody serves'
             cand check 'Check a volume: names, attributes and objects against each other'
-            cand stripes 'Show how a file is striped, or new files of a directory will be; set the latter'
+            cand stripes 'Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so'
+            cand key 'Make a new client key for a volume'
         }
         &'gannet;volume;create'= {
             cand --io-servers 'How many I/O servers the volume has, in folders of its own below PATH'
@@ -148,7 +149,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --volume-key 'The key of the volume that gannet:// URLs name: its `client-key`'
             cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
             cand --log-format 'Log lines for people or for machines'
-            cand --repair 'Remove objects that belong to no file; for a PATH'
+            cand --repair 'Remove objects that belong to no file; by URL for root and the volume''s owner'
             cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -156,6 +157,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
         &'gannet;volume;stripes'= {
             cand --unit 'Bytes of a new file that go to one I/O server before the next one''s turn'
             cand --width 'I/O servers that a new file is striped over; 0 for all'
+            cand --count 'I/O servers that a new file is striped over; 0 for all'
             cand --first 'The I/O server with the first stripe of each new file; without it they take turns'
             cand --timeout 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
@@ -169,6 +171,12 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --default 'Leave it to the volume again'
             cand --json 'One JSON object'
             cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'gannet;volume;key'= {
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
+            cand --log-format 'Log lines for people or for machines'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

@@ -110,20 +110,21 @@ complete -c gannet -n "__fish_gannet_using_subcommand mount" -l read-only -d 'Re
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l allow-other -d 'Let other users in, each with his own rights; not root, /etc/fuse.conf must say user_allow_other'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
 trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "create" -d 'Make a volume in a folder'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "show" -d 'Show a volume\'s servers, stripes, identity and space'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "list" -d 'List volumes: those named, and those in folders that are named'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "extend" -d 'Add I/O servers to a volume that nobody serves'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "check" -d 'Check a volume: names, attributes and objects against each other'
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes" -f -a "stripes" -d 'Show how a file is striped, or new files of a directory will be; set the latter'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "create" -d 'Make a volume in a folder'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "show" -d 'Show a volume\'s servers, stripes, identity and space'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "list" -d 'List volumes: those named, and those in folders that are named'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "extend" -d 'Add I/O servers to a volume that nobody serves'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "check" -d 'Check a volume: names, attributes and objects against each other'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "stripes" -d 'Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "key" -d 'Make a new client key for a volume'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l io-servers -d 'How many I/O servers the volume has, in folders of its own below PATH' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l io-server -d 'An I/O server in this folder, on a disk of its own for instance (repeat); one that does not exist, or is empty' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l stripe-unit -d 'Bytes of a file that go to one I/O server before the next one\'s turn' -r
@@ -179,11 +180,11 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l repair -d 'Remove objects that belong to no file; for a PATH'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l repair -d 'Remove objects that belong to no file; by URL for root and the volume\'s owner'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l unit -d 'Bytes of a new file that go to one I/O server before the next one\'s turn' -r
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l width -d 'I/O servers that a new file is striped over; 0 for all' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l width -l count -d 'I/O servers that a new file is striped over; 0 for all' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l first -d 'The I/O server with the first stripe of each new file; without it they take turns' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
@@ -204,6 +205,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l json -d 'One JSON object'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"

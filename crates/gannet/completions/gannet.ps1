@@ -111,7 +111,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'List volumes: those named, and those in folders that are named')
             [CompletionResult]::new('extend', 'extend', [CompletionResultType]::ParameterValue, 'Add I/O servers to a volume that nobody serves')
             [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check a volume: names, attributes and objects against each other')
-            [CompletionResult]::new('stripes', 'stripes', [CompletionResultType]::ParameterValue, 'Show how a file is striped, or new files of a directory will be; set the latter')
+            [CompletionResult]::new('stripes', 'stripes', [CompletionResultType]::ParameterValue, 'Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so')
+            [CompletionResult]::new('key', 'key', [CompletionResultType]::ParameterValue, 'Make a new client key for a volume')
             break
         }
         'gannet;volume;create' {
@@ -160,7 +161,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
             [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
-            [CompletionResult]::new('--repair', '--repair', [CompletionResultType]::ParameterName, 'Remove objects that belong to no file; for a PATH')
+            [CompletionResult]::new('--repair', '--repair', [CompletionResultType]::ParameterName, 'Remove objects that belong to no file; by URL for root and the volume''s owner')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -169,6 +170,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
         'gannet;volume;stripes' {
             [CompletionResult]::new('--unit', '--unit', [CompletionResultType]::ParameterName, 'Bytes of a new file that go to one I/O server before the next one''s turn')
             [CompletionResult]::new('--width', '--width', [CompletionResultType]::ParameterName, 'I/O servers that a new file is striped over; 0 for all')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'I/O servers that a new file is striped over; 0 for all')
             [CompletionResult]::new('--first', '--first', [CompletionResultType]::ParameterName, 'The I/O server with the first stripe of each new file; without it they take turns')
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
@@ -182,6 +184,13 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--default', '--default', [CompletionResultType]::ParameterName, 'Leave it to the volume again')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;volume;key' {
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

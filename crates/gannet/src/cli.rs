@@ -11,8 +11,8 @@ pub use bench::{
 
 pub use mount::MountOptions;
 pub use volume::{
-    CheckOptions, CreateOptions, ExtendOptions, ListOptions, ShowOptions, StripesOptions,
-    VolumeOptions, VolumeRole, VolumeWhat,
+    CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
+    StripesOptions, VolumeOptions, VolumeRole, VolumeWhat,
 };
 
 use crate::failure::{Failure, one_line};

@@ -346,3 +346,166 @@ fn roles_end_at_sigterm_and_run_once() {
     manager.signal("TERM");
     assert_eq!(manager.wait().code(), Some(0));
 }
+
+/// The paths of all objects below a folder.
+fn objects_below(path: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let folders = fs::read_dir(path).unwrap().flatten();
+    let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
+    objects.map(|object| object.path()).collect()
+}
+
+#[test]
+fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
+    let mut bed = Bed::apart(3);
+    make_tree(&bed.place.path("tree"), 30);
+    let there = bed.url("/tree");
+    bed.succeed(&["cp", "-r", &bed.place.text("tree"), &there]);
+    let (root, key) = (bed.url("/"), bed.key.clone());
+    let words = ["volume", "check", &root, "--volume-key", &key];
+    let check = |more: &[&str]| {
+        let output = run(&[&words[..], more].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), text)
+    };
+    let (code, text) = check(&[]);
+    assert!(code == Some(0) && text.contains(" 0 findings"), "{text}");
+
+    // An object whose file is long gone, and one whose file went just now.
+    let big = bed.place.path("big");
+    fs::write(&big, bytes(1, 1 << 20)).unwrap();
+    let io = |number: u32| bed.place.path(&format!("volume/io/{number}"));
+    let before = objects_below(&io(1));
+    for name in ["/old", "/new"] {
+        bed.succeed(&["cp", big.to_str().unwrap(), &bed.url(name)]);
+    }
+    let mut left = objects_below(&io(1));
+    left.retain(|path| !before.contains(path));
+    left.sort();
+    for name in ["/old", "/new"] {
+        bed.succeed(&["rm", &bed.url(name)]);
+    }
+    wait_until("objects of removed files stay", || {
+        left.iter().all(|path| !path.exists())
+    });
+    fs::write(&left[0], b"left").unwrap();
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let object = fs::File::options().write(true).open(&left[0]).unwrap();
+    object.set_modified(long_ago).unwrap();
+    drop(object);
+    fs::write(&left[1], b"just written").unwrap();
+    // Many with numbers that no file has had yet, and something else.
+    let ahead = io(2).join("ff");
+    fs::create_dir_all(&ahead).unwrap();
+    for number in 0..450 {
+        let name = format!("{:016x}", 0xff_0000_00ff_u64 | number << 8);
+        fs::write(ahead.join(name), b"ahead").unwrap();
+    }
+    fs::write(io(2).join("notes"), b"mine").unwrap();
+
+    let (code, text) = check(&[]);
+    assert_eq!(code, Some(1));
+    let file = u64::from_str_radix(left[0].file_name().unwrap().to_str().unwrap(), 16).unwrap();
+    let orphan = format!("I/O server 1: the object of file {file}, 4 bytes, belongs to no file");
+    assert!(text.contains(&orphan), "{text}");
+    assert!(
+        text.contains("no file that the manager ever made"),
+        "{text}"
+    );
+    assert!(
+        text.contains("I/O server 2: 1 names in its folder"),
+        "{text}"
+    );
+    assert!(text.contains(": 452 findings, 0 repaired"), "{text}");
+    let (code, text) = check(&["--repair", "--uid", "4711"]);
+    assert!(
+        code == Some(1) && text.contains("not removed: only root"),
+        "{text}"
+    );
+    assert!(left[0].exists());
+    let (code, text) = check(&["--repair"]);
+    assert_eq!(code, Some(1), "what is ahead and notes stay");
+    assert!(text.contains(&format!("{orphan}: removed")), "{text}");
+    assert!(text.contains(": 452 findings, 1 repaired"), "{text}");
+    assert!(!left[0].exists() && left[1].exists());
+    assert_eq!(fs::read_dir(&ahead).unwrap().count(), 450);
+    let error = fail(
+        &["volume", "check", &there, "--repair", "--volume-key", &key],
+        2,
+    );
+    assert!(error.contains("as a whole"), "{error}");
+    fs::remove_dir_all(&ahead).unwrap();
+    fs::remove_file(io(2).join("notes")).unwrap();
+    let (code, text) = check(&[]);
+    assert!(code == Some(0) && text.contains(" 0 findings"), "{text}");
+
+    // An object that is gone, and then a whole disk.
+    let largest = objects_below(&io(0)).into_iter();
+    let largest = largest.max_by_key(|path| path.metadata().unwrap().len());
+    let largest = largest.unwrap();
+    let file = u64::from_str_radix(largest.file_name().unwrap().to_str().unwrap(), 16).unwrap();
+    fs::remove_file(&largest).unwrap();
+    let (code, text) = check(&[]);
+    assert!(code == Some(0), "it may be a hole: {text}");
+    let note = format!("note: file {file}: no object on I/O server 0 for ");
+    assert!(text.contains(&note) && text.contains("or lost"), "{text}");
+    for path in objects_below(&io(0)) {
+        fs::remove_file(path).unwrap();
+    }
+    let (code, text) = check(&[]);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("I/O server 0 has no objects at all"),
+        "{text}"
+    );
+    // Of a server that is away, that is all that is told.
+    bed.io_servers[0].take().unwrap().kill();
+    let (code, text) = check(&[]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("I/O server 0 cannot be reached"), "{text}");
+    assert!(text.contains(": 1 findings"), "{text}");
+}
+
+#[test]
+fn a_new_key_locks_out_who_has_the_old_one_and_nobody_else() {
+    let mut bed = Bed::apart(2);
+    let file = bed.place.path("file");
+    fs::write(&file, bytes(3, 300_000)).unwrap();
+    bed.succeed(&["cp", file.to_str().unwrap(), &bed.url("/file")]);
+    let nfs = |bed: &Bed| format!("nfs://{}/file", bed.manager.as_ref().unwrap().tcp);
+    let old = bed.place.text("old-key");
+    fs::copy(&bed.key, &old).unwrap();
+    let said = succeed(&["volume", "key", &bed.volume]);
+    assert!(said.contains("refused"), "{said}");
+    let mode = |name: &str| {
+        let path = format!("{}/{name}", bed.volume);
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("secret"), mode("client-key")), (0o600, 0o600));
+    assert_ne!(fs::read(&old).unwrap(), fs::read(&bed.key).unwrap());
+    // Servers that run do not know it yet.
+    let url = bed.url("/");
+    succeed(&["ls", &url, "--volume-key", &old]);
+    let error = fail(&["ls", &url, "--volume-key", &bed.key], 1);
+    assert!(error.contains("does not know its key"), "{error}");
+    bed.manager.take();
+    bed.io_servers.clear();
+    bed.start_manager();
+    for number in 0..2 {
+        bed.io_servers.push(None);
+        bed.start_io_server(number);
+    }
+    let error = fail(&["ls", &url, "--volume-key", &old], 1);
+    assert!(error.contains("does not know its key"), "{error}");
+    let output = run(&["cat", &bed.url("/file"), "--volume-key", &bed.key]);
+    assert!(output.stdout == fs::read(&file).unwrap());
+    let output = run(&["cat", &nfs(&bed)]);
+    assert!(output.stdout == fs::read(&file).unwrap());
+    // Elsewhere than at the manager's it would be another one.
+    let apart = bed.place.path("apart");
+    fs::create_dir(&apart).unwrap();
+    for name in ["volume.toml", "secret"] {
+        fs::copy(format!("{}/{name}", bed.volume), apart.join(name)).unwrap();
+    }
+    let error = fail(&["volume", "key", apart.to_str().unwrap()], 1);
+    assert!(error.contains("where the manager runs"), "{error}");
+}

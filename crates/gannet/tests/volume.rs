@@ -386,6 +386,59 @@ fn stripes_are_chosen_by_directory() {
 }
 
 #[test]
+fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "4"]);
+    let server = serve(&place, &volume);
+    let key = format!("{volume}/client-key");
+    let url = |path: &str| format!("gannet://{}/{path}", server.native);
+    let with_key = |words: &[&str]| succeed(&[words, &["--volume-key", &key]].concat());
+    let fails = |words: &[&str]| fail(&[words, &["--volume-key", &key]].concat(), 1);
+    let stripes = ["--unit", "8K", "--count", "3", "--first", "2"];
+    let file = url("file");
+    let words = [&["volume", "stripes", &file][..], &stripes].concat();
+    let shown = with_key(&words);
+    assert!(
+        shown.contains("8192 B over 3 of 4 I/O servers: 2 3 0"),
+        "{shown}"
+    );
+    assert_eq!(
+        with_key(&["stat", "--json", &file])
+            .matches("\"size_bytes\":0")
+            .count(),
+        1
+    );
+    // What is written into it lies so.
+    let local = place.text("local");
+    fs::write(&local, bytes(1, 100_000)).unwrap();
+    with_key(&["cp", "--verify", &local, &file]);
+    let shown = with_key(&["volume", "stripes", &file]);
+    assert!(shown.contains("over 3 of 4 I/O servers: 2 3 0"), "{shown}");
+    let used: Vec<bool> = (0..4)
+        .map(|number| fs::read_dir(place.path(&format!("volume/io/{number}"))).unwrap())
+        .map(|folders| folders.count() > 0)
+        .collect();
+    assert_eq!(used, [true, false, true, true]);
+    let error = fails(&words);
+    assert!(
+        error.contains("keeps the stripes it was made with"),
+        "{error}"
+    );
+    // What is not said is as the directory says.
+    with_key(&["mkdir", &url("d")]);
+    with_key(&["volume", "stripes", &url("d"), "--unit", "4K"]);
+    let shown = with_key(&["volume", "stripes", &url("d/one"), "--width", "1"]);
+    assert!(shown.contains("4096 B over 1 of 4 I/O servers"), "{shown}");
+    let error = fails(&["volume", "stripes", &url("d/wide"), "--width", "5"]);
+    assert!(error.contains("has 4 I/O servers"), "{error}");
+    let error = fails(&["volume", "stripes", &url("no/file"), "--width", "1"]);
+    assert!(error.contains("no such file"), "{error}");
+    let error = fails(&["volume", "stripes", &url("nothing")]);
+    assert!(error.contains("no such file"), "{error}");
+    assert_eq!(with_key(&["ls", &url("d")]), "one\n");
+}
+
+#[test]
 fn a_check_finds_what_was_damaged_and_repairs_orphans() {
     let place = Place::new();
     make_tree(&place.path("tree"), 20);

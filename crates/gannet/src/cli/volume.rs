@@ -40,11 +40,21 @@ pub enum VolumeWhat {
     /// One line for each finding; lines that begin with `note:` tell what may be as it should. Exits with 1 if there
     /// was a finding that is not repaired.
     ///
-    /// By its PATH, while nobody serves it, everything is looked at. By URL, while it is served: whether all servers
-    /// can be reached, and what the caller can see of names and attributes; not the objects.
+    /// By its PATH, while nobody serves it, all metadata is looked at, and objects on this host. By URL, while it is
+    /// served: whether all servers can be reached, what the caller can see of names and attributes, and, unless the
+    /// URL has a path, the objects of all I/O servers.
     Check(CheckOptions),
-    /// Show how a file is striped, or new files of a directory will be; set the latter
+    /// Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so
+    ///
+    /// Of a directory, --unit, --width and --first say how files are striped that will be made in it. Where nothing is
+    /// yet, they make an empty file with these stripes, to be written later. A file keeps its stripes for ever.
     Stripes(StripesOptions),
+    /// Make a new client key for a volume
+    ///
+    /// Puts it into the file `client-key` of the volume's folder. The servers take it, and refuse clients with the old
+    /// one, once they are restarted; those on other hosts must be given the new `secret` first. Mounts over NFS do not
+    /// notice.
+    Key(NewKeyOptions),
 }
 
 /// A server of a volume that a process runs.
@@ -138,7 +148,7 @@ pub struct CheckOptions {
     /// The folder of a volume that nobody serves, or the URL of one that is served
     #[arg(value_name = "PATH|URL", value_parser = location_parser())]
     pub volume: Location,
-    /// Remove objects that belong to no file; for a PATH
+    /// Remove objects that belong to no file; by URL for root and the volume's owner
     #[arg(long)]
     pub repair: bool,
     /// Talking to the server.
@@ -146,17 +156,25 @@ pub struct CheckOptions {
     pub client: ClientOptions,
 }
 
+/// `gannet volume key`.
+#[derive(Debug, Args)]
+pub struct NewKeyOptions {
+    /// The folder of the volume, where its manager runs
+    pub path: PathBuf,
+}
+
 /// `gannet volume stripes`.
 #[derive(Debug, Args)]
 pub struct StripesOptions {
-    /// A file or directory on a volume
+    /// A file or directory on a volume, or a file that is to be made
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
     /// Bytes of a new file that go to one I/O server before the next one's turn
     #[arg(long, value_name = "SIZE", value_parser = unit_parser())]
     pub unit: Option<u32>,
     /// I/O servers that a new file is striped over; 0 for all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=WIDTH_MAX as i64))]
+    #[arg(long, visible_alias = "count", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=WIDTH_MAX as i64))]
     pub width: Option<u32>,
     /// The I/O server with the first stripe of each new file; without it they take turns
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]

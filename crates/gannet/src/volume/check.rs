@@ -34,12 +34,11 @@ type Orphans = Vec<PathBuf>;
 pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     match &options.volume {
         Location::Local(path) => check_folder(path, options.repair),
-        Location::Remote(url) if options.repair => {
+        Location::Remote(url) if options.repair && !url.path.is_empty() => {
             let what = format!("cannot repair {url}");
-            let why = "a volume is repaired by its PATH, while nobody serves it";
-            Err(Failure::usage(what, why))
+            Err(Failure::usage(what, "a volume is repaired as a whole").hint("leave the path out"))
         }
-        Location::Remote(url) => check_served::run(url, &options.client),
+        Location::Remote(url) => check_served::run(url, &options.client, options.repair),
     }
 }
 
@@ -80,7 +79,11 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
     report(&survey, &objects, repaired)
 }
 
-fn note(what: &str) -> Result<(), Failure> {
+/// Tells of what may be as it should.
+///
+/// # Errors
+/// Standard output is gone.
+pub(super) fn note(what: &str) -> Result<(), Failure> {
     output::line(&format!("note: {what}"))
 }
 

@@ -1,6 +1,7 @@
-//! `gannet volume check URL`: what a client can see of a volume that is served.
+//! `gannet volume check URL`: a volume that is served, as its servers tell of it.
 
 use super::check::conclude;
+use super::check_objects::{Compared, compare};
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
@@ -23,20 +24,23 @@ struct Seen {
     linked: HashMap<u64, (u32, u32)>,
 }
 
-/// Asks every server, and looks at all names below `url`.
+/// Asks every server, looks at all names below `url`, and, if that is all of the volume, compares objects with files.
 ///
 /// # Errors
 /// The manager cannot be reached, or something does not fit.
-pub(super) fn run(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
+pub(super) fn run(url: &Url, client: &ClientOptions, repair: bool) -> Result<(), Failure> {
     session::run(async |runtime| {
-        let (volume, _) = session::open_volume(&runtime, url, client).await?;
+        let (volume, caller) = session::open_volume(&runtime, url, client).await?;
         let servers = volume.io_servers().await;
         let servers = servers.explain(|| format!("cannot check {url}"))?;
-        let mut seen = Seen::default();
-        for (number, reached) in servers.iter().enumerate() {
-            if let Err(error) = reached {
-                let finding = format!("I/O server {number} cannot be reached: {error}");
-                seen.findings.push(finding);
+        let (mut seen, mut there) = (Seen::default(), Vec::new());
+        for (number, reached) in (0..).zip(&servers) {
+            match reached {
+                Ok(_) => there.push(number),
+                Err(error) => {
+                    let finding = format!("I/O server {number} cannot be reached: {error}");
+                    seen.findings.push(finding);
+                }
             }
         }
         // Attributes of files on a server that is away would be waited for.
@@ -48,16 +52,23 @@ pub(super) fn run(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
             })
             .await?;
         }
-        if url.path.is_empty() {
-            seen.check_links();
-        }
-        let looked = format!(
+        let mut looked = format!(
             "checked {} I/O servers, {} directories, {} names",
             servers.len(),
             seen.directories,
             seen.names
         );
-        conclude(&seen.findings, &looked, 0)
+        let mut repaired = 0;
+        if url.path.is_empty() {
+            seen.check_links();
+            let compared = compare(&volume, &caller, (&there, repair)).await;
+            let compared = compared.explain(|| format!("cannot compare objects of {url}"))?;
+            let Compared { files, objects, .. } = compared;
+            looked.push_str(&format!(", {files} files, {objects} objects"));
+            seen.findings.extend(compared.findings);
+            repaired = compared.repaired;
+        }
+        conclude(&seen.findings, &looked, repaired)
     })
 }
 

@@ -13,7 +13,7 @@ use crate::output;
 use gannet_vfs::{Credentials, SetAttributes, Time};
 use gannet_volume::meta::namespace::{self, Request};
 use gannet_volume::meta::{MetaStore, ROOT, RedbStore};
-use gannet_volume::secret::Secret;
+use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::Token;
 use std::cell::RefCell;
 use std::path::Path;
@@ -51,7 +51,8 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
     let text = description.to_text()?;
     let secret = random()?;
     made.file(&path.join(SECRET_FILE), &secret)?;
-    let key = ClientKey::of(description.identity, Secret::new(secret));
+    let keys = ServerKeys::new(Secret::new(secret));
+    let key = ClientKey::of(description.identity, &keys);
     let key = key.to_text(&description.name);
     made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
     make_metadata(&path.join(METADATA_FILE), &mut made)?;
@@ -111,7 +112,11 @@ fn make_metadata(path: &Path, made: &mut Made) -> Result<(), Failure> {
     formatted.explain(what)
 }
 
-fn random() -> Result<Token, Failure> {
+/// Sixteen random bytes.
+///
+/// # Errors
+/// The system gives none.
+pub(super) fn random() -> Result<Token, Failure> {
     let mut bytes = Token::default();
     getrandom::fill(&mut bytes).explain(|| String::from("cannot get random bytes"))?;
     Ok(bytes)

@@ -4,7 +4,7 @@ use super::IO_SERVERS_MAX;
 use super::place::Place;
 use crate::failure::{Explain, Failure};
 use gannet_volume::limits::{UNIT_MAX, UNIT_MIN};
-use gannet_volume::secret::Secret;
+use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{NAME_MAX, Token};
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -215,11 +215,21 @@ impl Volume {
         })
     }
 
-    /// Its secret.
+    /// Its keys: sixteen secret bytes, and sixteen more after each change of the clients' key.
     ///
     /// # Errors
-    /// It cannot be read, is none, or others can read it.
-    pub fn secret(&self) -> Result<Secret, Failure> {
+    /// They cannot be read, are none, or others can read them.
+    pub fn keys(&self) -> Result<ServerKeys, Failure> {
+        let (secret, salt) = self.secret()?;
+        let keys = ServerKeys::new(Secret::new(secret));
+        Ok(match salt {
+            Some(salt) => keys.with_client_salt(&salt),
+            None => keys,
+        })
+    }
+
+    /// What is in the file of the secret: that, and what the clients' key depends on too.
+    pub(super) fn secret(&self) -> Result<(Token, Option<Token>), Failure> {
         let file = self.path.join(SECRET_FILE);
         let what = || format!("cannot use the volume's secret {}", file.display());
         let bytes = std::fs::read(&file).explain(what)?;
@@ -228,9 +238,17 @@ impl Volume {
             let hint = format!("run `chmod 600 {}`", file.display());
             return Err(Failure::new(what(), "others than its owner can read it").hint(hint));
         }
-        let bytes = <[u8; 16]>::try_from(bytes);
-        let bytes = bytes.map_err(|_| Failure::new(what(), "it is not 16 bytes long"))?;
-        Ok(Secret::new(bytes))
+        let (secret, salt) = bytes
+            .split_first_chunk()
+            .ok_or_else(|| Failure::new(what(), "it is shorter than 16 bytes"))?;
+        let salt = match salt.len() {
+            0 => None,
+            _ => {
+                let salt = Token::try_from(salt);
+                Some(salt.map_err(|_| Failure::new(what(), "it is not 16 or 32 bytes long"))?)
+            }
+        };
+        Ok((*secret, salt))
     }
 
     /// Where its metadata is.

@@ -2,7 +2,7 @@
 
 use super::description::{DESCRIPTION_FILE, Description, IoServerDescription};
 use super::host::open_metadata;
-use super::made::{Made, absolute, named_folders, own_folders, sync_folder};
+use super::made::{Made, absolute, named_folders, own_folders, replace};
 use super::{IO_SERVERS_MAX, Volume};
 use crate::cli::ExtendOptions;
 use crate::failure::{Explain, Failure};
@@ -57,14 +57,5 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<(), Failure> {
         text.push_str(&server.to_text()?);
     }
     Description::parse(&text).map_err(|why| Failure::new(what(), why))?;
-    let mut unfinished = Made::default();
-    let next = path.join(format!("{DESCRIPTION_FILE}.next"));
-    // Left by a crash.
-    if next.exists() {
-        std::fs::remove_file(&next).explain(what)?;
-    }
-    unfinished.file(&next, text.as_bytes())?;
-    std::fs::rename(&next, &file).explain(what)?;
-    unfinished.keep();
-    sync_folder(path)
+    replace(path, DESCRIPTION_FILE, text.as_bytes())
 }

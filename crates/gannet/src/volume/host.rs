@@ -15,7 +15,7 @@ use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity};
 use gannet_volume::manager::{Manager, Registry, keep_registered};
 use gannet_volume::meta::{RedbStore, Stripes};
-use gannet_volume::secret::ServerKeys;
+use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
 use rustix::fs::{FlockOperation, flock};
@@ -90,6 +90,7 @@ pub struct Listening {
 /// How the cores of this process reach the servers.
 pub struct Front {
     identity: Identity,
+    handles: Secret,
     manager: SocketAddr,
     verifier: Arc<WriteVerifier>,
     crc: bool,
@@ -131,7 +132,7 @@ impl Host {
     /// # Errors
     /// Another process serves them, or something of the volume cannot be used.
     pub fn start(volume: &Volume, options: &HostOptions) -> Result<Host, Failure> {
-        let keys = ServerKeys::new(volume.secret()?);
+        let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
         // The manager's first: the store's lock is what tells that the volume is served.
@@ -226,6 +227,7 @@ impl Roles {
                 volume: self.identity,
                 key: self.keys.between(Role::Client),
             },
+            handles: self.keys.for_handles(),
             manager: SocketAddr::new(here(manager.ip()), manager.port()),
             crc: self.crc,
             verifier: WriteVerifier::new(random()?),
@@ -281,7 +283,9 @@ impl Front {
             io_servers: Vec::new(),
         };
         let (find, verifier) = (resolver(&runtime), Arc::clone(&self.verifier));
-        VolumeFs::new(runtime, provider, self.identity, addresses, verifier).resolving(find)
+        VolumeFs::new(runtime, provider, self.identity, addresses, verifier)
+            .signing_handles_with(self.handles)
+            .resolving(find)
     }
 }
 

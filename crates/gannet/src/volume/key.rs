@@ -1,7 +1,13 @@
-//! The clients' key of a volume: a file that `gannet volume create` makes, and that every client must have.
+//! The clients' key of a volume: a file that `gannet volume create` makes, `gannet volume key` makes anew, and every
+//! client must have.
 
-use super::description::{identity, identity_text};
+use super::Volume;
+use super::create::random;
+use super::description::{SECRET_FILE, identity, identity_text};
+use super::made::{absolute, replace};
+use crate::cli::NewKeyOptions;
 use crate::failure::{Explain, Failure};
+use crate::output;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::Token;
 use serde::Deserialize;
@@ -26,9 +32,9 @@ pub struct ClientKey {
 }
 
 impl ClientKey {
-    /// That of the volume with this identity and secret.
-    pub(super) fn of(identity: Token, secret: Secret) -> ClientKey {
-        let key = ServerKeys::new(secret).for_clients().to_bytes();
+    /// That of the volume with this identity and these keys.
+    pub(super) fn of(identity: Token, keys: &ServerKeys) -> ClientKey {
+        let key = keys.for_clients().to_bytes();
         ClientKey { identity, key }
     }
 
@@ -68,6 +74,37 @@ impl ClientKey {
     }
 }
 
+/// Makes another key for the clients of a volume.
+///
+/// # Errors
+/// This is not the folder of its manager, or the key cannot be changed.
+pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
+    let volume = Volume::open(&options.path)?;
+    let path = absolute(&options.path)?;
+    if !volume.metadata().is_file() {
+        let what = format!("cannot change the client key in {}", path.display());
+        let hint = "change it where the manager runs, and copy `secret` here";
+        return Err(Failure::new(what, "the volume's metadata is not there").hint(hint));
+    }
+    let ((secret, _), salt) = (volume.secret()?, random()?);
+    let keys = ServerKeys::new(Secret::new(secret)).with_client_salt(&salt);
+    let key = ClientKey::of(volume.description.identity, &keys);
+    let text = key.to_text(&volume.description.name);
+    // The servers' first: a client's key that no server knows would be of no use, and this can be done again.
+    replace(&path, SECRET_FILE, &[secret, salt].concat())?;
+    replace(&path, CLIENT_KEY_FILE, text.as_bytes())?;
+    let file = path.join(CLIENT_KEY_FILE);
+    output::line(&format!("made a new client key: {}", file.display()))?;
+    output::line(
+        "restart the servers of the volume: then clients with the old key are refused, and those that are connected must get the new one",
+    )?;
+    let apart = volume.description.manager.address.is_some();
+    match apart {
+        true => output::line("copy `secret` to the hosts of I/O servers before they are restarted"),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +113,7 @@ mod tests {
     #[test]
     fn a_key_is_read_as_it_was_written_and_is_not_the_secret() {
         let secret = Secret::new([7; 16]);
-        let key = ClientKey::of([0xab; 16], secret);
+        let key = ClientKey::of([0xab; 16], &ServerKeys::new(secret));
         let text = key.to_text("a\nvolume");
         assert_eq!(text.lines().filter(|it| it.starts_with('#')).count(), 1);
         let read: ClientKey = toml::from_str(&text).unwrap();

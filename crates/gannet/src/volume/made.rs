@@ -80,6 +80,25 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), Failure> {
         .explain(|| format!("cannot make {} durable", path.display()))
 }
 
+/// Gives a file of the folder `path` another content, as a whole or not at all, durably; readable by this user alone.
+///
+/// # Errors
+/// It cannot be changed.
+pub(super) fn replace(path: &Path, name: &str, content: &[u8]) -> Result<(), Failure> {
+    let file = path.join(name);
+    let what = || format!("cannot change {}", file.display());
+    let next = path.join(format!("{name}.next"));
+    // Left by a crash.
+    if next.exists() {
+        std::fs::remove_file(&next).explain(what)?;
+    }
+    let mut unfinished = Made::default();
+    unfinished.file(&next, content)?;
+    std::fs::rename(&next, &file).explain(what)?;
+    unfinished.keep();
+    sync_folder(path)
+}
+
 /// What was made so far; dropped, it is removed again.
 #[derive(Default)]
 pub(super) struct Made {

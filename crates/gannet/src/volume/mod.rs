@@ -4,6 +4,7 @@
 //! servers' folders.
 
 mod check;
+mod check_objects;
 mod check_served;
 mod create;
 mod description;
@@ -43,5 +44,6 @@ pub fn run(options: &VolumeOptions) -> Result<(), Failure> {
         VolumeWhat::Extend(options) => extend::run(options),
         VolumeWhat::Check(options) => check::run(options),
         VolumeWhat::Stripes(options) => stripes::run(options),
+        VolumeWhat::Key(options) => key::run(options),
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session;
 use crate::size::human;
-use gannet_vfs::{Credentials, FileHandle, Status, Vfs};
+use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::Stripes;
 use gannet_wire::volume::VolumeRecord;
@@ -27,7 +27,7 @@ struct StripesJson {
     io_servers: Option<Vec<u32>>,
 }
 
-/// Shows, and sets if asked to, how files are striped.
+/// Shows, and sets if asked to, how files are striped; makes a file if nothing is there yet.
 ///
 /// # Errors
 /// The volume cannot be reached, nothing is there, or it cannot be set.
@@ -37,19 +37,62 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
         let opened = session::open_volume(&runtime, url, &options.client).await?;
         let (volume, caller) = &opened;
         let names: Vec<&[u8]> = url.path.iter().map(Vec::as_slice).collect();
-        let found = volume.resolve(caller, &names).await;
-        let found = found.explain(|| format!("cannot find {url}"))?;
         let record = volume.volume().await;
         let record = record.explain(|| format!("cannot ask about {url}"))?;
-        if options.default || options.changes() {
-            set(volume, caller, &found, (&record, options)).await?;
-        }
+        let found = match volume.resolve(caller, &names).await {
+            Err(Status::Noent) if options.changes() => {
+                make(volume, caller, &names, (&record, options)).await?
+            }
+            found => {
+                let found = found.explain(|| format!("cannot find {url}"))?;
+                if options.default || options.changes() {
+                    set(volume, caller, &found, (&record, options)).await?;
+                }
+                found
+            }
+        };
         let shown = look(volume, caller, &found, (&record, options)).await?;
         match options.json {
             true => output::json(&shown),
             false => output::line(&shown.text(record.count)),
         }
     })
+}
+
+/// Makes an empty file with the stripes that were asked for; what was not is as its directory says.
+async fn make(
+    volume: &VolumeFs,
+    caller: &Credentials,
+    names: &[&[u8]],
+    (record, options): (&VolumeRecord, &StripesOptions),
+) -> Result<FileHandle, Failure> {
+    let what = || format!("cannot make {}", options.url);
+    let Some((name, above)) = names.split_last() else {
+        return Err(Failure::new(what(), Status::Noent));
+    };
+    let directory = volume.resolve(caller, above).await.explain(what)?;
+    let Striping::Directory(before) = volume.striping(caller, &directory).await.explain(what)?
+    else {
+        return Err(Failure::new(what(), Status::Notdir));
+    };
+    let chosen = options.choose(before.unwrap_or(of_volume(record)));
+    let attributes = SetAttributes {
+        mode: Some(0o644),
+        ..SetAttributes::default()
+    };
+    let place = (&directory, *name);
+    let made = volume.create_striped(caller, place, &attributes, chosen);
+    made.await.map_err(|status| refused(what(), status, record))
+}
+
+fn refused(what: String, status: Status, record: &VolumeRecord) -> Failure {
+    match status {
+        Status::Inval => {
+            let why = format!("the volume has {} I/O servers", record.count);
+            Failure::new(what, why).hint("give a --width up to that, and a --first below it")
+        }
+        status => Failure::new(what, status),
+    }
 }
 
 async fn set(
@@ -61,23 +104,25 @@ async fn set(
     let what = || format!("cannot set the stripes of {}", options.url);
     let before = volume.striping(caller, found).await.explain(what)?;
     let Striping::Directory(before) = before else {
-        let hint = "set those of a directory, and copy the file into it";
+        let hint =
+            "make another file with these stripes by this command, and copy the data into that";
         return Err(Failure::new(what(), "a file keeps the stripes it was made with").hint(hint));
     };
     let before = before.unwrap_or(of_volume(record));
-    let chosen = (!options.default).then_some(Stripes {
-        unit: options.unit.unwrap_or(before.unit),
-        width: options.width.unwrap_or(before.width),
-        first: options.first.or(before.first),
-    });
+    let chosen = (!options.default).then_some(options.choose(before));
     let set = volume.set_striping(caller, found, chosen).await;
-    set.map_err(|status| match status {
-        Status::Inval => {
-            let why = format!("the volume has {} I/O servers", record.count);
-            Failure::new(what(), why).hint("give a --width up to that, and a --first below it")
+    set.map_err(|status| refused(what(), status, record))
+}
+
+impl StripesOptions {
+    /// What was asked for, and the rest as `before`.
+    fn choose(&self, before: Stripes) -> Stripes {
+        Stripes {
+            unit: self.unit.unwrap_or(before.unit),
+            width: self.width.unwrap_or(before.width),
+            first: self.first.or(before.first),
         }
-        status => Failure::new(what(), status),
-    })
+    }
 }
 
 fn of_volume(record: &VolumeRecord) -> Stripes {

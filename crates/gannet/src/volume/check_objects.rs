@@ -1,0 +1,299 @@
+//! The objects of a volume that is served, compared with its files.
+
+use super::check::note;
+use gannet_vfs::{Credentials, Status};
+use gannet_volume::client::VolumeFs;
+use gannet_volume::layout::{object_size, placements, size_from_object};
+use gannet_volume::meta::FileId;
+use gannet_wire::volume::{FOLDERS, LayoutRecord, OBJECTS_MAX, ObjectPosition, Standing};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What was seen of objects, and what does not fit.
+#[derive(Default)]
+pub(super) struct Compared {
+    pub(super) findings: Vec<String>,
+    pub(super) repaired: usize,
+    pub(super) files: usize,
+    pub(super) objects: usize,
+}
+
+/// Lengths of the objects of one I/O server, by file.
+type Objects = HashMap<u64, u64>;
+/// Regular files, and where they lie.
+type Files = BTreeMap<u64, LayoutRecord>;
+
+/// Compares the objects of the I/O servers with these numbers with all files. Nobody is kept from changing them
+/// meanwhile: what looks wrong is looked at again. Takes some fifty bytes of memory for each object and file.
+///
+/// # Errors
+/// The manager does not answer.
+pub(super) async fn compare(
+    volume: &VolumeFs,
+    caller: &Credentials,
+    (servers, repair): (&[u32], bool),
+) -> Result<Compared, Status> {
+    let mut compared = Compared::default();
+    // Objects first: those of files that are made later are not seen, and those of files that go meanwhile are asked
+    // about.
+    let mut objects = BTreeMap::new();
+    for number in servers {
+        if let Some(found) = compared.objects_on(volume, *number).await {
+            compared.objects += found.len();
+            objects.insert(*number, found);
+        }
+    }
+    let files = all_files(volume, caller).await?;
+    compared.files = files.len();
+    for (number, found) in &objects {
+        let lies_there = |file: &u64| match files.get(file) {
+            Some(layout) => layout.servers.contains(number),
+            None => false,
+        };
+        let unknown = found.iter().filter(|(file, _)| !lies_there(file));
+        let mut unknown: Vec<(u64, u64)> = unknown.map(|(file, len)| (*file, *len)).collect();
+        unknown.sort_unstable();
+        let place = (*number, repair);
+        compared.judge(volume, caller, place, &unknown).await?;
+    }
+    let sizes = compared.sizes(&files, &objects);
+    let missing = missing(&files, &sizes, &objects);
+    if !missing.is_empty() {
+        compared.look_again(volume, caller, missing).await?;
+    }
+    Ok(compared)
+}
+
+impl Compared {
+    /// The objects of one I/O server; none if it does not tell.
+    async fn objects_on(&mut self, volume: &VolumeFs, number: u32) -> Option<Objects> {
+        match list(volume, number).await {
+            Ok((objects, strangers)) => {
+                if strangers > 0 {
+                    let what = format!(
+                        "I/O server {number}: {strangers} names in its folder are no object's"
+                    );
+                    self.findings.push(what);
+                }
+                Some(objects)
+            }
+            Err(why) => {
+                let what = format!("I/O server {number}: its objects cannot be listed: {why}");
+                self.findings.push(what);
+                None
+            }
+        }
+    }
+
+    /// What the manager says of objects for which no file was found.
+    async fn judge(
+        &mut self,
+        volume: &VolumeFs,
+        caller: &Credentials,
+        (number, repair): (u32, bool),
+        unknown: &[(u64, u64)],
+    ) -> Result<(), Status> {
+        for batch in unknown.chunks(OBJECTS_MAX) {
+            let ids: Vec<FileId> = batch.iter().map(|(file, _)| FileId(*file)).collect();
+            let asked = volume.orphans(caller, (number, repair), &ids).await;
+            let (standings, kept) = match asked {
+                // They are looked at all the same.
+                Err(Status::Perm) => {
+                    let asked = volume.orphans(caller, (number, false), &ids).await;
+                    (
+                        asked?,
+                        ": not removed: only root and the volume's owner may (--uid)",
+                    )
+                }
+                asked => (asked?, ""),
+            };
+            for ((file, len), standing) in batch.iter().zip(standings) {
+                let what = format!("I/O server {number}: the object of file {file}, {len} bytes,");
+                match standing {
+                    Standing::Orphan => {
+                        let what = format!("{what} belongs to no file{kept}");
+                        self.findings.push(what);
+                    }
+                    Standing::Removed => {
+                        self.findings
+                            .push(format!("{what} belongs to no file: removed"));
+                        self.repaired += 1;
+                    }
+                    Standing::NeverMade => self.findings.push(format!(
+                        "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
+                    )),
+                    // Soon to go, gone, or of a file that was made meanwhile.
+                    Standing::Promised | Standing::Recent | Standing::Gone | Standing::InUse => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long files are, as far as their objects tell.
+    fn sizes(&mut self, files: &Files, objects: &BTreeMap<u32, Objects>) -> HashMap<u64, u64> {
+        let mut sizes = HashMap::new();
+        for (file, layout) in files {
+            let mut size = 0;
+            for (number, placement) in placements(layout) {
+                let len = objects.get(&number).and_then(|found| found.get(file));
+                match len.map(|len| size_from_object(*len, placement)) {
+                    Some(Some(whole)) => size = size.max(whole),
+                    Some(None) => self.findings.push(format!(
+                        "file {file}: its object on I/O server {number} is longer than a file can be"
+                    )),
+                    None => {}
+                }
+            }
+            sizes.insert(*file, size);
+        }
+        sizes
+    }
+
+    /// Tells of objects that are still missing, of files that are still there.
+    async fn look_again(
+        &mut self,
+        volume: &VolumeFs,
+        caller: &Credentials,
+        missing: Vec<Missing>,
+    ) -> Result<(), Status> {
+        let servers: BTreeSet<u32> = missing.iter().map(|it| it.server).collect();
+        let mut objects = BTreeMap::new();
+        for number in servers {
+            // Strangers and trouble were told of before.
+            if let Ok((found, _)) = list(volume, number).await {
+                objects.insert(number, found);
+            }
+        }
+        let files = all_files(volume, caller).await?;
+        let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
+        for Missing {
+            file,
+            server,
+            len,
+            size,
+        } in missing
+        {
+            let listed = objects.get(&server);
+            let is_missing = listed.is_some_and(|found| !found.contains_key(&file));
+            if !is_missing || !files.contains_key(&file) {
+                continue;
+            }
+            *lacking.entry(server).or_default() += 1;
+            let told = note(&format!(
+                "file {file}: no object on I/O server {server} for {len} of its {size} bytes: never written (a hole), or lost; they read as zeros"
+            ));
+            if told.is_err() {
+                return Err(Status::Io);
+            }
+        }
+        for (number, count) in lacking {
+            // A server that has not one of them was hardly left out by every writer.
+            if objects.get(&number).is_some_and(HashMap::is_empty) {
+                self.findings.push(format!(
+                    "I/O server {number} has no objects at all, and {count} files reach into it: its disk may be lost or not mounted"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An object that a file reaches into and that is not there.
+struct Missing {
+    file: u64,
+    server: u32,
+    /// Bytes of the file that would lie in it.
+    len: u64,
+    /// Of the file.
+    size: u64,
+}
+
+fn missing(
+    files: &Files,
+    sizes: &HashMap<u64, u64>,
+    objects: &BTreeMap<u32, Objects>,
+) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for (file, layout) in files {
+        let size = sizes.get(file).copied().unwrap_or(0);
+        for (number, placement) in placements(layout) {
+            let Some(found) = objects.get(&number) else {
+                continue;
+            };
+            let len = object_size(size, placement);
+            if len > 0 && !found.contains_key(file) {
+                missing.push(Missing {
+                    file: *file,
+                    server: number,
+                    len,
+                    size,
+                });
+            }
+        }
+    }
+    missing
+}
+
+/// All objects of an I/O server, and how many other names it has.
+async fn list(volume: &VolumeFs, number: u32) -> Result<(Objects, u64), String> {
+    let (mut objects, mut strangers) = (Objects::default(), 0);
+    let mut at = ObjectPosition {
+        folder: 0,
+        cookie: 0,
+        verifier: 0,
+    };
+    while at.folder < FOLDERS {
+        let page = volume.objects(number, at).await;
+        let page = page.map_err(|error| error.to_string())?;
+        if (page.next.folder, page.next.cookie) == (at.folder, at.cookie) {
+            return Err(String::from("its list does not go on"));
+        }
+        strangers += u64::from(page.strangers);
+        objects.extend(page.objects.iter().map(|object| (object.file, object.size)));
+        at = page.next;
+    }
+    Ok((objects, strangers))
+}
+
+async fn all_files(volume: &VolumeFs, caller: &Credentials) -> Result<Files, Status> {
+    let (mut files, mut from) = (Files::new(), 0);
+    loop {
+        let page = volume.files(caller, FileId(from)).await?;
+        let last = page.files.last().map(|(file, _)| *file);
+        files.extend(page.files);
+        match last {
+            Some(last) if !page.complete => from = last.saturating_add(1),
+            _ => return Ok(files),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_missing_where_its_file_reaches_into_it() {
+        let layout = LayoutRecord {
+            unit: 10,
+            servers: vec![0, 1, 2],
+        };
+        let files = Files::from([(7, layout.clone()), (8, layout)]);
+        // File 7 ends on server 1, in its second round; file 8 on server 0.
+        let objects = BTreeMap::from([
+            (0, Objects::from([(8, 5)])),
+            (1, Objects::from([(7, 12)])),
+            (2, Objects::new()),
+        ]);
+        let mut compared = Compared::default();
+        let sizes = compared.sizes(&files, &objects);
+        assert_eq!((sizes[&7], sizes[&8]), (42, 5));
+        let missing = missing(&files, &sizes, &objects);
+        let all: Vec<_> = missing
+            .iter()
+            .map(|it| (it.file, it.server, it.len, it.size))
+            .collect();
+        assert_eq!(all, [(7, 0, 20, 42), (7, 2, 10, 42)]);
+        assert!(compared.findings.is_empty());
+    }
+}
