@@ -45,7 +45,8 @@ async fn mount_volume(runtime: &Handle, options: &MountOptions) -> Result<(), Fa
     let attributes = volume.attributes(&root).await;
     let kind = attributes.explain(|| format!("cannot find {url}"))?.kind;
     check_kind(options, kind)?;
-    hold(runtime, (volume, root), options).await
+    // The kernel knows what it has written; the front end asks once, when that has become durable.
+    hold(runtime, (volume.without_attributes(), root), options).await
 }
 
 async fn mount_export(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {

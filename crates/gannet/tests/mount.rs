@@ -486,19 +486,9 @@ fn a_copy_outlives_restarts_of_the_server() {
 
 /// Waits until a file has grown so far, or whoever writes it is done.
 fn wait_for_size(path: &Path, size: u64, writer: &mut Child) {
-    let began = Instant::now();
-    loop {
-        let reached = fs::metadata(path).is_ok_and(|metadata| metadata.len() >= size);
-        if reached || writer.try_wait().unwrap().is_some() {
-            return;
-        }
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{}",
-            path.display()
-        );
-        std::thread::yield_now();
-    }
+    wait_until(writer, || {
+        fs::metadata(path).is_ok_and(|metadata| metadata.len() >= size)
+    });
 }
 
 #[test]
@@ -595,6 +585,108 @@ fn a_volume_is_mounted_by_its_native_protocol() {
         assert_same(&tree, &mount.path("tree"));
         must(Command::new("rm").arg("-r").arg(mount.path("tree")));
         mount.unmount();
+    }
+}
+
+/// A volume of two I/O servers, each server a process.
+struct VolumeBed {
+    place: Place,
+    volume: String,
+    manager: Server,
+    io_servers: Vec<Server>,
+}
+
+impl VolumeBed {
+    fn new() -> VolumeBed {
+        let place = Place::new();
+        let volume = place.text("volume");
+        succeed(&["volume", "create", &volume, "--io-servers", "2"]);
+        let words = ["--volume", &volume, "--role", "manager"];
+        let native = ["--native", "127.0.0.1:0", "--nfs-rdma", "off"];
+        let manager = [&words[..], &native, &["--nfs-tcp", "127.0.0.1:0"]].concat();
+        let mut bed = VolumeBed {
+            manager: Server::with(&manager),
+            place,
+            volume,
+            io_servers: Vec::new(),
+        };
+        for number in 0..2 {
+            let server = bed.io_server(number);
+            bed.io_servers.push(server);
+        }
+        bed
+    }
+
+    fn io_server(&self, number: usize) -> Server {
+        let role = format!("io-server={number}");
+        let words = ["--volume", &self.volume, "--role", &role, "--cores", "1"];
+        let native = ["--native", "127.0.0.1:0", "--manager", &self.manager.native];
+        Server::with(&[&words[..], &native].concat())
+    }
+
+    /// The largest object of an I/O server.
+    fn largest(&self, number: usize) -> PathBuf {
+        let folder = self.place.path(&format!("volume/io/{number}"));
+        let folders = fs::read_dir(folder).unwrap().flatten();
+        let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
+        let sizes =
+            objects.map(|object| (object.metadata().map_or(0, |it| it.len()), object.path()));
+        sizes.max().map_or(PathBuf::from("none"), |(_, path)| path)
+    }
+}
+
+#[test]
+fn a_copy_into_a_mounted_volume_outlives_crashes_of_its_io_servers() {
+    if is_left_out() {
+        return;
+    }
+    for mode in MODES {
+        let mut bed = VolumeBed::new();
+        let key = format!("{}/client-key", bed.volume);
+        let url = format!("gannet://{}/", bed.manager.native);
+        let options = [&["--volume-key", &key][..], mode].concat();
+        let mount = Mount::of(&url, &bed.place.path("mnt"), &options);
+        let (source, there) = (bed.place.path("source"), mount.path("copy"));
+        fs::write(&source, bytes(3, 96 << 20)).unwrap();
+        let copy = |from: &Path, to: &Path| Command::new("cp").arg(from).arg(to).spawn().unwrap();
+        let mut writer = copy(&source, &there);
+        for part in 1..5 {
+            let victim = part as usize % 2;
+            wait_until(&mut writer, || {
+                fs::metadata(bed.largest(victim)).is_ok_and(|it| it.len() >= part * (8 << 20))
+            });
+            bed.io_servers[victim].kill();
+            bed.io_servers[victim] = bed.io_server(victim);
+        }
+        assert!(writer.wait().unwrap().success());
+        // What is on the servers now is what another mount reads, also while they crash.
+        mount.unmount();
+        let mount = Mount::of(&url, &bed.place.path("mnt"), &options);
+        let back = bed.place.path("back");
+        let mut reader = copy(&there, &back);
+        for part in 1..3 {
+            let victim = part as usize % 2;
+            wait_until(&mut reader, || {
+                fs::metadata(&back).is_ok_and(|it| it.len() >= part * (16 << 20))
+            });
+            bed.io_servers[victim].kill();
+            bed.io_servers[victim] = bed.io_server(victim);
+        }
+        assert!(reader.wait().unwrap().success());
+        assert!(fs::read(&back).unwrap() == fs::read(&source).unwrap());
+        mount.unmount();
+    }
+}
+
+/// Waits until something has happened, or a program is done.
+fn wait_until(program: &mut Child, happened: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !happened() && program.try_wait().unwrap().is_none() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it does not go on"
+        );
+        std::thread::yield_now();
     }
 }
 

@@ -9,7 +9,9 @@ use fuser::Errno;
 use gannet_fabric::Buffer;
 use gannet_runtime::FileRef;
 use gannet_runtime::file::read_cold;
-use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone};
+use gannet_vfs::{
+    Attributes, Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone,
+};
 use std::io;
 use std::rc::Rc;
 
@@ -183,11 +185,10 @@ impl<V: Vfs> Mounted<V> {
         while !unstable.is_empty() {
             let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
             let verifier = done.result.map_err(errno)?.verifier;
-            if let Some(attributes) = &done.wcc.after {
-                self.inodes.borrow_mut().changed(file.number, attributes);
-            }
             let left = self.keep(unstable, |unstable| unstable.confirm(verifier));
             if left == 0 {
+                self.note_own_writes(file.number, handle, done.wcc.after)
+                    .await;
                 break;
             }
             resends += 1;
@@ -205,6 +206,19 @@ impl<V: Vfs> Mounted<V> {
             }
         }
         Ok(())
+    }
+
+    /// Remembers what a file is like after what was written here, so that nobody takes that for another's work. Some
+    /// stores do not tell by themselves: they are asked once for many writes.
+    async fn note_own_writes(&self, number: u64, handle: &FileHandle, told: Option<Attributes>) {
+        let attributes = match told {
+            Some(attributes) => Some(attributes),
+            // If it cannot be asked now, the next open finds the file changed, and reads it anew.
+            None => self.vfs.attributes(handle).await.ok(),
+        };
+        if let Some(attributes) = &attributes {
+            self.inodes.borrow_mut().changed(number, attributes);
+        }
     }
 
     async fn rewrite(
