@@ -23,6 +23,8 @@ pub const SPARE_RECEIVES: u32 = 4;
 pub const SIGNAL_EVERY: u32 = 16;
 /// How long an answer may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a peer that connects again waits for the end of what it has asked before.
+pub const REPLACE_DEADLINE: Duration = CALL_DEADLINE;
 /// How long a peer may take to prove who it is.
 pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of the shortest and of the longest memory in which an I/O server holds what is on its way to the disk.
@@ -68,6 +70,11 @@ pub const GONE_AGE: Duration = Duration::from_secs(120);
 pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Files that an I/O server remembers to be gone.
 pub const GONE_MAX: usize = 1 << 18;
+/// When objects of a removed file are removed once more: nobody may write to it any longer, and a write that was under
+/// way then has ended.
+pub const UNLINK_AGAIN_AFTER: Duration = Duration::from_secs(150);
+/// Removed files whose objects are still to be removed once more; the oldest are early when there are more.
+pub const UNLINKED_MAX: usize = 1 << 18;
 /// Files that may be written, as the manager keeps count of them.
 pub const GRANTS_MAX: usize = 1 << 18;
 /// Files whose sizes the manager remembers.

@@ -9,7 +9,7 @@ mod fast;
 mod queue;
 mod staged;
 
-pub use connect::{Identity, accept, connect};
+pub use connect::{Identity, Session, accept, connect};
 pub(crate) use fast::FastSlot;
 pub use fast::Pool;
 pub(crate) use queue::Hold;
@@ -136,6 +136,8 @@ struct Shared {
     pool: Pool,
     /// Who the peer has proven to be.
     peer: Role,
+    /// Which of them, as it says itself.
+    session: Session,
     handler: Option<Rc<dyn Handler>>,
     state: RefCell<State>,
     fast: RefCell<Fast>,
@@ -152,6 +154,31 @@ impl Link {
     /// Whether both are the same connection.
     pub fn is(&self, other: &Link) -> bool {
         Rc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Whether this takes the place of `other`: its peer has connected again, or it is a manager, of which a volume has
+    /// one.
+    pub(crate) fn replaces(&self, other: &Link) -> bool {
+        let (new, old) = (&self.shared, &other.shared);
+        new.peer == old.peer && (new.peer == Role::Manager || new.session == old.session)
+    }
+
+    /// Whether requests of the peer are being worked on, be the connection over or not.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shared.state.borrow().under_way > 0
+    }
+
+    /// Waits until no request of the peer is being worked on.
+    pub(crate) async fn idle(&self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.shared.state.borrow_mut();
+            if state.under_way == 0 {
+                return Poll::Ready(());
+            }
+            state.idle.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Whether it has ended.

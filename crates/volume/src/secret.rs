@@ -116,11 +116,11 @@ pub fn server_proof(key: Secret, hello: &Hello, volume: &Token, nonce: &Token) -
     key.prove("accepting side", &[&hello.to_bytes(), volume, nonce])
 }
 
-/// Proves to the accepting side that the connecting side has `key`.
-pub fn client_proof(key: Secret, hello: &Hello, accepted: &Accepted) -> Token {
+/// Proves to the accepting side that the connecting side has `key`, and that its session is this one.
+pub fn client_proof(key: Secret, hello: &Hello, accepted: &Accepted, session: &Token) -> Token {
     key.prove(
         "connecting side",
-        &[&hello.to_bytes(), &accepted.to_bytes()],
+        &[&hello.to_bytes(), &accepted.to_bytes(), session],
     )
 }
 
@@ -182,7 +182,10 @@ mod tests {
             nonce: [3; 16],
             proof: server_proof(key, &hello, &[1; 16], &[3; 16]),
         };
-        assert_ne!(accepted.proof, client_proof(key, &hello, &accepted));
+        assert_ne!(
+            accepted.proof,
+            client_proof(key, &hello, &accepted, &[4; 16])
+        );
         assert_ne!(key, keys.between(Role::Manager));
         assert_eq!(keys.between(Role::Manager), keys.between(Role::IoServer));
     }

@@ -1,10 +1,10 @@
 //! Answering peers: what the manager and the I/O servers have in common.
 
-use crate::limits::{CONNECTIONS_MAX, STRANGERS_MAX};
-use crate::link::{self, Handler, Link, Pool};
+use crate::limits::{CONNECTIONS_MAX, REPLACE_DEADLINE, STRANGERS_MAX};
+use crate::link::{self, Handler, Link, LinkError, Pool};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
-use gannet_runtime::Handle;
+use gannet_runtime::{Handle, timeout};
 use gannet_wire::volume::{Hello, Token};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -57,6 +57,32 @@ impl Server {
         hello.is_none_or(|hello| name.is_none_or(|name| name == hello.server))
     }
 
+    /// Takes note of a connection; those whose place it takes.
+    fn replaced_by(&self, link: &Link) -> Vec<Link> {
+        let mut links = self.links.borrow_mut();
+        let before = links.iter().filter(|other| link.replaces(other));
+        let before = before.cloned().collect();
+        links.push(link.clone());
+        before
+    }
+
+    /// Lets a peer in once nothing is under way that its earlier connections have asked for: a write that was sent
+    /// again must not happen a second time when others have gone on from the first.
+    async fn admit(&self, link: &Link) -> Result<(), LinkError> {
+        for other in self.replaced_by(link) {
+            other.abort("the peer has connected again");
+            let idle = timeout(&self.runtime, REPLACE_DEADLINE, other.idle()).await;
+            if idle.is_err() {
+                let why = "what was asked on an earlier connection has not come to an end";
+                return Err(LinkError::Ended(why.into()));
+            }
+        }
+        match link.is_over() {
+            true => Err(LinkError::Ended("the peer has connected once more".into())),
+            false => Ok(()),
+        }
+    }
+
     /// Takes connections of `provider` from `listener` and answers them, until the listener fails.
     ///
     /// # Errors
@@ -70,7 +96,7 @@ impl Server {
         self.pool.serve(&*provider, &self.runtime);
         loop {
             let incoming = listener.accept().await?;
-            self.links.borrow_mut().retain(|link| !link.is_over());
+            (self.links.borrow_mut()).retain(|link| !link.is_over() || link.is_busy());
             let strangers = self.strangers.get();
             if self.links.borrow().len() >= CONNECTIONS_MAX || strangers >= STRANGERS_MAX {
                 tracing::warn!(peer = %incoming.peer_address(), "too many connections");
@@ -89,13 +115,13 @@ impl Server {
                 let volume = (server.volume, server.keys);
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
-                let accepted =
-                    link::accept(runtime, pool, volume, incoming, read_depth, handler).await;
-                server.strangers.set(server.strangers.get() - 1);
-                match accepted {
-                    Ok(link) => server.links.borrow_mut().push(link),
-                    Err(error) => tracing::info!(%peer, %error, "connection refused"),
+                let admit = async |link: &Link| server.admit(link).await;
+                let accepting =
+                    link::accept(runtime, pool, volume, incoming, read_depth, handler, admit);
+                if let Err(error) = accepting.await {
+                    tracing::info!(%peer, %error, "connection refused");
                 }
+                server.strangers.set(server.strangers.get() - 1);
             };
             self.runtime
                 .spawn("volume connection set-up", Box::pin(task));

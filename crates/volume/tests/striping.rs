@@ -7,7 +7,7 @@ mod servers;
 use gannet_fabric::{Buffer, Provider};
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
-use gannet_volume::link::{self, Identity, LinkError, Pool};
+use gannet_volume::link::{self, Identity, LinkError, Pool, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Capability, Hello, Level, Piece, Shape};
 use servers::{Bed, PORT, capability, contiguous, identity, keys, mover, noise, read, write};
@@ -153,7 +153,9 @@ fn who_does_not_know_the_key_is_not_let_in_on_either_side() {
         };
         for identity in [stranger, other] {
             let server = (address, Hello::io_server(0));
-            let link = link::connect(&client.runtime(), &provider, &pool, server, identity).await;
+            let runtime = client.runtime();
+            let who = (identity, Session::new(&runtime));
+            let link = link::connect(&runtime, &provider, &pool, server, who).await;
             assert!(matches!(link, Err(LinkError::Ended(_))), "{link:?}");
         }
     });

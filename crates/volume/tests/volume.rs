@@ -11,6 +11,7 @@ use gannet_vfs::{
     Stability, Status, Time, Verifier, Vfs,
 };
 use gannet_volume::client::{VolumeFs, WriteVerifier};
+use gannet_volume::limits::UNLINK_AGAIN_AFTER;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -394,5 +395,32 @@ fn who_writes_to_a_removed_file_leaves_nothing_behind() {
         let late = write(&fs, &file, 0, b"too late").await;
         assert_eq!(late, Err(Status::Stale));
         assert_eq!(bed.used().await, empty + folders, "no objects");
+    });
+}
+
+#[test]
+fn an_object_that_is_made_again_by_a_late_write_goes_again() {
+    run(13, 2, |bed| async move {
+        let (fs, other) = (bed.mount(), bed.mount());
+        let empty = bed.used().await;
+        let file = create(&fs, "file").await;
+        write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        let folders = bed.used().await - 2 - empty;
+        let removed = other.remove(&root(), &other.root(), b"file").await;
+        removed.result.unwrap();
+        // A server that was restarted does not know that the file is gone.
+        for server in [0, 1] {
+            bed.kill_io_server(server);
+            bed.start_io_server(server);
+        }
+        write(&fs, &file, 0, &noise(100_000, 2)).await.unwrap();
+        assert_eq!(bed.used().await, empty + folders + 2, "they are back");
+        // Also over a restart of the manager.
+        bed.faults.crash(bed.manager.id(), Crash::Process);
+        bed.start_manager();
+        let pause = UNLINK_AGAIN_AFTER + Duration::from_secs(2);
+        gannet_runtime::sleep(&bed.client.runtime(), pause).await;
+        assert_eq!(bed.used().await, empty + folders, "no objects");
+        assert_eq!(bed.promises(), 0, "nothing is promised any more");
     });
 }

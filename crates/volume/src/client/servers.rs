@@ -1,7 +1,7 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
 use crate::limits::{CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
-use crate::link::{self, Identity, Link, LinkError, Pool};
+use crate::link::{self, Identity, Link, LinkError, Pool, Session};
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
@@ -32,6 +32,7 @@ pub(crate) struct Servers {
     provider: Rc<dyn Provider>,
     pool: Pool,
     identity: Identity,
+    session: Session,
     manager: Option<SocketAddr>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
@@ -94,6 +95,7 @@ impl Servers {
         (manager, book): (Option<SocketAddr>, Book),
     ) -> Rc<Servers> {
         Rc::new(Servers {
+            session: Session::new(&runtime),
             runtime,
             provider,
             pool: Pool::new(),
@@ -290,8 +292,8 @@ impl Servers {
 
     async fn connect(&self, address: SocketAddr, server: u16) -> Result<Link, LinkError> {
         let (runtime, pool) = (&self.runtime, &self.pool);
-        let place = (address, server);
-        let connecting = link::connect(runtime, &self.provider, pool, place, self.identity);
+        let (place, who) = ((address, server), (self.identity, self.session));
+        let connecting = link::connect(runtime, &self.provider, pool, place, who);
         let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
         let connected = connected
             .unwrap_or_else(|_| Err(LinkError::Ended("it does not answer in time".into())));

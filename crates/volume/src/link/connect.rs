@@ -10,7 +10,7 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Handle, Notify, timeout};
 use gannet_wire::volume::{
-    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, Token,
+    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -25,6 +25,19 @@ pub struct Identity {
     pub volume: Token,
     /// The key of this role; see [`ServerKeys::between`].
     pub key: Secret,
+}
+
+/// Tells one client of a volume, or one of its servers, from all others as long as it runs, over all its connections. A
+/// server first ends what the peer's connections from before have asked for, and then hears what it asks now: nothing
+/// that is sent again is done again behind its back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session(Token);
+
+impl Session {
+    /// One that nobody else has.
+    pub fn new(runtime: &Handle) -> Session {
+        Session(token(runtime))
+    }
 }
 
 fn token(runtime: &Handle) -> Token {
@@ -55,7 +68,7 @@ pub async fn connect(
     provider: &Rc<dyn Provider>,
     pool: &Pool,
     (address, server): (SocketAddr, u16),
-    identity: Identity,
+    (identity, session): (Identity, Session),
 ) -> Result<Link, LinkError> {
     let Identity { role, volume, key } = identity;
     let hello = Hello {
@@ -83,18 +96,22 @@ pub async fn connect(
         return Err(ended(why));
     };
     let state = State::new(CREDITS, 0);
-    let link = start(runtime, endpoint, pool, (Role::IoServer, None), state);
-    let proof = client_proof(key, &hello, &accepted);
-    let message = compose(&pool.messages, control(Operation::Hello), &proof, &[])?;
+    let peer = (Role::IoServer, session);
+    let link = make(runtime, endpoint, pool, (peer, None), state);
+    let proof = client_proof(key, &hello, &accepted, &session.0);
+    let body = [proof, session.0].concat();
+    let message = compose(&pool.messages, control(Operation::Hello), &body, &[])?;
     link.push(Outgoing::Send(message));
+    start(&link);
     Ok(link)
 }
 
-fn start(
+/// A connection that nothing moves on yet.
+fn make(
     runtime: &Handle,
     endpoint: Connected,
     pool: &Pool,
-    (peer, handler): (Role, Option<Rc<dyn Handler>>),
+    ((peer, session), handler): ((Role, Session), Option<Rc<dyn Handler>>),
     state: State,
 ) -> Link {
     let shared = Rc::new(Shared {
@@ -102,19 +119,24 @@ fn start(
         endpoint,
         pool: pool.clone(),
         peer,
+        session,
         handler,
         state: RefCell::new(state),
         fast: RefCell::default(),
         queued: Notify::default(),
     });
-    runtime.spawn("volume connection", Box::pin(drive(Rc::clone(&shared))));
     Link { shared }
 }
 
-/// Accepts a peer that proves to know the volume's key, and has `handler` answer it.
+fn start(link: &Link) {
+    let driving = Box::pin(drive(Rc::clone(&link.shared)));
+    link.shared.runtime.spawn("volume connection", driving);
+}
+
+/// Accepts a peer that proves to know the volume's key and that `admit` lets in, and has `handler` answer it.
 ///
 /// # Errors
-/// It is not a peer of this volume, or went away.
+/// It is not a peer of this volume, or went away, or is not let in.
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
@@ -122,6 +144,7 @@ pub async fn accept(
     incoming: Box<dyn Incoming>,
     read_depth: u16,
     handler: Rc<dyn Handler>,
+    admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
 ) -> Result<Link, LinkError> {
     let hello = Hello::from_bytes(incoming.private_data());
     let Some(hello) = hello.filter(|hello| hello.volume == volume) else {
@@ -153,22 +176,33 @@ pub async fn accept(
             return Err(why);
         }
     };
-    let expected = client_proof(key, &hello, &accepted);
-    let proof: Option<&Token> = first.body().try_into().ok();
-    let known = first.header.operation == Operation::Hello
-        && proof.is_some_and(|proof| same(proof, &expected));
-    if !known {
+    let Some(session) = session_of(&first, key, &hello, &accepted) else {
         endpoint.abort("the peer does not know the volume's key");
         return Err(ended("the peer does not know the volume's key"));
-    }
+    };
     let state = State::new(0, CREDITS);
-    let link = start(runtime, endpoint, pool, (hello.role, Some(handler)), state);
+    let peer = (hello.role, session);
+    let link = make(runtime, endpoint, pool, (peer, Some(handler)), state);
+    if let Err(why) = admit(&link).await {
+        link.abort(&why.to_string());
+        return Err(why);
+    }
+    start(&link);
     for message in others {
         if let Err(why) = link.shared.receive_early(message) {
             link.abort(&why);
         }
     }
     Ok(link)
+}
+
+/// What the peer calls itself, if it proves to know the key.
+fn session_of(first: &Message, key: Secret, hello: &Hello, accepted: &Accepted) -> Option<Session> {
+    let (tokens, rest) = first.body().as_chunks::<TOKEN_LEN>();
+    let [proof, session] = tokens.first_chunk()?;
+    let expected = client_proof(key, hello, accepted, session);
+    let known = first.header.operation == Operation::Hello && same(proof, &expected);
+    (known && tokens.len() == 2 && rest.is_empty()).then_some(Session(*session))
 }
 
 /// The first message, and those that came with it.

@@ -230,11 +230,17 @@ impl Shared {
         let handler = self.handler.clone().ok_or("a request to a client")?;
         {
             let mut state = self.state.borrow_mut();
+            if state.end.is_some() {
+                // Who takes this connection's place counts on nothing new being begun here.
+                return Ok(());
+            }
             state.received = state.received.wrapping_add(1);
             if state.granted.wrapping_sub(state.received).cast_signed() < 0 {
                 return Err("a request without credit".to_owned());
             }
+            state.under_way += 1;
         }
+        let under_way = UnderWay(Rc::clone(self));
         let (link, header) = (
             Link {
                 shared: Rc::clone(self),
@@ -244,6 +250,7 @@ impl Shared {
         let task = async move {
             let answer = handler.answer(link.clone(), request).await;
             link.shared.reply(header, answer);
+            drop(under_way);
         };
         self.runtime.spawn("volume request", Box::pin(task));
         Ok(())
@@ -278,6 +285,19 @@ impl Shared {
         let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
         let posted = self.endpoint.post_receive(Work::Receive.id(), buffer);
         posted.map_err(|error| error.to_string())
+    }
+}
+
+/// A request that is being worked on.
+struct UnderWay(Rc<Shared>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.state.borrow_mut();
+        state.under_way -= 1;
+        if state.under_way == 0 {
+            state.idle.drain(..).for_each(Waker::wake);
+        }
     }
 }
 

@@ -260,7 +260,7 @@ fn address(place: &Place) -> RemoteAddress {
 mod tests {
     use super::*;
     use crate::io_server::IoServer;
-    use crate::link::{Identity, LinkError, connect};
+    use crate::link::{Identity, LinkError, Session, connect};
     use crate::secret::{Secret, ServerKeys};
     use crate::serve::Server;
     use gannet_fabric::{Provider, Source};
@@ -304,7 +304,8 @@ mod tests {
             };
             let (runtime, pool) = (client.runtime(), Pool::new());
             let server = (address, Hello::io_server(0));
-            let link = connect(&runtime, &provider, &pool, server, identity).await;
+            let who = (identity, Session::new(&runtime));
+            let link = connect(&runtime, &provider, &pool, server, who).await;
             let link = link.unwrap();
             assert!(link.fast_slot(1).is_none(), "nobody has asked before");
             sleep(&runtime, Duration::from_millis(1)).await;

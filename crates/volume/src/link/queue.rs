@@ -82,6 +82,10 @@ pub(super) struct State {
     /// Requests that we allow the peer, and that it has sent.
     pub(super) granted: u32,
     pub(super) received: u32,
+    /// Requests of the peer that are being worked on.
+    pub(super) under_way: u32,
+    /// Who waits until there are none.
+    pub(super) idle: Vec<Waker>,
     pub(super) closing: bool,
     pub(super) end: Option<LinkError>,
 }

@@ -5,19 +5,21 @@ use crate::calls::encode;
 use crate::layout::{object_size, placements};
 use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_TIME,
+    UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Promise};
 use crate::meta::{FileId, MetaStore};
 use crate::secret::ServerKeys;
 use gannet_runtime::all;
-use gannet_runtime::{Handle, LocalFuture, Notify, run_blocking, sleep, timeout};
+use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{Capability, Class, ObjectRange, Operation, Placement};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The I/O servers of a volume, as the manager reaches them.
@@ -100,10 +102,20 @@ impl Objects {
     }
 }
 
+/// A promise to be kept.
+struct Open {
+    promise: Promise,
+    /// That is the end of it. Objects are removed twice: whoever had the right to write may make one again after the
+    /// first time, also at a server that was restarted meanwhile and knows nothing of it.
+    last: bool,
+}
+
 /// Promises that are not kept yet.
 #[derive(Default)]
 pub(super) struct Promises {
-    open: RefCell<BTreeMap<u64, Promise>>,
+    open: RefCell<BTreeMap<u64, Open>>,
+    /// Those that were kept, and when, the earliest first: they are kept once more.
+    again: RefCell<VecDeque<(Instant, u64, Promise)>>,
     /// Files whose size is being changed, and by how many promises.
     truncating: RefCell<HashMap<FileId, u32>>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
@@ -123,7 +135,9 @@ impl Promises {
             if let Promise::Truncate(file, ..) = &promise {
                 *self.truncating.borrow_mut().entry(*file).or_default() += 1;
             }
-            self.open.borrow_mut().insert(number, promise);
+            let last = matches!(promise, Promise::Truncate(..));
+            let open = Open { promise, last };
+            self.open.borrow_mut().insert(number, open);
         }
         self.news.notify();
     }
@@ -151,8 +165,38 @@ impl Promises {
         }
     }
 
+    /// Opens those again that are due; in how long the next will be.
+    fn open_again(&self, now: Instant) -> Option<Duration> {
+        let mut again = self.again.borrow_mut();
+        loop {
+            let due = again.front()?.0 + UNLINK_AGAIN_AFTER;
+            if now < due && again.len() <= UNLINKED_MAX {
+                return Some(due.duration_since(now));
+            }
+            let (_, number, promise) = again.pop_front()?;
+            let open = Open {
+                promise,
+                last: true,
+            };
+            self.open.borrow_mut().insert(number, open);
+        }
+    }
+
+    /// A promise was kept; whether that was the end of it.
+    fn keep(&self, number: u64, now: Instant) -> bool {
+        let mut open = self.open.borrow_mut();
+        if open.get(&number).is_none_or(|open| open.last) {
+            return true;
+        }
+        if let Some(Open { promise, .. }) = open.remove(&number) {
+            self.again.borrow_mut().push_back((now, number, promise));
+        }
+        false
+    }
+
     fn close(&self, number: u64) {
-        if let Some(Promise::Truncate(file, ..)) = self.open.borrow_mut().remove(&number) {
+        let closed = self.open.borrow_mut().remove(&number);
+        if let Some(Promise::Truncate(file, ..)) = closed.map(|open| open.promise) {
             let mut truncating = self.truncating.borrow_mut();
             match truncating.get_mut(&file) {
                 Some(count) if *count > 1 => *count -= 1,
@@ -170,7 +214,7 @@ impl Promises {
     /// The oldest promise for each file: those for one file are kept in their order.
     fn next(&self) -> Vec<(u64, Promise)> {
         let (mut files, mut next) = (HashSet::new(), Vec::new());
-        for (number, promise) in &*self.open.borrow() {
+        for (number, Open { promise, .. }) in &*self.open.borrow() {
             if next.len() == PROMISES_AT_A_TIME {
                 break;
             }
@@ -186,9 +230,15 @@ impl Manager {
     /// Keeps promises, old and new, until the runtime ends.
     pub async fn keep_promises(self: Rc<Self>) {
         loop {
+            let pause = self.promises.open_again(self.runtime.now());
             let next = self.promises.next();
             if next.is_empty() {
-                self.promises.news.notified().await;
+                let news = self.promises.news.notified();
+                match pause {
+                    // Either is a reason to look again.
+                    Some(pause) => drop(timeout(&self.runtime, pause, news).await),
+                    None => news.await,
+                }
                 continue;
             }
             let work = next.iter().map(|(_, promise)| {
@@ -201,26 +251,29 @@ impl Manager {
                 .filter_map(|((number, _), done)| done.then_some(*number))
                 .collect();
             let failed = kept.len() < next.len();
-            self.forget(kept).await;
-            if failed {
+            let now = self.runtime.now();
+            let ended = kept.into_iter();
+            let ended = ended.filter(|number| self.promises.keep(*number, now));
+            if !self.forget(ended.collect()).await || failed {
                 sleep(&self.runtime, PROMISE_RETRY).await;
             }
         }
     }
 
-    /// Takes promises that are kept out of the store.
-    async fn forget(&self, kept: Vec<u64>) {
+    /// Takes promises that are kept out of the store, and then tells those who wait for them; false if that fails. Nobody
+    /// may be told before: kept once more after a restart, a promise to cut a file would cut what was written since.
+    async fn forget(&self, kept: Vec<u64>) -> bool {
         if kept.is_empty() {
-            return;
+            return true;
         }
         let (store, numbers) = (Arc::clone(&self.store), kept.clone());
         let removed = run_blocking(&self.runtime, move || remove(&*store, &numbers)).await;
-        if !removed.unwrap_or(false) {
-            // They are kept once more after a restart, which does no harm.
-            tracing::warn!("kept promises stay in the metadata store");
+        let removed = removed.unwrap_or(false);
+        match removed {
+            true => (kept.into_iter()).for_each(|number| self.promises.close(number)),
+            false => tracing::warn!("kept promises stay in the metadata store: trying again"),
         }
-        kept.into_iter()
-            .for_each(|number| self.promises.close(number));
+        removed
     }
 }
 

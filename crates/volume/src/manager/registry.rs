@@ -2,7 +2,7 @@
 
 use crate::calls::encode;
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
-use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message};
+use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message, Session};
 use crate::meta::Stripes;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
@@ -128,7 +128,7 @@ pub async fn keep_registered(
     find: impl AsyncFn() -> io::Result<SocketAddr>,
     record: RegisterRecord,
 ) {
-    let pool = link::Pool::new();
+    let (pool, session) = (link::Pool::new(), Session::new(&runtime));
     let body = encode(&record);
     let complained = Cell::new(false);
     loop {
@@ -136,7 +136,8 @@ pub async fn keep_registered(
             let manager = find().await;
             let manager = manager.map_err(|error| LinkError::Ended(error.to_string()))?;
             let place = (manager, Hello::MANAGER);
-            let connecting = link::connect(&runtime, &provider, &pool, place, identity);
+            let who = (identity, session);
+            let connecting = link::connect(&runtime, &provider, &pool, place, who);
             let link = timeout(&runtime, HELLO_DEADLINE, connecting).await;
             let link = link.unwrap_or(Err(LinkError::TimedOut))?;
             loop {

@@ -10,7 +10,7 @@ use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::Identity;
 use gannet_volume::manager::Manager;
-use gannet_volume::meta::{MemoryStore, Stripes};
+use gannet_volume::meta::{MemoryStore, MetaStore, Stripes, View, namespace};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Role, Token};
@@ -95,6 +95,15 @@ impl Bed {
             used += usage.files_total - usage.files_free;
         }
         used
+    }
+
+    /// How many promises of the manager's are open.
+    pub(crate) fn promises(&self) -> usize {
+        let mut open = usize::MAX;
+        let look =
+            &mut |view: &dyn View| open = namespace::promises(view).map_or(open, |it| it.len());
+        let _ = self.metadata.read(look);
+        open
     }
 
     pub(crate) fn start_manager(&self) {

@@ -10,7 +10,7 @@ use gannet_sim::{Node, World};
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, States, Target};
 use gannet_volume::io_server::IoServer;
-use gannet_volume::link::{self, Identity, Pool};
+use gannet_volume::link::{self, Identity, Pool, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape, Token};
@@ -126,12 +126,24 @@ pub(crate) async fn connect_all(
     addresses: &[SocketAddr],
     unit: u32,
 ) -> Vec<Target> {
+    let session = Session::new(&client.runtime());
+    connect_as(session, fabric, client, addresses, unit).await
+}
+
+pub(crate) async fn connect_as(
+    session: Session,
+    fabric: &Rc<SimFabric>,
+    client: &Node,
+    addresses: &[SocketAddr],
+    unit: u32,
+) -> Vec<Target> {
     let provider: Rc<dyn Provider> = fabric.provider(client);
     let (pool, runtime) = (Pool::new(), client.runtime());
     let mut targets = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
         let server = (*address, Hello::io_server(index as u32));
-        let link = link::connect(&runtime, &provider, &pool, server, identity(keys()));
+        let who = (identity(keys()), session);
+        let link = link::connect(&runtime, &provider, &pool, server, who);
         targets.push(Target {
             link: link.await.unwrap(),
             placement: Placement {

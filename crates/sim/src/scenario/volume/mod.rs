@@ -25,8 +25,8 @@ use worker::{Seat, Worker};
 
 /// How long everything may take once all is healed, in virtual time.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
-/// How long objects of removed files may stay.
-const REMOVAL_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long objects of removed files may stay: those that a late write made again are removed by the second removal.
+const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
 /// Names that files may have.
 const NAMES: usize = 6;
 /// Bytes of a stripe.
