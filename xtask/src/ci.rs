@@ -4,10 +4,13 @@ use crate::command::Step;
 use crate::tidy;
 use anyhow::Result;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
-/// Fresh seeds that one run of continuous integration simulates.
+/// Seeds that one run of continuous integration simulates: others for every change, the same for the same files.
 const SIM_SEEDS: u32 = 300;
+/// Hexadecimal digits of a seed: short enough to be typed.
+const SEED_DIGITS: usize = 10;
 /// Seconds of fuzzing in one run of continuous integration.
 const FUZZ_SECONDS: u32 = 20;
 
@@ -34,10 +37,13 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ("demo", cargo("run --release --locked -p gannet -- demo")),
         (
             "simulation",
-            Box::new(|root| simulate(root, None, Some(SIM_SEEDS), false)),
+            Box::new(|root| simulate(root, Some(seed_of(root)), Some(SIM_SEEDS), false)),
         ),
         ("papers", Box::new(papers)),
-        ("fuzzing", Box::new(|root| fuzz(root, FUZZ_SECONDS, None))),
+        (
+            "fuzzing",
+            Box::new(|root| fuzz(root, FUZZ_SECONDS, None, Some(seed_of(root)))),
+        ),
         (
             "libnfs tools",
             Box::new(move |root| {
@@ -98,7 +104,17 @@ fn papers(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the simulator on one seed, or on `count` fresh ones; of its scenarios all, or `only_volume`.
+/// A number that follows from the files that were checked in, so that a run that failed fails again; 0 without git.
+fn seed_of(root: &Path) -> u64 {
+    let mut git = Command::new("git");
+    let tree = git.current_dir(root).args(["rev-parse", "HEAD^{tree}"]);
+    let tree = tree.output().ok().filter(|tree| tree.status.success());
+    let digits = tree.and_then(|tree| Some(tree.stdout.first_chunk::<SEED_DIGITS>()?.to_vec()));
+    let digits = digits.and_then(|digits| String::from_utf8(digits).ok());
+    digits.map_or(0, |digits| u64::from_str_radix(&digits, 16).unwrap_or(0))
+}
+
+/// Runs the simulator on `count` seeds from `seed` on, or from a fresh one; of its scenarios all, or `only_volume`.
 ///
 /// # Errors
 /// A seed failed; its reproduction line was printed.
@@ -121,14 +137,22 @@ pub(crate) fn simulate(
     step.run(root)
 }
 
-/// Runs the fuzz targets for `seconds` in all.
+/// Runs the fuzz targets for `seconds` in all, with inputs that follow from `seed` or from a fresh one.
 ///
 /// # Errors
 /// A target crashed; its input was saved.
-pub(crate) fn fuzz(root: &Path, seconds: u32, target: Option<&str>) -> Result<()> {
+pub(crate) fn fuzz(
+    root: &Path,
+    seconds: u32,
+    target: Option<&str>,
+    seed: Option<u64>,
+) -> Result<()> {
     let mut step = Step::cargo("run --locked -p gannet-fuzz --").with(seconds.to_string());
     if let Some(target) = target {
         step = step.with("--target").with(target);
+    }
+    if let Some(seed) = seed {
+        step = step.with("--seed").with(seed.to_string());
     }
     step.run(root)
 }

@@ -83,7 +83,7 @@ fn run(chore: Chore) -> Result<()> {
             count,
             volume,
         } => ci::simulate(&root, seed, count, volume),
-        Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref()),
+        Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref(), None),
         Chore::Lab(options) => lab::run(&root, &options),
         Chore::Generate { check } => ci::generate(&root, check),
     }
