@@ -169,13 +169,12 @@ fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> 
             }
         }
     }
-    for (number, promise) in &survey.promises {
-        note(&format!(
-            "promise {number} about file {} is open: it is kept when the volume is served",
-            promise.file().0
-        ))?;
+    match survey.promises.len() {
+        0 => Ok(()),
+        count => note(&format!(
+            "{count} removals and truncations are still to be done at I/O servers, or once more: they are when the volume is served"
+        )),
     }
-    Ok(())
 }
 
 fn remove(orphans: &Orphans) -> Result<usize, Failure> {

@@ -260,8 +260,9 @@ impl Manager {
         }
     }
 
-    /// Takes promises that are kept out of the store, and then tells those who wait for them; false if that fails. Nobody
-    /// may be told before: kept once more after a restart, a promise to cut a file would cut what was written since.
+    /// Takes promises that are kept out of the store, and then tells those who wait for them; false if that fails.
+    /// Nobody may be told before: kept once more after a restart, a promise to cut a file would cut what was written
+    /// since.
     async fn forget(&self, kept: Vec<u64>) -> bool {
         if kept.is_empty() {
             return true;
