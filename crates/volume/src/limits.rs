@@ -93,6 +93,8 @@ pub const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// See [`FORGET_EVERY`].
 pub const FORGET_AT_A_TIME: usize = 10_000;
+/// Bytes of each half of the journal before the metadata: as many changes wait to be settled, and are kept in memory.
+pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
 /// How long a caller waits for I/O servers to do what a change promises.

@@ -1,17 +1,20 @@
 //! Names, attributes and layouts, in a store of key-value pairs with transactions.
 //!
-//! [`MetaStore`] is the seam: [`RedbStore`] keeps a volume's metadata in a file of the manager's machine; a distributed
-//! store can take its place. [`namespace`] is what a file system is in terms of it.
+//! [`MetaStore`] is the seam: [`RedbStore`] keeps a volume's metadata in a file of the manager's machine, and
+//! [`JournaledStore`] makes changes durable in a journal before it; a distributed store can take their place.
+//! [`namespace`] is what a file system is in terms of it.
 
 pub mod answers;
 pub mod check;
 mod inode;
+mod journal;
 mod memory_store;
 pub mod namespace;
 mod redb_store;
 
 pub use inode::{Body, FileId, Inode, ROOT, Stripes};
 pub(crate) use inode::{put_stripes, take_stripes};
+pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
 pub use redb_store::RedbStore;
 
@@ -32,6 +35,33 @@ pub enum Table {
     Answers,
     /// The volume itself: its identity, servers, counters.
     Volume,
+}
+
+impl Table {
+    pub(crate) const ALL: [Table; 6] = [
+        Table::Inodes,
+        Table::Names,
+        Table::Listing,
+        Table::Pending,
+        Table::Answers,
+        Table::Volume,
+    ];
+
+    /// Its number in files.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Table::Inodes => 1,
+            Table::Names => 2,
+            Table::Listing => 3,
+            Table::Pending => 4,
+            Table::Answers => 5,
+            Table::Volume => 6,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32) -> Option<Table> {
+        Table::ALL.into_iter().find(|it| it.number() == number)
+    }
 }
 
 /// The store failed. Nothing of the transaction is in it.
@@ -92,4 +122,17 @@ pub trait MetaStore: Send + Sync + 'static {
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
+
+    /// Whether [`MetaStore::settle`] has something to do.
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
+    /// Does work that a later commit would have to wait for. May take long; commits go on beside it.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; what was committed stays durable.
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

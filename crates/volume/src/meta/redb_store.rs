@@ -41,15 +41,6 @@ impl StoreError {
 }
 
 impl Table {
-    const ALL: [Table; 6] = [
-        Table::Inodes,
-        Table::Names,
-        Table::Listing,
-        Table::Pending,
-        Table::Answers,
-        Table::Volume,
-    ];
-
     fn definition(self) -> Pairs {
         TableDefinition::new(match self {
             Table::Inodes => "inodes",

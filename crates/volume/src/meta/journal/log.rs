@@ -1,0 +1,218 @@
+//! The two halves of a journal: where the next record goes, and which records are found after a crash.
+
+use super::changes::Changes;
+use super::record::{self, BLOCK_LEN, Header};
+use super::{JournalError, JournalFile};
+use gannet_wire::volume::Token;
+use std::collections::BTreeMap;
+use std::io;
+
+/// How far the store below has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Mark {
+    /// How often it was opened with its journal.
+    pub(super) epoch: u64,
+    /// The last record of that epoch that is in it.
+    pub(super) applied: u64,
+}
+
+/// Number of the record that each epoch begins with, which changes nothing.
+const OPENING: u64 = 1;
+
+/// Where there is room for a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Behind the last one.
+    Here,
+    /// In the other half.
+    OtherHalf,
+    /// Nowhere: it is longer than a half.
+    Nowhere,
+}
+
+/// A journal that is written to.
+pub(super) struct Log {
+    file: Box<dyn JournalFile>,
+    header: Header,
+    epoch: u64,
+    /// Number of the last record.
+    last: u64,
+    /// The half that is written to, and how much of it is.
+    half: u64,
+    used: u64,
+    /// The next record's bytes.
+    staged: Vec<u8>,
+}
+
+/// What is found in a half.
+#[derive(Default)]
+struct Half {
+    records: Vec<record::Record>,
+    /// The latest record behind a place where there is none. It is from before the half was written again, or else that
+    /// place is damaged.
+    beyond: Option<(u64, u64)>,
+}
+
+/// What a journal holds beyond the store below.
+pub(super) struct Unsettled {
+    /// Of all records that are missing there.
+    pub(super) changes: Changes,
+    /// The mark of a store that has them.
+    pub(super) mark: Mark,
+}
+
+impl Log {
+    /// Opens the journal of volume `identity`, above a store that has come as far as `mark` says, if it has one.
+    pub(super) fn open(
+        file: Box<dyn JournalFile>,
+        identity: &Token,
+        mark: Mark,
+    ) -> Result<Result<(Log, Unsettled), JournalError>, io::Error> {
+        let length = file.length()?;
+        let mut block = vec![0; BLOCK_LEN];
+        if length < BLOCK_LEN as u64 {
+            return Ok(Err(JournalError::Damaged));
+        }
+        file.read(0, &mut block)?;
+        let header = match Header::from_block(&block, identity, length) {
+            Ok(header) => header,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut log = Log {
+            file,
+            header,
+            epoch: mark.epoch,
+            last: mark.applied,
+            half: 0,
+            used: 0,
+            staged: Vec::new(),
+        };
+        let found = [log.half(0)?, log.half(1)?];
+        Ok(log.take_over(found, mark).map(|unsettled| (log, unsettled)))
+    }
+
+    /// What is in a half: the records that follow each other from its start, and what comes then.
+    fn half(&self, half: u64) -> io::Result<Half> {
+        // A half is no longer than the file, which is here.
+        let mut bytes = vec![0; self.header.half_len as usize];
+        self.file.read(self.start_of(half), &mut bytes)?;
+        let mut found = Half::default();
+        let mut rest = &bytes[..];
+        while let Some((record, len)) = record::decode(rest, &self.header.identity) {
+            let follows = found.records.last().is_none_or(|last| {
+                last.epoch == record.epoch && last.sequence.checked_add(1) == Some(record.sequence)
+            });
+            if !follows {
+                break;
+            }
+            found.records.push(record);
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        while let Some(later) = rest.get(BLOCK_LEN..) {
+            rest = later;
+            let number = record::number(rest).filter(|number| Some(*number) > found.beyond);
+            if number.is_some() && record::decode(rest, &self.header.identity).is_some() {
+                found.beyond = number;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Judges what was found. Records must go on where the store below has stopped, without a gap.
+    fn take_over(&mut self, found: [Half; 2], mark: Mark) -> Result<Unsettled, JournalError> {
+        let ends = [0, 1].map(|half: usize| {
+            let last = found[half].records.last();
+            last.map(|record| (record.epoch, record.sequence))
+        });
+        let unsettled = |changes, applied| {
+            let epoch = mark.epoch;
+            let mark = Mark { epoch, applied };
+            Unsettled { changes, mark }
+        };
+        let Some((epoch, last)) = ends.into_iter().flatten().max() else {
+            // Before it was used first.
+            return match mark.epoch {
+                0 => Ok(unsettled(Changes::default(), 0)),
+                _ => Err(JournalError::Apart),
+            };
+        };
+        if (found.iter()).any(|half| half.beyond > Some((epoch, last))) {
+            return Err(JournalError::Damaged);
+        }
+        // The newest record is not touched before the next epoch has begun.
+        self.half = u64::from(ends[1] < ends[0]);
+        let records = found.into_iter().flat_map(|half| half.records);
+        let missing: BTreeMap<u64, Changes> = records
+            .filter(|it| it.epoch == mark.epoch && it.sequence > mark.applied)
+            .map(|it| (it.sequence, it.changes))
+            .collect();
+        let next_epoch = mark.epoch.saturating_add(1);
+        if (epoch, last) == (next_epoch, OPENING) && missing.is_empty() {
+            // It was about to begin: after all of the one before was settled.
+            return Ok(unsettled(Changes::default(), mark.applied));
+        }
+        if epoch != mark.epoch || last < mark.applied {
+            return Err(JournalError::Apart);
+        }
+        // Numbers that are all there are as many as the last one is ahead.
+        if missing.len() as u64 != last - mark.applied {
+            return Err(JournalError::Damaged);
+        }
+        let mut changes = Changes::default();
+        missing
+            .into_values()
+            .for_each(|later| changes.absorb(later));
+        Ok(unsettled(changes, last))
+    }
+
+    /// Begins the next epoch, when the store below has everything; the mark that it gets then.
+    pub(super) fn begin(&mut self) -> io::Result<Mark> {
+        self.epoch += 1;
+        (self.last, self.used) = (OPENING - 1, 0);
+        self.stage(&Changes::default());
+        self.write()?;
+        Ok(self.mark())
+    }
+
+    /// The mark of a store that has all records so far.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            epoch: self.epoch,
+            applied: self.last,
+        }
+    }
+
+    /// Makes the next record, and says where there is room for it.
+    pub(super) fn stage(&mut self, changes: &Changes) -> Room {
+        let number = (self.epoch, self.last + 1);
+        record::encode(&mut self.staged, &self.header.identity, number, changes);
+        let len = self.staged.len() as u64;
+        if len > self.header.half_len {
+            Room::Nowhere
+        } else if len > self.header.half_len - self.used {
+            Room::OtherHalf
+        } else {
+            Room::Here
+        }
+    }
+
+    /// Goes to the other half, whose records must be in the store below.
+    pub(super) fn turn(&mut self) {
+        self.half = 1 - self.half;
+        self.used = 0;
+    }
+
+    /// Makes the record that was staged durable. There must be room for it.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        let at = self.start_of(self.half) + self.used;
+        self.file.write(at, &self.staged)?;
+        self.file.sync()?;
+        self.used += self.staged.len() as u64;
+        self.last += 1;
+        Ok(())
+    }
+
+    fn start_of(&self, half: u64) -> u64 {
+        BLOCK_LEN as u64 + half * self.header.half_len
+    }
+}

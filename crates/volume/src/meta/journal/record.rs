@@ -1,0 +1,194 @@
+//! The bytes of a journal: its first block, and records.
+
+use super::JournalError;
+use super::changes::Changes;
+use crate::meta::Table;
+use gannet_wire::volume::Token;
+use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+
+/// The version of the format.
+pub(super) const VERSION: u32 = 1;
+
+/// Records begin and end at multiples of this: no write touches a block in which something is that must last.
+pub(super) const BLOCK_LEN: usize = 4096;
+
+/// Most bytes of a half: it is read at once.
+const HALF_LEN_MAX: u64 = 1 << 30;
+
+const MAGIC: &[u8; 8] = b"gannet-j";
+
+/// Bytes of a record before its pairs: check, epoch, sequence, length, number of pairs.
+const HEAD_LEN: usize = 8 + 8 + 8 + 4 + 4;
+
+/// What the first block says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The volume it belongs to.
+    pub(super) identity: Token,
+    /// Bytes of each half.
+    pub(super) half_len: u64,
+}
+
+impl Header {
+    /// Bytes of the whole journal.
+    pub(super) fn total_len(&self) -> u64 {
+        BLOCK_LEN as u64 + 2 * self.half_len
+    }
+
+    /// The first block.
+    pub(super) fn to_block(self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(BLOCK_LEN);
+        let mut encoder = Encoder::new(&mut block);
+        encoder.fixed(MAGIC);
+        encoder.u32(VERSION);
+        encoder.u32(BLOCK_LEN as u32);
+        encoder.u64(self.half_len);
+        encoder.fixed(&self.identity);
+        let check = check(&self.identity, &block);
+        Encoder::new(&mut block).u64(check);
+        block.resize(BLOCK_LEN, 0);
+        block
+    }
+
+    /// What a first block says, if it is that of a journal of volume `identity`, in a file of `length` bytes.
+    pub(super) fn from_block(
+        block: &[u8],
+        identity: &Token,
+        length: u64,
+    ) -> Result<Header, JournalError> {
+        let said = Said::take(&mut Decoder::new(block)).map_err(|_| JournalError::Damaged)?;
+        if said.magic != *MAGIC {
+            return Err(JournalError::Damaged);
+        }
+        if said.version != VERSION {
+            return Err(JournalError::Version(said.version));
+        }
+        let header = Header {
+            identity: said.identity,
+            half_len: said.half_len,
+        };
+        // Made again, every byte must be as it is there: the check too.
+        let whole = said.half_len <= HALF_LEN_MAX && header.to_block() == block;
+        if !whole || header.total_len() != length || !said.half_len.is_multiple_of(BLOCK_LEN as u64)
+        {
+            return Err(JournalError::Damaged);
+        }
+        match said.identity == *identity {
+            true => Ok(header),
+            false => Err(JournalError::Foreign),
+        }
+    }
+}
+
+/// The fields of a first block that is not yet trusted.
+struct Said {
+    magic: [u8; 8],
+    version: u32,
+    half_len: u64,
+    identity: Token,
+}
+
+impl Said {
+    fn take(decoder: &mut Decoder<'_>) -> Result<Said, XdrError> {
+        let magic = *decoder.fixed()?;
+        let version = decoder.u32()?;
+        decoder.u32()?;
+        Ok(Said {
+            magic,
+            version,
+            half_len: decoder.u64()?,
+            identity: *decoder.fixed()?,
+        })
+    }
+}
+
+/// A commit as it is found in a journal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// How often the store had been opened.
+    pub(super) epoch: u64,
+    /// Its number within the epoch.
+    pub(super) sequence: u64,
+    /// What it changed.
+    pub(super) changes: Changes,
+}
+
+/// Writes a record into `out`, in whole blocks.
+///
+/// `changes` must be shorter than 4 GiB: its length would not fit.
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    identity: &Token,
+    (epoch, sequence): (u64, u64),
+    changes: &Changes,
+) {
+    out.clear();
+    let mut encoder = Encoder::new(out);
+    let check_high = encoder.reserve();
+    let check_low = encoder.reserve();
+    encoder.u64(epoch);
+    encoder.u64(sequence);
+    let length = encoder.reserve();
+    let count = encoder.reserve();
+    let mut pairs = 0;
+    for (table, key, value) in changes.iter() {
+        encoder.u32(table.number());
+        encoder.opaque(key);
+        encoder.bool(value.is_some());
+        value.iter().for_each(|value| encoder.opaque(value));
+        pairs += 1;
+    }
+    let pairs_len = encoder.position() - HEAD_LEN;
+    encoder.patch(length, pairs_len as u32);
+    encoder.patch(count, pairs);
+    let check = check(identity, out.get(8..).unwrap_or_default());
+    let mut encoder = Encoder::new(out);
+    encoder.patch(check_high, (check >> 32) as u32);
+    encoder.patch(check_low, check as u32);
+    out.resize(out.len().next_multiple_of(BLOCK_LEN), 0);
+}
+
+/// Epoch and number of the record at the start of `bytes`, if it is one.
+pub(super) fn number(bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut decoder = Decoder::new(bytes.get(8..)?);
+    Some((decoder.u64().ok()?, decoder.u64().ok()?))
+}
+
+/// The record at the start of `bytes`, and in how many it lies; `None` if there is none, or only a part of one.
+pub(super) fn decode(bytes: &[u8], identity: &Token) -> Option<(Record, usize)> {
+    let mut decoder = Decoder::new(bytes);
+    let said = decoder.u64().ok()?;
+    let (epoch, sequence) = (decoder.u64().ok()?, decoder.u64().ok()?);
+    let (length, count) = (decoder.u32().ok()? as usize, decoder.u32().ok()?);
+    let end = HEAD_LEN.checked_add(length)?;
+    if check(identity, bytes.get(8..end)?) != said {
+        return None;
+    }
+    let mut decoder = Decoder::new(bytes.get(HEAD_LEN..end)?);
+    let mut changes = Changes::default();
+    for _ in 0..count {
+        let table = Table::from_number(decoder.u32().ok()?)?;
+        let key = decoder.opaque(usize::MAX).ok()?.to_vec();
+        let value = match decoder.bool().ok()? {
+            true => Some(decoder.opaque(usize::MAX).ok()?.to_vec()),
+            false => None,
+        };
+        changes.set(table, key, value);
+    }
+    decoder.finish().ok()?;
+    let record = Record {
+        epoch,
+        sequence,
+        changes,
+    };
+    Some((record, end.next_multiple_of(BLOCK_LEN)))
+}
+
+/// Tells bytes that were written whole, for this volume, from all others.
+fn check(identity: &Token, bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(identity);
+    hasher.write(bytes);
+    hasher.finish()
+}

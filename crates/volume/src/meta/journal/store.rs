@@ -1,0 +1,279 @@
+//! A store, its journal, and what is in the journal alone.
+
+use super::changes::{Changes, Layered};
+use super::disk::DiskFile;
+use super::log::{Log, Mark, Room};
+use super::record::Header;
+use super::{JournalError, JournalFile};
+use crate::limits::JOURNAL_HALF_LEN;
+use crate::meta::redb_store::RedbStore;
+use crate::meta::{MetaStore, StoreError, Table, Transaction, View};
+use gannet_wire::volume::Token;
+use gannet_wire::xdr::{Decoder, Encoder};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// See [`super`]. Locks are taken in this order: the writer's, settling, what is recent.
+pub struct JournaledStore {
+    base: Arc<dyn MetaStore>,
+    writer: Mutex<Writer>,
+    settling: Mutex<()>,
+    recent: RwLock<Recent>,
+}
+
+struct Writer {
+    log: Log,
+    /// A write failed. Another might go on behind something that is not there.
+    failed: bool,
+}
+
+/// What is durable in the journal and not below yet.
+#[derive(Default)]
+struct Recent {
+    active: Changes,
+    /// Those of the half that is full.
+    full: Arc<Changes>,
+    /// The mark that the store below gets with those.
+    settles: Option<Mark>,
+}
+
+/// Where the store below keeps its [`Mark`].
+const MARK: &[u8] = b"journal";
+
+impl JournaledStore {
+    /// Opens the redb file at `path`, or makes it, with its journal beside it, that of volume `identity`. Up to
+    /// `cache_len` bytes of the file stay in memory.
+    ///
+    /// # Errors
+    /// One of them cannot be opened or read, or the file is open elsewhere, or they do not belong together; see
+    /// [`JournalError`].
+    pub fn open(
+        path: &Path,
+        cache_len: usize,
+        identity: Token,
+    ) -> Result<JournaledStore, StoreError> {
+        let base = RedbStore::open(path, cache_len)?;
+        let journal = path.with_extension("journal");
+        let file = match DiskFile::open(&journal).map_err(failed)? {
+            Some(file) => file,
+            None if mark_of(&base)?.is_some() => return Err(failed(JournalError::Missing)),
+            None => {
+                let header = Header {
+                    identity,
+                    half_len: JOURNAL_HALF_LEN,
+                };
+                DiskFile::make(&journal, header).map_err(failed)?
+            }
+        };
+        JournaledStore::over(Arc::new(base), Box::new(file), identity)
+    }
+
+    /// Puts the journal in `file`, that of volume `identity`, before `base`, which gets what it does not have yet.
+    ///
+    /// # Errors
+    /// One of them fails, or they do not belong together.
+    pub fn over(
+        base: Arc<dyn MetaStore>,
+        file: Box<dyn JournalFile>,
+        identity: Token,
+    ) -> Result<JournaledStore, StoreError> {
+        let mark = mark_of(&*base)?.unwrap_or_default();
+        let opened = Log::open(file, &identity, mark).map_err(failed)?;
+        let (mut log, unsettled) = opened.map_err(failed)?;
+        // A record may have been read that is not durable, so the store below gets it before anybody sees it.
+        put_down(&*base, &unsettled.changes, unsettled.mark)?;
+        let mark = log.begin().map_err(failed)?;
+        put_down(&*base, &Changes::default(), mark)?;
+        Ok(JournaledStore {
+            base,
+            writer: Mutex::new(Writer { log, failed: false }),
+            settling: Mutex::default(),
+            recent: RwLock::default(),
+        })
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> RwLockReadGuard<'_, Recent> {
+        self.recent.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent_mut(&self) -> RwLockWriteGuard<'_, Recent> {
+        self.recent.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `work` change what is seen now; gives what it changed, which nobody else sees.
+    fn perform(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<Changes, StoreError> {
+        let recent = self.recent();
+        let mut outcome = Ok(Changes::default());
+        self.base.read(&mut |base| {
+            let mut changing = Changing {
+                own: Changes::default(),
+                before: [&recent.active, &recent.full],
+                base,
+            };
+            outcome = work(&mut changing).map(|()| changing.own);
+        })?;
+        outcome
+    }
+
+    /// Has commits go on in the other half, when that is free.
+    fn turn(&self, log: &mut Log) -> Result<(), StoreError> {
+        self.settle()?;
+        let mut recent = self.recent_mut();
+        recent.full = Arc::new(std::mem::take(&mut recent.active));
+        recent.settles = Some(log.mark());
+        log.turn();
+        Ok(())
+    }
+}
+
+impl MetaStore for JournaledStore {
+    fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
+        // The base is looked at after it is known what is not there: it may get more, never less.
+        let recent = self.recent();
+        let layers = [&recent.active, &*recent.full];
+        self.base.read(&mut |base| look(&Layered { layers, base }))
+    }
+
+    fn commit(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        let Writer {
+            log,
+            failed: broken,
+        } = &mut *writer;
+        if *broken {
+            return Err(failed(JournalError::Failed));
+        }
+        let changes = self.perform(work)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match log.stage(&changes) {
+            Room::Here => {}
+            Room::OtherHalf => self.turn(log)?,
+            Room::Nowhere => {
+                // Both halves' changes are older, so they go first.
+                self.turn(log)?;
+                self.settle()?;
+                return put_down(&*self.base, &changes, log.mark());
+            }
+        }
+        if let Err(error) = log.write() {
+            *broken = true;
+            return Err(failed(error));
+        }
+        self.recent_mut().active.absorb(changes);
+        Ok(())
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.recent().settles.is_some()
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        let _alone = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        let (full, mark) = {
+            let recent = self.recent();
+            let Some(mark) = recent.settles else {
+                return Ok(());
+            };
+            (Arc::clone(&recent.full), mark)
+        };
+        put_down(&*self.base, &full, mark)?;
+        let mut recent = self.recent_mut();
+        recent.settles = None;
+        recent.full = Arc::default();
+        // Many pairs are freed after the lock.
+        drop(recent);
+        drop(full);
+        Ok(())
+    }
+}
+
+/// A transaction's changes over what was there.
+struct Changing<'a> {
+    own: Changes,
+    before: [&'a Changes; 2],
+    base: &'a dyn View,
+}
+
+impl Changing<'_> {
+    fn view(&self) -> Layered<'_, 3> {
+        let [active, full] = self.before;
+        Layered {
+            layers: [&self.own, active, full],
+            base: self.base,
+        }
+    }
+}
+
+impl View for Changing<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.view().get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        self.view().scan(table, from, each)
+    }
+}
+
+impl Transaction for Changing<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.own.set(table, key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.own.set(table, key.to_vec(), None);
+        Ok(())
+    }
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError(Box::new(error))
+}
+
+/// How far a store has come, if it ever had a journal.
+fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
+    let mut found = Ok(None);
+    base.read(&mut |view| found = view.get(Table::Volume, MARK))?;
+    let Some(value) = found? else {
+        return Ok(None);
+    };
+    let mut decoder = Decoder::new(&value);
+    match (decoder.u64(), decoder.u64(), decoder.finish()) {
+        (Ok(epoch), Ok(applied), Ok(())) => Ok(Some(Mark { epoch, applied })),
+        _ => Err(failed(JournalError::Damaged)),
+    }
+}
+
+/// Gives a store changes, and the mark that says so.
+fn put_down(base: &dyn MetaStore, changes: &Changes, mark: Mark) -> Result<(), StoreError> {
+    base.commit(&mut |transaction| {
+        for (table, key, value) in changes.iter() {
+            match value {
+                Some(value) => transaction.put(table, key, value)?,
+                None => transaction.delete(table, key)?,
+            }
+        }
+        let mut value = Vec::new();
+        let mut encoder = Encoder::new(&mut value);
+        encoder.u64(mark.epoch);
+        encoder.u64(mark.applied);
+        transaction.put(Table::Volume, MARK, &value)
+    })
+}
