@@ -22,6 +22,7 @@ mod mounted;
 mod open;
 mod session;
 mod status;
+mod turns;
 mod unstable;
 
 pub use session::{Caching, Mount, MountError, MountOptions};

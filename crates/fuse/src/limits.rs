@@ -11,6 +11,11 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 pub(crate) const BACKGROUND_MAX: u16 = 64;
 /// Most bytes of one READ or WRITE.
 pub(crate) const REQUEST_BYTES_MAX: u32 = TRANSFER_MAX;
+/// Bytes of long READs and WRITEs of the kernel's own that are under way at a time: two requests, so that one is on its
+/// way while the other is answered. 4 MiB at a time made cached reading slower by a quarter.
+pub(crate) const MOVING_MAX: u32 = 2 * REQUEST_BYTES_MAX;
+/// Bytes up to which a READ or WRITE counts as short.
+pub(crate) const SHORT_MAX: usize = 64 << 10;
 /// Kibibytes that the kernel reads ahead, where it lets us say so: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 

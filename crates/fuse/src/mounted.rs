@@ -11,6 +11,7 @@ use crate::limits::{AWAY_DEADLINE, BUFFERS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX}
 use crate::open::OpenTable;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
+use crate::turns::Turns;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_fabric::Arena;
 use gannet_runtime::{Handle, LocalFuture, timeout};
@@ -36,6 +37,7 @@ pub(crate) struct Mounted<V> {
     pub(crate) inodes: RefCell<Inodes>,
     pub(crate) open: OpenTable,
     callers: Callers,
+    turns: Turns,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
     /// An operation has waited in vain, and none has ended well since.
@@ -60,6 +62,7 @@ impl<V: Vfs> Mounted<V> {
             inodes: RefCell::new(Inodes::new(root, kernel_caches)),
             open: OpenTable::default(),
             callers: Callers::default(),
+            turns: Turns::new(options.caching),
             kept: Cell::new(0),
             is_away: Cell::new(false),
             vfs,

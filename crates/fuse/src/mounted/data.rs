@@ -41,6 +41,7 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn read(&self, key: u64, offset: u64, count: u32) -> Result<Data, Errno> {
         let file = self.open_file(key)?;
         let handle = self.handle(file.number)?;
+        let _turn = self.turns.take(count as usize).await;
         let read = self.vfs.read(&file.caller, &handle, offset, count).await;
         let read = read.map_err(errno)?;
         let len = read.count as usize;
@@ -76,7 +77,8 @@ impl<V: Vfs> Mounted<V> {
             (inode.handle, Rc::clone(&inode.unstable))
         })?;
         {
-            let _turn = unstable.turn.read().await;
+            let _writing = unstable.turn.read().await;
+            let _turn = self.turns.take(len).await;
             let range = (offset, len);
             let (write, is_stable) = self.write_all(&file, &handle, range, data).await?;
             // A stable write over one that is not must be done again after it, if that is.
