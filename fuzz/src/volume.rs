@@ -6,9 +6,9 @@ use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
-    Accepted, FilePage, Header, Hello, LayoutRecord, Memory, ObjectList, ObjectPage,
-    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Shape, Standings, Transfer,
-    TransferDone,
+    Accepted, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory, ObjectList,
+    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Shape,
+    Standings, Transfer, TransferDone,
 };
 use gannet_wire::xdr::Encoder;
 use std::fmt::Debug;
@@ -48,10 +48,16 @@ pub(crate) fn volume_message(data: &[u8]) {
                 shares(&transfer);
             }
             check::<TransferDone>(body);
+            check::<LentDone>(body);
         }
         Operation::Commit | Operation::Truncate | Operation::Unlink => {
             check::<ObjectRange>(body);
             check::<ObjectState>(body);
+        }
+        Operation::Lend | Operation::Return => {
+            check::<ObjectRange>(body);
+            check::<Option<Lent>>(body);
+            check::<u64>(body);
         }
         Operation::States => {
             check::<ObjectList>(body);

@@ -29,6 +29,13 @@ const OPERATIONS: u32 = 200;
 const SERVER_BASED: TransferPolicy = TransferPolicy {
     inline_max: 0,
     fast_max: 0,
+    client_based: false,
+};
+
+/// No way but the client's, as far as servers lend memory.
+const CLIENT_BASED: TransferPolicy = TransferPolicy {
+    client_based: true,
+    ..SERVER_BASED
 };
 
 #[derive(Serialize)]
@@ -59,10 +66,12 @@ async fn schemes(runtime: &Handle, address: SocketAddr, key: &Path) -> Outcome<(
     let inline = TransferPolicy {
         inline_max: 4096,
         fast_max: 0,
+        client_based: false,
     };
     let fast = TransferPolicy {
         inline_max: 0,
         fast_max: 65_536,
+        client_based: false,
     };
     let all = [
         ("inline", inline, 4096, false),
@@ -70,6 +79,8 @@ async fn schemes(runtime: &Handle, address: SocketAddr, key: &Path) -> Outcome<(
         ("fast, registered", fast, 65_536, true),
         ("server-based", SERVER_BASED, 1 << 20, false),
         ("server-based, registered", SERVER_BASED, 1 << 20, true),
+        ("client-based", CLIENT_BASED, 1 << 20, false),
+        ("client-based, registered", CLIENT_BASED, 1 << 20, true),
     ];
     let mut files = Vec::new();
     for (scheme, policy, longest, registered) in all {

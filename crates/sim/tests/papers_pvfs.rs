@@ -59,6 +59,7 @@ fn small_write(len: u32, inline_max: u32, fast_max: u32, registered: bool) -> f6
         policy: TransferPolicy {
             inline_max,
             fast_max,
+            client_based: false,
         },
         registered,
         warm_up: 20,
@@ -85,6 +86,46 @@ fn small_writes_want_memory_that_is_registered_already() {
         small_write(2048, 0, ALL, false),
     );
     assert!((0.85..1.15).contains(&(inline / fast)), "{inline}, {fast}");
+}
+
+/// What long transfers come to, moved by the servers or by the clients.
+fn long(len: u32, writes: bool, compute_nodes: usize, client_based: bool) -> Outcome {
+    let load = Load {
+        compute_nodes,
+        writes,
+        access: Access::Contiguous(len),
+        policy: TransferPolicy {
+            client_based,
+            ..TransferPolicy::default()
+        },
+        warm_up: 5,
+        time: Duration::from_millis(20),
+        ..Load::default()
+    };
+    on_testbed(&load)
+}
+
+/// docs/decisions/0013-transfers.md has what this prints.
+#[test]
+fn long_transfers_are_for_the_servers_to_move() {
+    for writes in [true, false] {
+        for len in [512 << 10, 1 << 20, 4 << 20] {
+            let ratios = [1, 8].map(|compute_nodes| {
+                let [server, client] =
+                    [false, true].map(|by_client| long(len, writes, compute_nodes, by_client));
+                let ratio = client.mib_per_s / server.mib_per_s;
+                println!(
+                    "writes {writes}, {} KiB, {compute_nodes} clients: {:.0} MiB/s by servers, {:.0} by clients: {ratio:.2}",
+                    len >> 10,
+                    server.mib_per_s,
+                    client.mib_per_s,
+                );
+                ratio
+            });
+            let slower = |ratio: &f64| (0.5..0.95).contains(ratio);
+            assert!(ratios.iter().all(slower), "{ratios:?}");
+        }
+    }
 }
 
 fn tile(element: u32, how: Rows) -> f64 {

@@ -4,6 +4,7 @@
 //! the disk.
 
 mod gone;
+mod lent;
 mod list;
 mod read;
 mod turns;
@@ -321,6 +322,8 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Unlink if from_manager => self.unlink(request.body()).await,
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(request.body()).await,
+                Operation::Lend => self.lend(&link, request.body()),
+                Operation::Return => self.take_back(&link, request.body()),
                 _ => Err(Status::Notsupp),
             };
             Answer::of(done)

@@ -6,6 +6,7 @@
 mod connect;
 mod drive;
 mod fast;
+mod lent;
 mod queue;
 mod staged;
 
@@ -22,6 +23,7 @@ use gannet_vfs::Status;
 use gannet_wire::volume::{
     Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode,
 };
+use lent::Lending;
 use queue::{Call, Outgoing, State};
 use std::cell::RefCell;
 use std::fmt;
@@ -141,6 +143,7 @@ struct Shared {
     handler: Option<Rc<dyn Handler>>,
     state: RefCell<State>,
     fast: RefCell<Fast>,
+    lending: RefCell<Lending>,
     /// Something was queued.
     queued: Notify,
 }
@@ -391,6 +394,7 @@ impl Shared {
         // What they hold may have something to say when it goes.
         drop(over);
         drop(self.fast.take());
+        drop(self.lending.take());
         self.queued.notify();
     }
 }

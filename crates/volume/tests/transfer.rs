@@ -128,6 +128,7 @@ fn every_way_moves_the_same_bytes() {
             let policy = TransferPolicy {
                 inline_max,
                 fast_max,
+                client_based: false,
             };
             let mover = Mover::new(targets[0].link.endpoint().domain(), policy);
             for round in 0..4u8 {

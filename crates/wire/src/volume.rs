@@ -9,6 +9,7 @@ mod header;
 mod hello;
 mod inventory;
 mod io;
+mod lent;
 mod registry;
 mod shape;
 
@@ -23,6 +24,7 @@ pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
     Placement, Transfer, TransferDone,
 };
+pub use lent::{Lent, LentDone};
 pub use registry::{Address, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Level, Piece, Pieces, Shape};
 
@@ -38,6 +40,8 @@ pub const INLINE_DATA_MAX: usize = 4096;
 pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN - INLINE_DATA_MAX;
 /// Most buffers that one side of a connection keeps for the other's short transfers.
 pub const FAST_SLOTS_MAX: usize = 64;
+/// Most bytes of memory that an I/O server lends at a time.
+pub const LENT_LEN_MAX: u64 = 1 << 20;
 /// Most pieces of an explicit list.
 pub const PIECES_MAX: usize = 128;
 /// Most levels of a nested description.

@@ -5,9 +5,10 @@ use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket
 use gannet_volume::meta::{Body, FileId, Inode, ROOT, Stripes};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
-    Accepted, Capability, Class, FilePage, Header, Hello, Kind, LayoutRecord, Level, Memory,
-    ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
-    Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Transfer, TransferDone,
+    Accepted, Capability, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent, LentDone,
+    Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates,
+    Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Transfer,
+    TransferDone,
 };
 use gannet_wire::xdr::Encoder;
 
@@ -216,6 +217,20 @@ fn io_servers() -> Vec<Seed> {
         size: 10,
     };
     let done = TransferDone { count: 900, state };
+    let by_client = Transfer {
+        memory: Memory::Lent { number: 3 },
+        ..transfer.clone()
+    };
+    let lent = Lent {
+        number: 4,
+        key: 5,
+        offset: 1 << 40,
+        len: 256 << 10,
+    };
+    let lent_done = LentDone {
+        done,
+        lent: Some(lent),
+    };
     let states = ObjectStates {
         states: vec![(0, state); 3],
     };
@@ -223,6 +238,16 @@ fn io_servers() -> Vec<Seed> {
     let (ask, reply) = (Kind::Request, Kind::Reply);
     vec![
         ("write", ask, Operation::Write, bytes_of(&transfer)),
+        ("write-lent", ask, Operation::Write, bytes_of(&by_client)),
+        ("lend", ask, Operation::Lend, bytes_of(&range)),
+        ("lent", reply, Operation::Lend, bytes_of(&Some(lent))),
+        (
+            "write-lent-done",
+            reply,
+            Operation::Write,
+            bytes_of(&lent_done),
+        ),
+        ("return", ask, Operation::Return, bytes_of(&lent.number)),
         ("truncate", ask, Operation::Truncate, bytes_of(&range)),
         ("read-done", reply, Operation::Read, bytes_of(&done)),
         ("states", reply, Operation::States, bytes_of(&states)),

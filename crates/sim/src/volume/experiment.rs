@@ -320,6 +320,7 @@ async fn register(
     let by_server = TransferPolicy {
         inline_max: 0,
         fast_max: 0,
+        client_based: false,
     };
     let fs = Rc::new(fs.with_policy(by_server));
     let mut buffer = fs.memory(len);

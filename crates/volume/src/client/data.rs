@@ -1,5 +1,7 @@
 //! Reading and writing a file's bytes at all of its servers at once.
 
+mod lent;
+
 use super::pin_down::{Exposed, PinDownCache};
 use super::policy::{TransferPolicy, Way};
 use crate::calls::encode;
@@ -92,6 +94,7 @@ enum ShareWay {
     /// WRITE: from the client's memory, which is registered, to the server's buffer.
     FastDirect(FastSlot),
     ServerBased,
+    ClientBased,
 }
 
 impl Share<'_> {
@@ -104,7 +107,10 @@ impl Share<'_> {
 
     /// Needs the client's memory to be registered.
     fn is_direct(&self) -> bool {
-        matches!(self.way, ShareWay::ServerBased | ShareWay::FastDirect(_))
+        match self.way {
+            ShareWay::Inline | ShareWay::Fast(_) => false,
+            ShareWay::FastDirect(_) | ShareWay::ServerBased | ShareWay::ClientBased => true,
+        }
     }
 }
 
@@ -183,8 +189,9 @@ impl Mover {
             .as_ref()
             .map(|it| it.memory(memory).ok_or(DataError::Shape));
         let reach = reach.transpose()?;
-        let mut calls: Vec<LocalFuture<Result<Message, DataError>>> = Vec::new();
+        let mut calls: Vec<LocalFuture<Result<Answered, DataError>>> = Vec::new();
         for (share, data) in shares.iter_mut().zip(gathered) {
+            let by_client = share.by_client(request, exposed.as_ref());
             let (memory, writes) = share.memory(&reach, request, exposed.as_ref(), writes);
             let transfer = Transfer {
                 capability: request.capability,
@@ -195,8 +202,11 @@ impl Mover {
             };
             let (target, class) = (share.target.clone(), share.class());
             let slot = share.take_slot();
-            let call = call(target, (operation, class), transfer, data, (slot, writes));
-            calls.push(Box::pin(call));
+            let what = (operation, class);
+            calls.push(match by_client {
+                Some(spans) => Box::pin(call_lent(target, what, transfer, spans)),
+                None => Box::pin(call(target, what, transfer, data, (slot, writes))),
+            });
         }
         let answers = all(calls).await;
         if let Some(exposed) = exposed {
@@ -220,14 +230,13 @@ impl Mover {
         let lens: Vec<u64> = lens.collect();
         let ways = || lens.iter().map(|len| self.policy.way(*len));
         // Memory that is registered in any case needs no copy.
-        let registered =
-            self.cache.is_registered(buffer) || ways().any(|way| way == Way::ServerBased);
+        let registered = self.cache.is_registered(buffer) || ways().any(|way| way > Way::Fast);
         let share = |(target, (len, way)): (&'a Target, (&u64, Way))| {
             let slot = match way {
                 Way::Inline => None,
                 Way::Fast if registered && !writes => None,
                 Way::Fast => target.link.fast_slot(*len),
-                Way::ServerBased => None,
+                Way::ServerBased | Way::ClientBased => None,
             };
             let few = || {
                 let pairs = pairs(file, target.placement, memory);
@@ -237,6 +246,7 @@ impl Mover {
                 Some(slot) if registered && few() => ShareWay::FastDirect(slot),
                 Some(slot) => ShareWay::Fast(slot),
                 None if way == Way::Inline => ShareWay::Inline,
+                None if way == Way::ClientBased => ShareWay::ClientBased,
                 None => ShareWay::ServerBased,
             };
             Share {
@@ -304,7 +314,7 @@ impl Share<'_> {
                 debug_assert_eq!(filled.map(u64::from), Some(self.len));
                 Vec::new()
             }
-            ShareWay::FastDirect(_) | ShareWay::ServerBased => Vec::new(),
+            ShareWay::FastDirect(_) | ShareWay::ServerBased | ShareWay::ClientBased => Vec::new(),
         }
     }
 
@@ -339,9 +349,22 @@ impl Share<'_> {
                 });
                 (Memory::Fast { slot: slot.number }, writes.collect())
             }
-            (ShareWay::ServerBased, Some(reach), _) => (reach.clone(), Writes::new()),
+            (ShareWay::ServerBased | ShareWay::ClientBased, Some(reach), _) => {
+                (reach.clone(), Writes::new())
+            }
             _ => (Memory::Inline, Writes::new()),
         }
+    }
+
+    /// Its bytes in the client's memory, in the order of the stream, if the client is to move them.
+    fn by_client(&self, request: &Request, exposed: Option<&Exposed>) -> Option<Vec<Span>> {
+        let exposed = exposed.filter(|_| matches!(self.way, ShareWay::ClientBased))?;
+        let pairs = pairs(&request.file, self.target.placement, &request.memory);
+        Some(
+            pairs
+                .map(|pair| exposed.span(pair.memory_offset, pair.len))
+                .collect(),
+        )
     }
 
     /// Its buffers, for the call that uses them.
@@ -357,22 +380,34 @@ impl Share<'_> {
     }
 }
 
+/// What a server has answered.
+enum Answered {
+    /// As the format says.
+    Message(Message),
+    /// The bytes are where they belong.
+    Done(TransferDone),
+}
+
 /// What a server says; bytes in its answer, or in the buffer that came with it, go where they belong.
 fn take_answer(
     share: &Share<'_>,
-    answer: Message,
+    answer: Answered,
     request: &Request,
     writes: bool,
     buffer: &mut [u8],
 ) -> Result<(u32, ObjectState), DataError> {
     let Placement { index, .. } = share.target.placement;
     let nonsense = DataError::Nonsense { index };
-    let Ok(done) = from_bytes::<TransferDone>(answer.body()) else {
+    let done = match &answer {
+        Answered::Message(message) => from_bytes::<TransferDone>(message.body()).ok(),
+        Answered::Done(done) => Some(*done),
+    };
+    let Some(done) = done.filter(|done| done.count == share.len) else {
         return Err(nonsense);
     };
-    if done.count != share.len {
-        return Err(nonsense);
-    }
+    let Answered::Message(answer) = answer else {
+        return Ok((index, done.state));
+    };
     let (placement, Request { file, memory, .. }) = (share.target.placement, request);
     if !writes && matches!(share.way, ShareWay::Inline) {
         share.copied();
@@ -392,7 +427,7 @@ async fn call(
     transfer: Transfer,
     data: Vec<u8>,
     (slot, writes): (Option<FastSlot>, Writes),
-) -> Result<Message, DataError> {
+) -> Result<Answered, DataError> {
     let Target { link, placement } = target;
     let index = placement.index;
     let body = encode(&transfer);
@@ -400,7 +435,21 @@ async fn call(
         link.write(Source::Span(span), target).await;
     }
     let answer = link.call_with(slot, (operation, class), &body, &data).await;
-    accepted(index, answer)
+    Ok(Answered::Message(accepted(index, answer)?))
+}
+
+/// As [`call`], but this side moves the bytes if the server lends memory for them.
+async fn call_lent(
+    target: Target,
+    what: (Operation, Class),
+    transfer: Transfer,
+    spans: Vec<Span>,
+) -> Result<Answered, DataError> {
+    let by_client = lent::transfer(&target, what, transfer.clone(), spans);
+    match by_client.await? {
+        Some(done) => Ok(Answered::Done(done)),
+        None => call(target, what, transfer, Vec::new(), (None, Writes::new())).await,
+    }
 }
 
 /// The answer of the file's server `index`, if it has done what it was asked.

@@ -1,12 +1,13 @@
 //! Which way bytes travel, by how many they are.
 
 use crate::limits::FAST_LEN;
-use gannet_wire::volume::INLINE_DATA_MAX;
+use gannet_wire::volume::{INLINE_DATA_MAX, LENT_LEN_MAX};
 
 /// Up to which length a server's share of a request travels which way. What is longer than both lengths, and what finds
 /// no buffer free, is moved by the server, to and from the client's memory, which is registered for it.
 ///
-/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, fast_max: 0 }` has the server move everything.
+/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, fast_max: 0, ..TransferPolicy::default() }` has the server
+/// move everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferPolicy {
     /// Bytes that travel in the message; at most [`INLINE_DATA_MAX`], which is what more counts as.
@@ -14,6 +15,9 @@ pub struct TransferPolicy {
     /// Bytes that travel through buffers which both sides keep registered; at most [`FAST_LEN`], which is what more
     /// counts as.
     pub fast_max: u32,
+    /// Longer ones, up to [`LENT_LEN_MAX`], are moved by the client, to and from memory that the server lends it. Not
+    /// the default: docs/decisions/0013-transfers.md says why. A server that lends nothing moves them itself.
+    pub client_based: bool,
 }
 
 impl Default for TransferPolicy {
@@ -22,12 +26,13 @@ impl Default for TransferPolicy {
         TransferPolicy {
             inline_max: INLINE_DATA_MAX as u32,
             fast_max: FAST_LEN,
+            client_based: false,
         }
     }
 }
 
 /// A way for a share of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     /// In the message.
     Inline,
@@ -35,6 +40,8 @@ pub(super) enum Way {
     Fast,
     /// By the server, from and to the client's memory.
     ServerBased,
+    /// By the client, from and to memory that the server lends.
+    ClientBased,
 }
 
 impl TransferPolicy {
@@ -45,6 +52,8 @@ impl TransferPolicy {
             Way::Inline
         } else if len <= u64::from(self.fast_max.min(FAST_LEN)) {
             Way::Fast
+        } else if self.client_based && len <= LENT_LEN_MAX {
+            Way::ClientBased
         } else {
             Way::ServerBased
         }
@@ -64,11 +73,18 @@ mod tests {
         let all = |max| TransferPolicy {
             inline_max: max,
             fast_max: max,
+            client_based: false,
         };
         assert_eq!(all(0).way(1), server);
         assert_eq!(
             [4096, 4097, 65537].map(|len| all(u32::MAX).way(len)),
             [inline, fast, server]
         );
+        let policy = TransferPolicy {
+            client_based: true,
+            ..policy
+        };
+        let ways = [65536, 65537, 1 << 20, (1 << 20) + 1].map(|len| policy.way(len));
+        assert_eq!(ways, [fast, Way::ClientBased, Way::ClientBased, server]);
     }
 }

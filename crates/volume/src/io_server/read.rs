@@ -48,6 +48,10 @@ impl<V: Vfs> IoServer<V> {
                 self.read_to(link, opened, target.key, places).await?;
                 Vec::new()
             }
+            Memory::Lent { .. } => {
+                let read = self.read_lent(link, opened, &transfer, (count, state));
+                return Ok((read.await?, Vec::new()));
+            }
         };
         let done = TransferDone { count, state };
         Ok((encode(&done), data))
@@ -81,7 +85,7 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Copies bytes of an object from the page cache, with zeros behind its end.
-    async fn copy(
+    pub(super) async fn copy(
         &self,
         object: &FileHandle,
         file: &FileRef,

@@ -17,9 +17,9 @@ use std::pin::Pin;
 type Storing<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 
 /// Bytes of a WRITE that are in memory together: where they go in the object, range after range.
-struct Fetched {
-    buffer: Buffer,
-    ranges: Vec<(u64, u64)>,
+pub(super) struct Fetched {
+    pub(super) buffer: Buffer,
+    pub(super) ranges: Vec<(u64, u64)>,
 }
 
 /// Where a WRITE's bytes are fetched from, and how.
@@ -70,13 +70,21 @@ impl<V: Vfs> IoServer<V> {
                 link.settle();
                 stored?;
             }
+            Memory::Lent { number } => {
+                let lent = (link, *number, class);
+                self.write_lent(lent, &transfer, count, (&handle, stability))
+                    .await?;
+            }
         }
         let state = self.state_of(Some(&handle)).await?;
         let done = TransferDone {
             count,
             state: ObjectState { verifier, ..state },
         };
-        Ok(encode(&done))
+        Ok(match transfer.memory {
+            Memory::Lent { .. } => self.written_lent(link, done),
+            _ => encode(&done),
+        })
     }
 
     /// Stores what the client has written to a buffer of this connection.
@@ -185,7 +193,7 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Writes the bytes of `data` in a buffer to where they go.
-    async fn store_ranges(
+    pub(super) async fn store_ranges(
         &self,
         handle: &FileHandle,
         fetched: Fetched,

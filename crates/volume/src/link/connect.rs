@@ -80,7 +80,8 @@ pub async fn connect(
     let depth = provider.capabilities().read_depth_max;
     let options = ConnectOptions {
         private_data: hello.to_bytes().to_vec(),
-        ord: 0,
+        // Its own Reads are of memory that a server lends it.
+        ord: depth,
         ird: depth,
         receives: receives(&pool.messages),
     };
@@ -123,6 +124,7 @@ fn make(
         handler,
         state: RefCell::new(state),
         fast: RefCell::default(),
+        lending: RefCell::default(),
         queued: Notify::default(),
     });
     Link { shared }
@@ -163,7 +165,7 @@ pub async fn accept(
     let options = ConnectOptions {
         private_data: accepted.to_bytes().to_vec(),
         ord: read_depth,
-        ird: 0,
+        ird: read_depth,
         receives: receives(&pool.messages),
     };
     let endpoint = incoming.accept(options).await.map_err(ended)?;

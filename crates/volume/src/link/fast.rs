@@ -28,6 +28,8 @@ pub struct Pool {
     pub(super) messages: Arena,
     /// One permit for each buffer for short transfers that may yet be made.
     room: Arc<Semaphore>,
+    /// For connections that are lent memory.
+    pub(super) lenders: Arc<Semaphore>,
     /// Registers our side of long transfers, where that must be done.
     pub(super) staging: Staging,
 }
@@ -38,6 +40,7 @@ impl Pool {
         Pool {
             messages: Arena::new(MESSAGE_MAX, MESSAGES_MAX),
             room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
+            lenders: super::lent::room(),
             staging: Staging::default(),
         }
     }

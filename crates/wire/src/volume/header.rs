@@ -121,6 +121,10 @@ operations! {
     States = 0x0308,
     /// I/O server: which objects it has.
     Objects = 0x0309,
+    /// I/O server: memory of its own, for a client to write to by RDMA.
+    Lend = 0x0310,
+    /// I/O server: memory that it has lent and that the client is done with.
+    Return = 0x0311,
 }
 
 /// What came of a request: 0, or an NFSv3 status (RFC 1813 section 2.6).

@@ -142,8 +142,8 @@ impl Decode<'_> for Placement {
     }
 }
 
-/// Where the bytes of a transfer are, at its sender. In the first two, only those that lie on the server that is
-/// asked, in the order of the stream; in the third, all of the stream.
+/// Where the bytes of a transfer are. In the memory of a region, all of the stream; everywhere else only those that lie
+/// on the server that is asked, in the order of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Memory {
     /// In the message: behind the request's body, or behind the reply's.
@@ -160,6 +160,12 @@ pub enum Memory {
         /// The stream there; offsets are the key's own.
         shape: Shape,
     },
+    /// In memory that the server lends, which the client writes to before it asks for a WRITE, and reads from when it
+    /// has the answer of a READ.
+    Lent {
+        /// WRITE: which. READ: 0, the answer says which.
+        number: u64,
+    },
 }
 
 impl Encode for Memory {
@@ -174,6 +180,10 @@ impl Encode for Memory {
                 encoder.u32(2);
                 encoder.u32(*key);
                 shape.encode(encoder);
+            }
+            Memory::Lent { number } => {
+                encoder.u32(3);
+                encoder.u64(*number);
             }
         }
     }
@@ -191,6 +201,10 @@ impl Decode<'_> for Memory {
                 key: decoder.u32()?,
                 shape: Shape::decode(decoder)?,
             }),
+            3 => {
+                let number = decoder.u64()?;
+                Ok(Memory::Lent { number })
+            }
             _ => Err(XdrError::Value),
         }
     }
@@ -415,6 +429,7 @@ mod tests {
         let file = Shape::contiguous(1 << 40, 4096).unwrap();
         there_and_back(&transfer(file.clone(), Memory::Inline));
         there_and_back(&transfer(file.clone(), Memory::Fast { slot: 3 }));
+        there_and_back(&transfer(file.clone(), Memory::Lent { number: 1 << 40 }));
         let shape = Shape::contiguous(0, 4096).unwrap();
         there_and_back(&transfer(file, Memory::Region { key: 5, shape }));
         there_and_back(&Caller::new(1, 2, &[3, 4]));

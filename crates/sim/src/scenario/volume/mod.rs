@@ -18,6 +18,7 @@ use crate::store::DiskProfile;
 use crate::volume::{Bed, Carrier};
 use crate::world::{Faults, World};
 use gannet_iwarp::IwarpConfig;
+use gannet_volume::client::TransferPolicy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +49,8 @@ struct Plan {
     /// Disks are full now and then.
     full: bool,
     fabric: FabricProfile,
+    /// Clients move long transfers themselves.
+    client_based: bool,
 }
 
 impl Plan {
@@ -75,6 +78,19 @@ impl Plan {
                 connect_failures_per_mille: random.below(2) * 100,
                 ..FabricProfile::default()
             },
+            client_based: random.chance(400),
+        }
+    }
+
+    fn policy(&self) -> TransferPolicy {
+        let usual = TransferPolicy::default();
+        match self.client_based {
+            true => TransferPolicy {
+                fast_max: usual.inline_max,
+                client_based: true,
+                ..usual
+            },
+            false => usual,
         }
     }
 }
@@ -174,7 +190,8 @@ impl Stage {
                 continue;
             }
             let (stage, node) = (Rc::clone(self), &self.clients[client]);
-            let worker = Worker::new(Rc::clone(self), number, self.bed.mount(node));
+            let fs = self.bed.mount(node).with_policy(self.plan.policy());
+            let worker = Worker::new(Rc::clone(self), number, fs);
             let task = async move {
                 if let Err(why) = worker.run().await {
                     stage.fail(format!("worker {number}: {why}"));

@@ -1,0 +1,111 @@
+//! Client-based RDMA: the server lends memory, and the client moves the bytes to it and from it.
+
+use super::write::Fetched;
+use super::{IoServer, parse};
+use crate::calls::encode;
+use crate::layout::{parts, runs};
+use crate::link::Link;
+use gannet_fabric::Access;
+use gannet_runtime::FileRef;
+use gannet_vfs::{FileHandle, Stability, Status, Vfs};
+use gannet_wire::volume::{
+    Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, ObjectState, Transfer,
+    TransferDone,
+};
+
+impl<V: Vfs> IoServer<V> {
+    /// Lends memory to write to, if there is some.
+    pub(super) fn lend(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange { capability, size } = parse(body)?;
+        self.check(&capability, Capability::WRITE)?;
+        Ok(encode(&lend_for_write(link, size)))
+    }
+
+    /// The client is done with what it was lent; it may have been taken back already.
+    pub(super) fn take_back(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        drop(link.take_back(parse(body)?));
+        Ok(Vec::new())
+    }
+
+    /// Stores what the client has written to memory that it was lent.
+    pub(super) async fn write_lent(
+        &self,
+        (link, number, class): (&Link, u64, Class),
+        transfer: &Transfer,
+        count: u64,
+        (handle, stability): (&FileHandle, Stability),
+    ) -> Result<(), Status> {
+        // From now on not a byte of it changes. A client that came too late may try again.
+        let buffer = link.take_back(number).ok_or(Status::Jukebox)?;
+        if count > buffer.len() as u64 {
+            return Err(Status::Inval);
+        }
+        let turns = match class {
+            Class::Metadata | Class::Small => &self.small,
+            Class::Bulk | Class::Background => &self.writes,
+        };
+        let _turn = turns.take((link.endpoint().id(), class), count).await;
+        let own = parts(&transfer.file, transfer.placement);
+        let ranges = runs(own.map(|part| (part.object_offset, part.len)), u64::MAX);
+        // Fits: it is in memory.
+        let data = 0..count as usize;
+        let ranges = ranges.collect();
+        let fetched = Fetched { buffer, ranges };
+        self.store_ranges(handle, fetched, data, stability).await
+    }
+
+    /// The answer to a WRITE by lent memory: some for the next one comes with it.
+    pub(super) fn written_lent(&self, link: &Link, done: TransferDone) -> Vec<u8> {
+        let lent = lend_for_write(link, done.count);
+        encode(&LentDone { done, lent })
+    }
+
+    /// Copies a READ's bytes to memory, and lends that.
+    pub(super) async fn read_lent(
+        &self,
+        (link, class): (&Link, Class),
+        (object, file): (Option<&FileHandle>, Option<&FileRef>),
+        transfer: &Transfer,
+        (count, state): (u64, ObjectState),
+    ) -> Result<Vec<u8>, Status> {
+        let nothing = LentDone {
+            done: TransferDone { count: 0, state },
+            lent: None,
+        };
+        let buffer = Some(count).filter(|it| *it <= LENT_LEN_MAX);
+        let Some(mut buffer) = buffer.and_then(|count| link.lendable(count)) else {
+            return Ok(encode(&nothing));
+        };
+        let _turn = match class {
+            Class::Metadata | Class::Small => None,
+            Class::Bulk | Class::Background => {
+                let flow = (link.endpoint().id(), class);
+                Some(self.reads.take(flow, count).await)
+            }
+        };
+        let own = parts(&transfer.file, transfer.placement);
+        let mut at = 0;
+        for (offset, len) in runs(own.map(|part| (part.object_offset, part.len)), u64::MAX) {
+            // Bounded by the buffer, which is in memory.
+            let end = at + len as usize;
+            let target = buffer.get_mut(at..end).ok_or(Status::Serverfault)?;
+            match (object, file) {
+                (Some(object), Some(file)) => self.copy(object, file, offset, target).await?,
+                _ => target.fill(0),
+            }
+            at = end;
+        }
+        Ok(encode(&match link.lend(buffer, Access::RemoteRead) {
+            None => nothing,
+            lent => LentDone {
+                done: TransferDone { count, state },
+                lent,
+            },
+        }))
+    }
+}
+
+fn lend_for_write(link: &Link, len: u64) -> Option<Lent> {
+    let len = Some(len).filter(|len| (1..=LENT_LEN_MAX).contains(len))?;
+    link.lend(link.lendable(len)?, Access::RemoteWrite)
+}

@@ -1,0 +1,124 @@
+//! Memory that an I/O server lends to a client, which moves the bytes of long transfers itself: client-based RDMA.
+
+use super::{LENT_LEN_MAX, TransferDone};
+use crate::nfs3::{Decode, Encode, record};
+use crate::xdr::{Decoder, Encoder, XdrError};
+
+/// Memory of an I/O server that the client may reach by RDMA for a short while: to write to, when it was asked for or
+/// comes with the answer of a WRITE; to read from, when it comes with the answer of a READ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lent {
+    /// What the two sides call it; the server never gives the same number twice on a connection.
+    pub number: u64,
+    /// The key of the memory.
+    pub key: u32,
+    /// Of its first byte, in the key's own terms.
+    pub offset: u64,
+    /// Bytes, from 1 to [`LENT_LEN_MAX`].
+    pub len: u32,
+}
+
+impl Encode for Lent {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u64(self.number);
+        encoder.u32(self.key);
+        encoder.u64(self.offset);
+        encoder.u32(self.len);
+    }
+}
+
+impl Decode<'_> for Lent {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Lent, XdrError> {
+        let lent = Lent {
+            number: decoder.u64()?,
+            key: decoder.u32()?,
+            offset: decoder.u64()?,
+            len: decoder.u32()?,
+        };
+        let len = u64::from(lent.len);
+        // No address within it overflows.
+        let fits = lent.offset.checked_add(len).is_some();
+        match fits && (1..=LENT_LEN_MAX).contains(&len) {
+            true => Ok(lent),
+            false => Err(XdrError::Value),
+        }
+    }
+}
+
+record! {
+    /// The answer to a transfer by [`super::Memory::Lent`].
+    LentDone {
+        /// What came of it. A READ for which there was no memory to lend has moved nothing: 0 bytes.
+        done: TransferDone,
+        /// READ: where the bytes are. WRITE: memory for the next one, if there is some.
+        lent: Option<Lent>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs3::from_bytes;
+    use crate::volume::ObjectState;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    const LENT: Lent = Lent {
+        number: 0x0102_0304_0506_0708,
+        key: 0x1112_1314,
+        offset: 0x2122_2324_2526_2728,
+        len: 0x0003_0201,
+    };
+
+    fn bytes_of(value: &impl Encode) -> Vec<u8> {
+        let mut out = vec![];
+        value.encode(&mut Encoder::new(&mut out));
+        out
+    }
+
+    #[test]
+    fn lent_memory_lies_as_the_format_says() {
+        let expected = [
+            0, 0, 0, 1, // there is some
+            1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, // number, key
+            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0, 3, 2, 1, // offset, length
+        ];
+        assert_eq!(bytes_of(&Some(LENT)), expected);
+        assert_eq!(from_bytes(&expected), Ok(Some(LENT)));
+        assert_eq!(from_bytes(&[0; 4]), Ok(None::<Lent>), "nothing");
+        for len in 0..expected.len() {
+            let short = from_bytes::<Option<Lent>>(&expected[..len]);
+            assert_eq!(short, Err(XdrError::Short));
+        }
+    }
+
+    #[test]
+    fn an_answer_tells_what_was_done_and_what_is_lent() {
+        let state = ObjectState {
+            size: 1,
+            used: 2,
+            modified_seconds: 3,
+            modified_nanoseconds: 4,
+            verifier: 5,
+        };
+        let done = TransferDone { count: 7, state };
+        for lent in [None, Some(LENT)] {
+            let answer = LentDone { done, lent };
+            assert_eq!(from_bytes(&bytes_of(&answer)), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_is_refused() {
+        let far = u64::MAX - 1;
+        for (offset, len) in [(0, 0), (0, LENT_LEN_MAX as u32 + 1), (far, 2)] {
+            let lent = Lent {
+                offset,
+                len,
+                ..LENT
+            };
+            let refused = from_bytes::<Lent>(&bytes_of(&lent));
+            assert_eq!(refused, Err(XdrError::Value));
+        }
+    }
+}
