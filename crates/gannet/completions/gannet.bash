@@ -135,7 +135,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help fabric iozone registration"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --inline-max --fast-max --client-based --log --log-format --help fabric iozone registration"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -186,6 +186,14 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --inline-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fast-max)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -379,6 +379,8 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l inline-max -d 'gannet://: a server\'s share of an operation travels in the message up to this length [default: 4K, the most]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l fast-max -d 'gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the most]; the server moves what is longer' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -388,6 +390,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l client-based -d 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -a "iozone" -d 'Measure as IOzone\'s throughput mode does, on servers, on this machine, and on simulated testbeds'

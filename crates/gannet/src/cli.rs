@@ -6,7 +6,7 @@ mod volume;
 
 pub use bench::{
     BenchOp, BenchOptions, BenchTarget, BenchWhat, FabricOptions, IozoneOp, IozoneOptions, Paper,
-    PapersOptions, RegistrationOptions,
+    PapersOptions, RegistrationOptions, TransferOptions,
 };
 
 pub use mount::MountOptions;
@@ -176,6 +176,9 @@ pub struct ClientOptions {
     /// For gannet:// URLs.
     #[command(flatten)]
     pub key: KeyOptions,
+    /// Of `bench` alone.
+    #[arg(skip)]
+    pub transfers: TransferOptions,
 }
 
 /// What lets a client into a volume.

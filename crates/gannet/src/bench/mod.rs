@@ -231,7 +231,10 @@ fn measure(
         size: options.size,
         files: stat_files(options),
         time: options.seconds,
-        client: options.client.clone(),
+        client: ClientOptions {
+            transfers: options.transfers.clone(),
+            ..options.client.clone()
+        },
     };
     let measured = load.run()?;
     let seconds = measured.seconds.max(f64::MIN_POSITIVE);

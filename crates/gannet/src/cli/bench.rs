@@ -59,6 +59,28 @@ pub struct BenchOptions {
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,
+    /// How bytes travel, for gannet:// URLs.
+    #[command(flatten)]
+    pub transfers: TransferOptions,
+}
+
+/// Which way bytes of volumes travel.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TransferOptions {
+    /// gannet://: a server's share of an operation travels in the message up to this length [default: 4K, the most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_share)]
+    pub inline_max: Option<u32>,
+    /// gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the
+    /// most]; the server moves what is longer
+    #[arg(long, value_name = "SIZE", value_parser = parse_share)]
+    pub fast_max: Option<u32>,
+    /// gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it
+    #[arg(long)]
+    pub client_based: bool,
+}
+
+fn parse_share(text: &str) -> Result<u32, String> {
+    u32::try_from(size::parse(text)?).map_err(|_| String::from("that is too long"))
 }
 
 /// `gannet bench ...`.

@@ -4,7 +4,9 @@ mod server;
 mod tree;
 
 use crate::bench::{own_cpu, rounded};
-use crate::cli::{CallOptions, ClientOptions, DemoOptions, KeyOptions, MemoryOptions, Switch};
+use crate::cli::{
+    CallOptions, ClientOptions, DemoOptions, KeyOptions, MemoryOptions, Switch, TransferOptions,
+};
 use crate::copy::{Engine, Node, Place, Progress};
 use crate::failure::{Explain, Failure};
 use crate::scratch::Scratch;
@@ -148,6 +150,7 @@ impl Demo<'_> {
             },
             memory: MemoryOptions::default(),
             key: KeyOptions::default(),
+            transfers: TransferOptions::default(),
         };
         let session = Session::connect(self.runtime, &self.url, &options).await?;
         let large = Totals {

@@ -2,12 +2,12 @@
 
 use super::key::ClientKey;
 use super::place::resolver;
-use crate::cli::ClientOptions;
+use crate::cli::{ClientOptions, TransferOptions};
 use crate::failure::Failure;
 use crate::session::provider;
 use crate::url::Url;
 use gannet_runtime::Handle;
-use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier};
+use gannet_volume::client::{Addresses, TransferPolicy, VolumeFs, WriteVerifier};
 use gannet_volume::limits::PATIENCE_MAX;
 use gannet_volume::link::Identity;
 use gannet_wire::volume::Role;
@@ -44,11 +44,21 @@ pub async fn connect(
     let verifier = WriteVerifier::new(runtime.random());
     let client = VolumeFs::new(clock, provider, identity, addresses, verifier)
         .resolving(resolver(runtime))
-        .patient(patience.unwrap_or(PATIENCE_MAX));
+        .patient(patience.unwrap_or(PATIENCE_MAX))
+        .with_policy(policy(&options.transfers));
     match client.volume().await {
         Ok(_) => Ok(client),
         Err(error) => Err(Failure::new(what(), error).hint(
             "see whether `gannet serve --volume` runs there, and whether --volume-key is its volume's `client-key`",
         )),
+    }
+}
+
+fn policy(options: &TransferOptions) -> TransferPolicy {
+    let usual = TransferPolicy::default();
+    TransferPolicy {
+        inline_max: options.inline_max.unwrap_or(usual.inline_max),
+        fast_max: options.fast_max.unwrap_or(usual.fast_max),
+        client_based: options.client_based,
     }
 }

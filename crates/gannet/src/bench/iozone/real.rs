@@ -7,7 +7,9 @@ use super::local::LocalServer;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
 use super::threads::{self, Cell, Observer, Part, Spent};
 use super::{Report, Variant, cells};
-use crate::cli::{BenchTarget, ClientOptions, IozoneOp, IozoneOptions, MemoryOptions};
+use crate::cli::{
+    BenchTarget, ClientOptions, IozoneOp, IozoneOptions, MemoryOptions, TransferOptions,
+};
 use crate::failure::{Explain, Failure};
 use crate::process;
 use crate::url::{Scheme, Url};
@@ -86,6 +88,7 @@ fn measure(
             design: variant.design,
         },
         key: options.key.clone(),
+        transfers: TransferOptions::default(),
     };
     let recorder = Arc::new(Recorder {
         server,
