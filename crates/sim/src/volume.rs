@@ -13,7 +13,7 @@ use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::Identity;
 use gannet_volume::manager::Manager;
-use gannet_volume::meta::{MemoryStore, Stripes};
+use gannet_volume::meta::{JournalMemory, JournaledStore, MemoryStore, Stripes};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Role, Token};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 const VOLUME: Token = *b"a volume's token";
 const PORT: u16 = 20050;
+/// So few that a manager's halves fill up within a story.
+const JOURNAL_HALF_BLOCKS: u32 = 16;
 
 /// What the connections of a volume run over.
 #[derive(Clone)]
@@ -64,6 +66,7 @@ pub struct Bed {
     /// Where the manager runs.
     pub manager: Node,
     metadata: Arc<MemoryStore>,
+    journal: JournalMemory,
     /// The I/O servers, by their numbers.
     pub io_servers: Vec<IoNode>,
 }
@@ -105,6 +108,7 @@ impl Bed {
             policy: ServerPolicy::default(),
             manager: world.add_node("manager"),
             metadata: Arc::default(),
+            journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
             io_servers: (0..servers)
                 .map(|_| IoNode {
                     node: world.add_node("io server"),
@@ -160,7 +164,9 @@ impl Bed {
             width: 0,
             first: None,
         };
-        let store = Arc::clone(&self.metadata);
+        let (base, journal) = (Arc::clone(&self.metadata), Box::new(self.journal.clone()));
+        let store = JournaledStore::over(base, journal, VOLUME);
+        let store = Arc::new(store.expect("what was synced is there"));
         let manager = Manager::open(self.manager.runtime(), store, keys(), servers, stripes)
             .expect("metadata in memory can be read");
         runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
@@ -178,9 +184,10 @@ impl Bed {
         node.runtime().spawn("server", Box::pin(task));
     }
 
-    /// Takes the manager down.
+    /// Takes the manager down, and with it what its journal had not synced.
     pub fn kill_manager(&self, how: Crash) {
         self.faults.crash(self.manager.id(), how);
+        self.journal.crash(&mut || false);
     }
 
     /// Takes an I/O server down, and with it what it had not synced.

@@ -46,6 +46,7 @@ pub struct Manager {
     promises: Promises,
     changes: RefCell<VecDeque<change::Change>>,
     committing: Cell<bool>,
+    settling: Cell<bool>,
     /// First server of the next file.
     turn: Cell<u32>,
 }
@@ -82,6 +83,7 @@ impl Manager {
             stripes,
             changes: RefCell::default(),
             committing: Cell::new(false),
+            settling: Cell::new(false),
             turn: Cell::new(0),
         }))
     }

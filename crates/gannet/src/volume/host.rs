@@ -14,7 +14,7 @@ use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_se
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity};
 use gannet_volume::manager::{Manager, Registry, keep_registered};
-use gannet_volume::meta::{RedbStore, Stripes};
+use gannet_volume::meta::{JournaledStore, Stripes};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
@@ -110,7 +110,7 @@ struct Roles {
 struct ManagerRole {
     name: String,
     stripes: Stripes,
-    metadata: Arc<RedbStore>,
+    metadata: Arc<JournaledStore>,
     listener: SharedListener,
     /// Where I/O servers are, as far as it is known.
     servers: Vec<Address>,
@@ -293,7 +293,7 @@ impl Front {
 ///
 /// # Errors
 /// It is missing, another process has it, or it is damaged.
-pub(super) fn open_metadata(volume: &Volume) -> Result<RedbStore, Failure> {
+pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> {
     let path = volume.metadata();
     let what = || format!("cannot open the volume {}", volume.path.display());
     // The store would make an empty one.
@@ -301,7 +301,7 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<RedbStore, Failure> {
         let why = format!("its metadata {} is missing", path.display());
         return Err(Failure::new(what(), why).hint("put it back from a backup"));
     }
-    RedbStore::open(&path, METADATA_CACHE).map_err(|error| {
+    JournaledStore::open(&path, METADATA_CACHE, volume.description.identity).map_err(|error| {
         let failure = Failure::new(what(), &error);
         match error.is_open_elsewhere() {
             true => failure.hint("another process serves this volume: stop it first"),
@@ -312,7 +312,7 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<RedbStore, Failure> {
 
 fn open_manager(
     volume: &Volume,
-    metadata: Arc<RedbStore>,
+    metadata: Arc<JournaledStore>,
     address: SocketAddr,
     io_servers: &[IoServerRole],
 ) -> Result<ManagerRole, Failure> {

@@ -1,7 +1,7 @@
 //! `gannet volume`, and the volume that `gannet serve --volume` serves.
 //!
-//! A volume's folder holds `volume.toml` (see [`Description`]), `secret`, `client-key`, `metadata`, and the I/O
-//! servers' folders.
+//! A volume's folder holds `volume.toml` (see [`Description`]), `secret`, `client-key`, `metadata` with its
+//! journal, and the I/O servers' folders.
 
 mod check;
 mod check_objects;

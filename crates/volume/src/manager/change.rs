@@ -105,7 +105,25 @@ impl Manager {
                     }
                 }
             }
+            self.settle();
         }
+    }
+
+    /// Has the store do what later changes would have to wait for, beside them.
+    fn settle(self: &Rc<Self>) {
+        if !self.store.is_unsettled() || self.settling.replace(true) {
+            return;
+        }
+        let manager = Rc::clone(self);
+        let task = async move {
+            let store = std::sync::Arc::clone(&manager.store);
+            match run_blocking(&manager.runtime, move || store.settle()).await {
+                // Nothing is lost, and a change that cannot be made without it tries again. Others do not.
+                Ok(Err(error)) => _ = status(error.into()),
+                _ => manager.settling.set(false),
+            }
+        };
+        self.runtime.spawn("settling", Box::pin(task));
     }
 
     /// Forgets old answers, now and then, until the runtime ends.
