@@ -2,7 +2,7 @@
 
 use super::{BytesRead, VolumeFs};
 use crate::calls::{Call, Found, Page, parse_access, parse_link};
-use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
+use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINKS_MAX};
 use crate::meta::{FileId, ROOT};
 use gannet_fabric::Buffer;
 use gannet_vfs::limits::NAME_MAX;
@@ -185,7 +185,11 @@ impl Vfs for VolumeFs {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Status> {
-        let mut buffer = Buffer::zeroed(count as usize);
+        // Of the rest, nothing is shown: whatever its last user left in it.
+        let mut buffer = match count > FAST_LEN {
+            true => self.memory(count as usize),
+            false => Buffer::zeroed(count as usize),
+        };
         let read = self.read_all(cred, self.id(file)?, (offset, count), &mut buffer);
         let (BytesRead { count, eof, .. }, attributes) = read.await?;
         Ok(ReadReply {
