@@ -13,7 +13,7 @@ use gannet_wire::xdr::{Decoder, Encoder};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// See [`super`]. Locks are taken in this order: the writer's, settling, what is recent.
+/// A store with a journal before it. Locks are taken in this order: the writer's, settling, what is recent.
 pub struct JournaledStore {
     base: Arc<dyn MetaStore>,
     writer: Mutex<Writer>,
