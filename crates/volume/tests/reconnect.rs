@@ -4,8 +4,9 @@
 #[path = "common/servers.rs"]
 mod servers;
 
-use gannet_runtime::{sleep, timeout};
-use gannet_sim::store::DiskProfile;
+use gannet_runtime::{Handle, sleep, timeout};
+use gannet_sim::store::{Disk, DiskProfile};
+use gannet_volume::client::data::Target;
 use gannet_volume::link::Session;
 use servers::{Bed, connect_all, connect_as, noise, read, write};
 use std::time::Duration;
@@ -15,12 +16,19 @@ const LEN: usize = 10_000;
 /// How long the disk takes when it is slow, at most.
 const SLOW: Duration = Duration::from_secs(2);
 
-fn slow() -> DiskProfile {
-    DiskProfile {
+/// Breaks the connection when a write is on its way to the disk, which is slow for that one alone.
+async fn leave_a_write(runtime: &Handle, targets: &[Target], disk: &Disk) {
+    write(targets, 0, noise(LEN, 1)).await;
+    disk.set_profile(DiskProfile {
         slow_per_mille: 1000,
         delay_max_ns: SLOW.as_nanos() as u64,
         ..DiskProfile::default()
-    }
+    });
+    let first = write(targets, 0, noise(LEN, 2));
+    let first = timeout(runtime, Duration::from_millis(5), first).await;
+    assert!(first.is_err(), "the disk is slow");
+    targets[0].link.abort("the test breaks it");
+    disk.set_profile(DiskProfile::default());
 }
 
 /// A write is on its way to a slow disk when its connection breaks. Its client connects again, writes something else to
@@ -35,13 +43,7 @@ fn a_write_of_a_broken_connection_does_not_happen_after_later_ones() {
             let runtime = client.runtime();
             let session = Session::new(&runtime);
             let targets = connect_as(session, &fabric, &client, &addresses, UNIT).await;
-            write(&targets, 0, noise(LEN, 1)).await;
-            disk.set_profile(slow());
-            let first = write(&targets, 0, noise(LEN, 2));
-            let first = timeout(&runtime, Duration::from_millis(5), first).await;
-            assert!(first.is_err(), "the disk is slow");
-            targets[0].link.abort("the test breaks it");
-            disk.set_profile(DiskProfile::default());
+            leave_a_write(&runtime, &targets, &disk).await;
             let targets = connect_as(session, &fabric, &client, &addresses, UNIT).await;
             write(&targets, 0, noise(LEN, 3)).await;
             sleep(&runtime, 2 * SLOW).await;
@@ -62,13 +64,7 @@ fn other_clients_are_let_in_meanwhile() {
         let runtime = client.runtime();
         let session = Session::new(&runtime);
         let targets = connect_as(session, &fabric, &client, &addresses, UNIT).await;
-        write(&targets, 0, noise(LEN, 1)).await;
-        disk.set_profile(slow());
-        let first = write(&targets, 0, noise(LEN, 2));
-        let first = timeout(&runtime, Duration::from_millis(5), first).await;
-        assert!(first.is_err(), "the disk is slow");
-        targets[0].link.abort("the test breaks it");
-        disk.set_profile(DiskProfile::default());
+        leave_a_write(&runtime, &targets, &disk).await;
         let before = faults.now_ns();
         let others = connect_all(&fabric, &client, &addresses, UNIT).await;
         write(&others, UNIT.into(), noise(LEN, 3)).await;
