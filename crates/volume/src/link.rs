@@ -17,7 +17,7 @@ pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX};
 use fast::Fast;
-use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source};
+use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Handle, LocalFuture, Notify, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
@@ -298,9 +298,26 @@ impl Link {
     ) -> Result<Buffer, LinkError> {
         let written = buffer.len();
         let memory = self.sink(buffer)?;
-        let mut receivers = Vec::with_capacity(pieces.len());
-        for (offset, source, len) in pieces {
-            let sink = memory.span(*offset, *len);
+        let sinks = pieces
+            .iter()
+            .map(|(offset, source, len)| (memory.span(*offset, *len), *source));
+        let read = self.read_into(sinks).await;
+        // Also when a Read failed: the endpoint is gone then, and with it every access.
+        let buffer = memory.release(written);
+        read?;
+        buffer.ok_or_else(|| self.why_over())
+    }
+
+    /// Fills `sinks` from the peer's memory.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub(crate) async fn read_into(
+        &self,
+        sinks: impl IntoIterator<Item = (Span, RemoteAddress)>,
+    ) -> Result<(), LinkError> {
+        let mut receivers = Vec::new();
+        for (sink, source) in sinks {
             self.room().await;
             let (sender, receiver) = oneshot::channel();
             receivers.push(receiver);
@@ -309,16 +326,16 @@ impl Link {
                 state.check()?;
                 state.expect_read(sender)
             };
-            let source = *source;
             self.push(Outgoing::Read { id, sink, source });
         }
         let mut whole = true;
         for receiver in receivers {
             whole &= receiver.await.is_ok();
         }
-        // Also when a Read failed: the endpoint is gone then, and with it every access.
-        let buffer = memory.release(written);
-        buffer.filter(|_| whole).ok_or_else(|| self.why_over())
+        match whole {
+            true => Ok(()),
+            false => Err(self.why_over()),
+        }
     }
 
     fn push(&self, work: Outgoing) {

@@ -8,16 +8,16 @@
 //! connections. Shared with others, it would show a client what they have left in it: one that says that it has written
 //! bytes which it has not.
 
-use super::{Link, LinkError, Outgoing};
+use super::Link;
 use crate::limits::{
     LENT_AGE, LENT_PIECES_MAX, LENT_TO_MAX, LENT_TO_ONE_MAX, LENT_USE_AGE, ZONE_LEN_MIN,
 };
-use gannet_fabric::{Access, Backing, Buffer, Region, RemoteAddress, Scope, Span, Zones};
+use gannet_fabric::{Access, Backing, Buffer, Region, Scope, Zones};
 use gannet_runtime::{Handle, Instant, sleep};
 use gannet_wire::volume::{Class, LENT_LEN_MAX, Lent, Operation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// One permit for each connection of a core that may yet be lent memory.
 pub(super) fn room() -> Arc<Semaphore> {
@@ -142,32 +142,6 @@ impl Link {
         let fitting = |(lent, _): &(Lent, Instant)| u64::from(lent.len) >= len;
         let at = lending.usable.iter().position(fitting)?;
         Some(lending.usable.swap_remove(at).0)
-    }
-
-    /// Fills `sinks` from the peer's memory.
-    ///
-    /// # Errors
-    /// See [`LinkError`].
-    pub(crate) async fn read_into(
-        &self,
-        sinks: Vec<(Span, RemoteAddress)>,
-    ) -> Result<(), LinkError> {
-        let mut receivers = Vec::with_capacity(sinks.len());
-        for (sink, source) in sinks {
-            self.room().await;
-            let (sender, receiver) = oneshot::channel();
-            receivers.push(receiver);
-            let id = {
-                let mut state = self.shared.state.borrow_mut();
-                state.check()?;
-                state.expect_read(sender)
-            };
-            self.push(Outgoing::Read { id, sink, source });
-        }
-        for receiver in receivers {
-            receiver.await.map_err(|_| self.why_over())?;
-        }
-        Ok(())
     }
 
     /// Sends a request whose answer says nothing, and does not wait for it.
