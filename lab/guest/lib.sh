@@ -91,12 +91,37 @@ knfsd() {
     touch /run/knfsd
 }
 
-# serve_knfsd [BYTES]: lets the kernel's server answer, for READs and WRITEs of up to so many bytes. `rpc.nfsd 0` ends it.
+# serve_knfsd [BYTES]: lets the kernel's server answer, for READs and WRITEs of up to so many bytes, until `stop_knfsd`.
 serve_knfsd() {
     # It would shrink with the guest's memory.
     echo "${1:-1048576}" >/proc/fs/nfsd/max_block_size
     rpc.nfsd --port 2049 --no-udp --nfs-version 3 4
     echo 'rdma 20049' >/proc/fs/nfsd/portlist
+}
+
+# stop_knfsd: ends the kernel's server. It takes a fraction of a second; once in some hundred times it never ends, with no
+# client left: status 120 has the scenario run again in a fresh guest. The log then holds what its threads wait for.
+stop_knfsd() (
+    rpc.nfsd 0 &
+    left=300
+    while [ -e "/proc/$!/exe" ]; do
+        [ $left -gt 0 ] || knfsd_stays
+        left=$((left - 1))
+        sleep 0.1
+    done
+    wait $!
+)
+
+# knfsd_stays: says where the kernel's server hangs, and ends the scenario.
+knfsd_stays() {
+    set +ex
+    echo w >/proc/sysrq-trigger
+    cat /proc/net/tcp
+    for process in /proc/[0-9]*; do
+        name=$(cat "$process/comm")
+        case $name in nfsd | rpc.nfsd) echo "$name $(tr '\n' ' ' <"$process/stack")" ;; esac
+    done | sort | uniq -c
+    exit 120
 }
 
 # noise FILE BYTES: a file that compresses badly and never twice the same.

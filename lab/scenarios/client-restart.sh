@@ -6,7 +6,7 @@
 # restart_before SIZE FILE: as soon as there is something in the file, and before it is complete.
 restart_before() {
     until [ -s "$2" ]; do sleep 0.05; done
-    rpc.nfsd 0
+    stop_knfsd
     [ "$(stat -c %s "$2")" -lt "$1" ] || fail 'the copy was faster than the restart'
     serve_knfsd
 }
@@ -29,7 +29,7 @@ host unpack tree.tar .
 gannet cp --recursive tree "$(url /tree)" &
 # A directory has two links, and one for each directory in it.
 until links=$(stat -c %h /srv/export/tree) && [ "$links" -gt 50 ]; do :; done
-rpc.nfsd 0
+stop_knfsd
 [ "$(stat -c %h /srv/export/tree)" -lt 202 ] || fail 'the copy was faster than the restart'
 serve_knfsd
 wait $!

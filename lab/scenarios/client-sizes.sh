@@ -26,14 +26,14 @@ mv files/islands .
 rm -r files /run/files/islands
 files_on_host
 # Blocks of 65 KiB: only the first begins at a multiple of a power of two above 1024.
-rpc.nfsd 0
+stop_knfsd
 serve_knfsd 66560
 copy odd
 # This knfsd answers READs of holes on tmpfs wrongly when they begin within a page (data comes too late by the offset in
 # it), so this file is not read back.
 gannet cp islands "$(url /islands)"
 cmp islands /srv/export/islands
-rpc.nfsd 0
+stop_knfsd
 serve_knfsd
 
 # The bench overwrites 0xa5 with zeros, record by record, and removes its file: here it keeps a name.

@@ -55,7 +55,7 @@ says 'Stale file handle' ls /mnt
 umount /mnt
 
 # An earlier scenario may have left the kernel's server behind, which uses the module too.
-[ ! -e /run/knfsd ] || rpc.nfsd 0
+[ ! -e /run/knfsd ] || stop_knfsd
 rmmod rpcrdma
 modprobe=$(cat /proc/sys/kernel/modprobe)
 echo /bin/false >/proc/sys/kernel/modprobe

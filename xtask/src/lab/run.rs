@@ -96,21 +96,22 @@ impl<'a> Lab<'a> {
 enum Outcome {
     Passed,
     Failed,
-    /// Nothing was found wrong until its time was over, or its guest did not react any more.
-    OutOfTime,
+    /// Nothing was found wrong until its time was over, its guest did not react any more, or the guest's own server
+    /// hung while it was ended.
+    Undecided,
 }
 
-/// Why a scenario is [`Outcome::OutOfTime`].
+/// Why a scenario is [`Outcome::Undecided`].
 #[derive(Debug)]
-struct OutOfTime(&'static str);
+struct Undecided(&'static str);
 
-impl fmt::Display for OutOfTime {
+impl fmt::Display for Undecided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for OutOfTime {}
+impl std::error::Error for Undecided {}
 
 /// Runs one scenario after the other.
 struct Lane<'a> {
@@ -136,10 +137,8 @@ impl<'a> Lane<'a> {
     fn work(mut self, end: End) -> Result<()> {
         while let Some(scenario) = self.lab.next(end) {
             let mut outcome = self.run(scenario)?;
-            if outcome == Outcome::OutOfTime {
-                println!(
-                    "lab: an emulated guest may starve on a busy machine: once again in a fresh one"
-                );
+            if outcome == Outcome::Undecided {
+                println!("lab: not decided (an emulated guest may starve): again in a fresh one");
                 outcome = self.run_again(scenario)?;
             }
             let failed = usize::from(outcome != Outcome::Passed);
@@ -191,7 +190,7 @@ impl<'a> Lane<'a> {
         print!("{report}");
         Ok(match result {
             Ok(_) => Outcome::Passed,
-            Err(error) if error.is::<OutOfTime>() => Outcome::OutOfTime,
+            Err(error) if error.is::<Undecided>() => Outcome::Undecided,
             Err(_) => Outcome::Failed,
         })
     }
@@ -233,7 +232,8 @@ impl<'a> Lane<'a> {
             let (guest, line) = self.next_line(host.time_left() + GRACE)?;
             match line.strip_prefix("done ") {
                 Some("0") => running -= 1,
-                Some("124") => return Err(OutOfTime("its time is over").into()),
+                Some("124") => return Err(Undecided("its time is over").into()),
+                Some("120") => return Err(Undecided("knfsd hangs while it is ended").into()),
                 Some(status) => bail!("{}", explain(status)),
                 None => host.serve(&self.machines[..scenario.guests], guest, &line)?,
             }
@@ -249,7 +249,7 @@ impl<'a> Lane<'a> {
             let event = match self.events.recv_timeout(left) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(OutOfTime("the guest does not react any more").into());
+                    return Err(Undecided("the guest does not react any more").into());
                 }
                 Err(RecvTimeoutError::Disconnected) => bail!("no guest runs"),
             };
