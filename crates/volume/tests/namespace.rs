@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use gannet_vfs::{
-    AccessMask, CreateMode, Credentials, FileKind, SetAttributes, SetTime, Status, Time,
+    AccessMask, CreateMode, Credentials, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
 };
 use gannet_volume::meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
 use gannet_volume::meta::{
@@ -511,6 +511,20 @@ fn new_files_of_a_setgid_directory_belong_to_its_group() {
         let inode = names.inode(inner).unwrap();
         assert_eq!((inode.gid, inode.mode & 0o2000), (77, 0o2000));
         assert!(matches!(inode.body, Body::Directory { parent, .. } if parent == team));
+    });
+}
+
+#[test]
+fn what_nobody_gave_a_mode_has_that_of_its_kind() {
+    both(|names| {
+        for (what, mode) in [
+            (Make::Directory, 0o755),
+            (Make::Symlink(b"to"), 0o777),
+            (Make::Node(NodeKind::Fifo), 0o644),
+        ] {
+            let made = names.make(ANN, ROOT, &format!("{mode:o}"), what).unwrap();
+            assert_eq!(names.inode(made).unwrap().mode, mode);
+        }
     });
 }
 

@@ -216,7 +216,12 @@ fn add(
     let is_directory = matches!(body, Body::Directory { .. });
     // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
     let inherits = inside.mode & 0o2000 != 0;
-    let default = if is_directory { 0o755 } else { 0o644 };
+    let default = match body {
+        Body::Directory { .. } => 0o755,
+        // What Linux shows of every symbolic link; it has no meaning.
+        Body::Symlink(_) => 0o777,
+        _ => 0o644,
+    };
     let mut mode = attributes.mode.unwrap_or(default) & 0o7777;
     if inherits && is_directory {
         mode |= 0o2000;
