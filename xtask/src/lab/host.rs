@@ -5,7 +5,7 @@
 //! `unpack FILE FOLDER`. What they do is told in lab/README.md.
 
 use super::machine::Machine;
-use super::process::{output, tied_to_us};
+use super::process::{output, tied_for, tied_to_us};
 use super::proxy::{self, Proxy};
 use super::scenario::{Scenario, Server};
 use super::server::GannetServer;

@@ -70,10 +70,22 @@ fn prepended(folders: &[impl AsRef<OsStr>], variable: &str) -> OsString {
     list
 }
 
+/// What a program is started with to be killed by the kernel when who started it ends.
+const TIE: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
+
 /// A program that the kernel kills when the thread that started it ends, however that comes about.
 pub(super) fn tied_to_us(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    let mut command = Command::new(TIE[0]);
+    command.args(&TIE[1..]).arg(program);
+    command
+}
+
+/// As [`tied_to_us`], and ended after so many seconds, with status 124 then.
+pub(super) fn tied_for(seconds: u64, program: impl AsRef<OsStr>) -> Command {
+    let mut command = tied_to_us("timeout");
+    command.args(["--kill-after=5", &seconds.to_string()]);
+    // `timeout` cannot kill what it started when it is killed itself.
+    command.args(TIE).arg(program);
     command
 }
 
