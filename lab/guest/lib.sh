@@ -41,7 +41,7 @@ url() {
 # prepare: what every scenario starts with.
 prepare() {
     siw mpa_crc_required "$(case $OVER in rdma-crc) echo 1 ;; *) echo 0 ;; esac)"
-    [ "$SERVER" = gannet ] || knfsd
+    [ "$SERVER" != knfsd ] || knfsd
 }
 
 # siw PARAMETER VALUE: sets a parameter of the driver until the scenario ends.

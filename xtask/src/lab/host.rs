@@ -47,24 +47,29 @@ impl<'a> Host<'a> {
         folder: &Path,
         machines: &[Machine],
     ) -> Result<Host<'a>> {
-        let server = match &scenario.server {
-            Server::Gannet(options) => Some(GannetServer::new(gannet, options, folder)?),
-            Server::Knfsd => None,
+        let (server, name) = match &scenario.server {
+            Server::Gannet(options) => {
+                let server = GannetServer::new(gannet, options, folder)?;
+                (Some(server), "gannet")
+            }
+            Server::Script => (None, "script"),
+            Server::Knfsd => (None, "knfsd"),
         };
         for (index, machine) in machines.iter().enumerate() {
             let [tcp, rdma, mount] = match &server {
                 // MOUNT is answered on the port of NFS over TCP.
                 Some(server) => [server.ports[0], server.ports[1], server.ports[0]],
-                None => machine.knfsd,
+                None => machine.nfs,
             };
             let variables = [
                 format!("GUEST={}", index + 1),
                 format!("GUESTS={}", machines.len()),
                 format!("OVER={}", scenario.over),
                 format!("LIMIT={}", scenario.limit.as_secs()),
-                format!("SERVER={}", server.as_ref().map_or("knfsd", |_| "gannet")),
+                format!("SERVER={name}"),
                 format!("SCRIPT={}", file_name(&scenario.file)),
                 format!("TCP_PORT={tcp} RDMA_PORT={rdma} MOUNT_PORT={mount}"),
+                format!("SAME_PORT={}", machine.same),
                 // The guest's root is this machine's.
                 format!("GANNET='{}'", gannet.display()),
             ];
@@ -198,10 +203,7 @@ impl<'a> Host<'a> {
             let name = format!("gannet-{}.{stream}", machine.number);
             File::create(self.folder.join(name)).context("cannot write a client's output")
         };
-        let child = tied_to_us("timeout")
-            .arg("--kill-after=5")
-            .arg(self.time_left().as_secs().max(1).to_string())
-            .arg(self.gannet)
+        let child = tied_for(self.time_left().as_secs().max(1), self.gannet)
             .args(arguments.split_whitespace())
             .current_dir(&self.folder)
             .stdin(Stdio::null())

@@ -14,8 +14,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// Ports of the guest's kernel server: NFS over TCP, over RDMA, MOUNT. Also known to lab/guest/lib.sh.
-const KNFSD_PORTS: [u16; 3] = [2049, 20049, 20048];
+/// Ports of a server in the guest: NFS over TCP, over RDMA, MOUNT. Also known to lab/guest/lib.sh.
+const NFS_PORTS: [u16; 3] = [2049, 20049, 20048];
 /// Bytes of a capture file before its first packet.
 const CAPTURE_HEADER: u64 = 24;
 
@@ -59,8 +59,10 @@ pub(super) struct Event {
 pub(super) struct Machine {
     /// Counts all guests ever started.
     pub(super) number: usize,
-    /// Ports of 127.0.0.1 that lead to the guest's kernel server: NFS over TCP, over RDMA, MOUNT.
-    pub(super) knfsd: [u16; 3],
+    /// Ports of 127.0.0.1 that lead to a server in the guest: NFS over TCP, over RDMA, MOUNT.
+    pub(super) nfs: [u16; 3],
+    /// A port that has the same number in the guest, for servers that tell others where they are.
+    pub(super) same: u16,
     /// Whether its network is captured.
     pub(super) captures: bool,
     child: Child,
@@ -84,11 +86,11 @@ impl Machine {
         fs::create_dir_all(&folder).context("cannot make the guest's folder")?;
         let (control, other) = UnixStream::pair().context("no control channel")?;
         let log = File::create(folder.join("qemu.log")).context("cannot make QEMU's log")?;
-        let knfsd = free_ports()?;
+        let [nfs @ .., same] = free_ports()?;
         let mut command = tied_to_us(recipe.kit.root.join("usr/bin/qemu-system-x86_64"));
         use_packages(&mut command, &recipe.kit.root);
         command
-            .args(arguments(recipe, &folder, knfsd, captures))
+            .args(arguments(recipe, &folder, (nfs, same), captures))
             .stdin(Stdio::from(OwnedFd::from(other.try_clone()?)))
             .stdout(Stdio::from(OwnedFd::from(other)))
             .stderr(log);
@@ -106,7 +108,8 @@ impl Machine {
         });
         Ok(Machine {
             number,
-            knfsd,
+            nfs,
+            same,
             captures,
             child,
             control,
@@ -198,9 +201,9 @@ fn answer(mut control: &UnixStream, status: u8, text: &str) -> Result<()> {
 }
 
 /// Ports of 127.0.0.1 that nobody uses at the moment.
-fn free_ports() -> Result<[u16; 3]> {
-    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let mut ports = [0; 3];
+fn free_ports() -> Result<[u16; 4]> {
+    let listeners = [(); 4].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let mut ports = [0; 4];
     for (port, listener) in ports.iter_mut().zip(listeners) {
         *port = listener.context("no free port")?.local_addr()?.port();
     }
@@ -208,10 +211,16 @@ fn free_ports() -> Result<[u16; 3]> {
 }
 
 /// QEMU's command line.
-fn arguments(recipe: &Recipe, folder: &Path, knfsd: [u16; 3], captures: bool) -> Vec<String> {
-    let forwards: String = knfsd
-        .iter()
-        .zip(KNFSD_PORTS)
+fn arguments(
+    recipe: &Recipe,
+    folder: &Path,
+    (nfs, same): ([u16; 3], u16),
+    captures: bool,
+) -> Vec<String> {
+    let forwards: String = nfs
+        .into_iter()
+        .zip(NFS_PORTS)
+        .chain([(same, same)])
         .map(|(here, there)| format!(",hostfwd=tcp:127.0.0.1:{here}-:{there}"))
         .collect();
     let mut arguments: Vec<String> = MACHINE.split_whitespace().map(str::to_owned).collect();

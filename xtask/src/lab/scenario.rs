@@ -36,6 +36,8 @@ pub(super) struct Scenario {
 pub(super) enum Server {
     /// `gannet serve` on the host, with these options.
     Gannet(Vec<String>),
+    /// What the script starts in its guests.
+    Script,
     /// The guest's kernel.
     Knfsd,
 }
@@ -114,7 +116,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
     if scenario.title.is_empty() {
         bail!("the first line must be a comment that says what is proven");
     }
-    scenario.server = server.context("no header `# server: gannet|knfsd`")?;
+    scenario.server = server.context("no header `# server: gannet|knfsd|script`")?;
     if over.is_empty() {
         return Ok(vec![scenario]);
     }
@@ -134,8 +136,9 @@ fn parse_server(value: &str) -> Result<Server> {
     let mut words = value.split_whitespace();
     match words.next() {
         Some("gannet") => Ok(Server::Gannet(words.map(str::to_owned).collect())),
+        Some("script") => Ok(Server::Script),
         Some("knfsd") => Ok(Server::Knfsd),
-        _ => bail!("`server: {value}`: it is `gannet [OPTIONS]` or `knfsd`"),
+        _ => bail!("`server: {value}`: it is `gannet [OPTIONS]`, `knfsd` or `script`"),
     }
 }
 

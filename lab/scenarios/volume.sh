@@ -1,0 +1,82 @@
+# A volume is three machines, a manager and two I/O servers; one of these is killed during a copy, and nothing is lost.
+# server: script
+# guests: 3
+# limit: 180
+
+# An earlier scenario may have left the kernel's server behind, on the ports of ours.
+[ ! -e /run/knfsd ] || stop_knfsd
+echo "$SAME_PORT" >"port-$GUEST"
+rm -rf /run/volume
+host meet
+manager=10.0.2.2:$(cat port-1)
+
+# role NAME [OPTIONS]: starts this guest's server, and waits until it is ready.
+role() {
+    rm -f "ready-$GUEST"
+    "$GANNET" serve --volume /run/volume --native "10.0.2.15:$SAME_PORT" --ready-file "ready-$GUEST" --role "$@" &
+    server=$!
+    until [ -e "ready-$GUEST" ]; do sleep 0.2; done
+}
+
+# io_server: what guests 2 and 3 do.
+io_server() {
+    mkdir -m 700 /run/volume
+    cp volume.toml secret /run/volume
+    mkdir -p "/run/volume/io/$((GUEST - 2))"
+    role "io-server=$((GUEST - 2))"
+    if [ "$GUEST" = 2 ]; then
+        # In the middle of the copy.
+        until [ "$(du -s /run/volume/io/0 | cut -f 1)" -gt 4000 ]; do sleep 0.1; done
+        kill -s KILL $server
+        wait $server || true
+        [ ! -e copied ] || fail 'the copy was faster than the kill'
+        role io-server=0
+    fi
+    host meet
+    kill $server
+    wait $server
+}
+
+# manager_and_client: what guest 1 does.
+manager_and_client() {
+    noise /run/large 20000001
+    role manager --nfs-tcp 10.0.2.15:2049 --nfs-rdma 10.0.2.15:20049 --no-root-squash
+    volume=gannet://$manager
+    export GANNET_VOLUME_KEY=/run/volume/client-key
+    "$GANNET" cp /run/large "$volume/large"
+    touch copied
+    "$GANNET" cat "$volume/large" | cmp - /run/large
+    mkdir -p /run/tree/a/b
+    for bytes in 0 1 3841 65537 262145; do head -c $bytes /run/large >/run/tree/a/b/$bytes; done
+    ln -s b/65537 /run/tree/a/link
+    "$GANNET" cp --recursive --verify /run/tree "$volume/tree"
+    "$GANNET" volume check "$volume/"
+    # The kernel's client sees the same volume through the manager's NFS, where MOUNT has the port of NFS over TCP.
+    MOUNT_PORT=$TCP_PORT
+    OVER=rdma mount_gannet
+    cmp /mnt/large /run/large
+    same /run/tree /mnt/tree
+    umount /mnt
+    host meet
+    kill $server
+    wait $server
+}
+
+if [ "$GUEST" = 1 ]; then
+    "$GANNET" volume create --io-servers 2 /run/volume
+    {
+        sed '/^\[\[io_server/,$d' /run/volume/volume.toml
+        printf '[manager]\naddress = "%s"\n' "$manager"
+        for guest in 2 3; do
+            printf '[[io_server]]\nfolder = "io/%s"\naddress = "10.0.2.2:%s"\n' $((guest - 2)) "$(cat port-$guest)"
+        done
+    } >volume.toml
+    cp volume.toml /run/volume
+    cp /run/volume/secret .
+    host meet
+    manager_and_client
+else
+    host meet
+    io_server
+fi
+[ ! -e /run/knfsd ] || serve_knfsd
