@@ -108,12 +108,12 @@ impl Log {
             found.records.push(record);
             rest = rest.get(len..).unwrap_or_default();
         }
-        while let Some(later) = rest.get(BLOCK_LEN..) {
-            rest = later;
+        while !rest.is_empty() {
             let number = record::number(rest).filter(|number| Some(*number) > found.beyond);
             if number.is_some() && record::decode(rest, &self.header.identity).is_some() {
                 found.beyond = number;
             }
+            rest = rest.get(BLOCK_LEN..).unwrap_or_default();
         }
         Ok(found)
     }
@@ -129,16 +129,17 @@ impl Log {
             let mark = Mark { epoch, applied };
             Unsettled { changes, mark }
         };
-        let Some((epoch, last)) = ends.into_iter().flatten().max() else {
+        let newest = ends.into_iter().max().flatten();
+        if (found.iter()).any(|half| half.beyond > newest) {
+            return Err(JournalError::Damaged);
+        }
+        let Some((epoch, last)) = newest else {
             // Before it was used first.
             return match mark.epoch {
                 0 => Ok(unsettled(Changes::default(), 0)),
                 _ => Err(JournalError::Apart),
             };
         };
-        if (found.iter()).any(|half| half.beyond > Some((epoch, last))) {
-            return Err(JournalError::Damaged);
-        }
         // The newest record is not touched before the next epoch has begun.
         self.half = u64::from(ends[1] < ends[0]);
         let records = found.into_iter().flat_map(|half| half.records);
@@ -146,7 +147,7 @@ impl Log {
             .filter(|it| it.epoch == mark.epoch && it.sequence > mark.applied)
             .map(|it| (it.sequence, it.changes))
             .collect();
-        let next_epoch = mark.epoch.saturating_add(1);
+        let next_epoch = mark.epoch.checked_add(1).ok_or(JournalError::Damaged)?;
         if (epoch, last) == (next_epoch, OPENING) && missing.is_empty() {
             // It was about to begin: after all of the one before was settled.
             return Ok(unsettled(Changes::default(), mark.applied));

@@ -70,7 +70,8 @@ impl Header {
             half_len: said.half_len,
         };
         // Made again, every byte must be as it is there: the check too.
-        let whole = said.half_len <= HALF_LEN_MAX && header.to_block() == block;
+        let has_room = (1..=HALF_LEN_MAX).contains(&said.half_len);
+        let whole = has_room && header.to_block() == block;
         if !whole || header.total_len() != length || !said.half_len.is_multiple_of(BLOCK_LEN as u64)
         {
             return Err(JournalError::Damaged);
