@@ -11,6 +11,7 @@ pub mod driver;
 mod dump;
 mod files;
 mod iwarp;
+mod journal;
 pub mod mutation;
 mod nfs;
 mod rpc;
@@ -59,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     target("volume_hello", volume::volume_hello),
     target("volume_message", volume::volume_message),
     target("volume_records", volume::volume_records),
+    target("volume_journal", journal::volume_journal),
     target("config", files::config),
     target("url", files::url),
 ];

@@ -1,5 +1,6 @@
 //! Seeds: messages of recorded connections between Linux peers (`vectors/`), and a few written by hand.
 
+mod journal;
 mod volume;
 
 use crate::corpus;
@@ -62,7 +63,8 @@ pub fn write_all() -> Result<()> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         seeds.add_capture(&name, &std::fs::read(&path)?);
     }
-    for (target, kind, bytes) in by_hand().into_iter().chain(volume::by_hand()) {
+    let by_hand = by_hand().into_iter().chain(volume::by_hand());
+    for (target, kind, bytes) in by_hand.chain(journal::by_hand()?) {
         seeds.add(target, kind, bytes);
     }
     for ((target, kind), inputs) in &seeds.found {
