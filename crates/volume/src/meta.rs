@@ -11,6 +11,7 @@ mod journal;
 mod memory_store;
 pub mod namespace;
 mod redb_store;
+pub mod standing;
 
 pub use inode::{Body, FileId, Inode, ROOT, Stripes};
 pub(crate) use inode::{put_stripes, take_stripes};

@@ -1,9 +1,10 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
 use super::{Manager, encode};
-use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX, ORPHAN_AGE_MIN};
+use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Failure, Outcome};
+use crate::meta::standing::{Judge, standing_by_age};
 use crate::meta::{Body, FileId, Inode, ROOT, Table, View};
 use gannet_runtime::timeout;
 use gannet_vfs::{Credentials, Status};
@@ -12,7 +13,6 @@ use gannet_wire::volume::{
     BODY_MAX, Capability, Class, FilePage, ObjectList, ObjectRange, ObjectState, ObjectStates,
     Operation, PAGE_FILES_MAX, Standing, Standings,
 };
-use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -98,16 +98,12 @@ impl Manager {
     }
 }
 
-/// How the object of a file that does not exist stands. Who could still write to it could have made it again.
+/// How the object of a file that does not exist stands.
 fn standing_of(state: &ObjectState, now: Duration) -> Standing {
     if state.size == 0 && state.modified_seconds == 0 {
         return Standing::Gone;
     }
-    let since = now.saturating_sub(Duration::from_secs(state.modified_seconds));
-    match since < ORPHAN_AGE_MIN {
-        true => Standing::Recent,
-        false => Standing::Orphan,
-    }
+    standing_by_age(Duration::from_secs(state.modified_seconds), now)
 }
 
 async fn ask<T: for<'a> gannet_wire::nfs3::Decode<'a>>(
@@ -162,36 +158,20 @@ fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
 
 /// How objects on a server stand as far as metadata tells: all but those whose files are gone.
 fn known(view: &dyn View, server: u32, ids: &[FileId]) -> Outcome<Vec<Option<Standing>>> {
-    let open = namespace::promises(view)?;
-    let promised: HashSet<FileId> = open.iter().map(|(_, promise)| promise.file()).collect();
-    let next = namespace::next_file(view)?;
-    let standing = |id: &FileId| {
-        let found = match namespace::inode(view, *id) {
-            Ok(inode) => Some(inode),
-            Err(Failure::Status(_)) => None,
-            Err(failure) => return Err(failure),
-        };
-        let lies_there = found.is_some_and(|inode| match inode.body {
-            Body::Regular { layout, .. } => layout.servers.contains(&server),
-            _ => false,
-        });
-        Ok(match () {
-            () if lies_there => Some(Standing::InUse),
-            () if promised.contains(id) => Some(Standing::Promised),
-            () if *id >= next => Some(Standing::NeverMade),
-            () => None,
-        })
-    };
-    ids.iter().map(standing).collect()
+    let judge = Judge::new(view)?;
+    let standings = ids.iter().map(|id| judge.standing(view, (server, *id)));
+    standings.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::ORPHAN_AGE_MIN;
 
     #[test]
-    fn only_an_object_that_nobody_can_have_written_to_lately_is_an_orphan() {
+    fn an_object_that_is_not_there_is_gone_and_others_go_by_their_age() {
         let now = Duration::from_secs(1_800_000_000);
+        let long_ago = now.as_secs() - ORPHAN_AGE_MIN.as_secs();
         let state = |size, modified_seconds| ObjectState {
             size,
             used: 0,
@@ -199,14 +179,11 @@ mod tests {
             modified_nanoseconds: 0,
             verifier: 1,
         };
-        let age = ORPHAN_AGE_MIN.as_secs();
         for (state, expected) in [
             (state(0, 0), Standing::Gone),
-            (state(0, now.as_secs() - age), Standing::Orphan),
-            (state(1, now.as_secs() - age), Standing::Orphan),
-            (state(1, now.as_secs() - age + 1), Standing::Recent),
-            // Clocks differ.
-            (state(1, now.as_secs() + 5), Standing::Recent),
+            (state(0, long_ago), Standing::Orphan),
+            (state(1, long_ago), Standing::Orphan),
+            (state(1, long_ago + 1), Standing::Recent),
         ] {
             assert_eq!(standing_of(&state, now), expected);
         }

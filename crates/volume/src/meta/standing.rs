@@ -1,0 +1,156 @@
+//! Which objects of I/O servers are of no file: the one place that says what may be removed, whoever looks for it.
+
+use super::namespace::{self, Failure, Outcome};
+use super::{Body, FileId, View};
+use crate::limits::ORPHAN_AGE_MIN;
+use gannet_wire::volume::Standing;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What must be known of a volume before any of its objects is judged.
+pub struct Judge {
+    /// Files with work at I/O servers that is still to be done.
+    promised: HashSet<FileId>,
+    /// The number that the next file gets.
+    next: FileId,
+}
+
+impl Judge {
+    /// Looks at the volume.
+    ///
+    /// # Errors
+    /// The store failed, or is damaged: then nothing may be removed.
+    pub fn new(view: &dyn View) -> Outcome<Judge> {
+        let open = namespace::promises(view)?;
+        Ok(Judge {
+            promised: open.iter().map(|(_, promise)| promise.file()).collect(),
+            next: namespace::next_file(view)?,
+        })
+    }
+
+    /// How the object of `file` on I/O server `server` stands as far as metadata tells; `None` if there is no such file
+    /// any more, see [`standing_by_age`].
+    ///
+    /// # Errors
+    /// The store failed, or what it says of the file is damaged: then it cannot be told.
+    pub fn standing(
+        &self,
+        view: &dyn View,
+        (server, file): (u32, FileId),
+    ) -> Outcome<Option<Standing>> {
+        let found = match namespace::inode(view, file) {
+            Ok(inode) => Some(inode),
+            Err(Failure::Status(_)) => None,
+            Err(failure) => return Err(failure),
+        };
+        let lies_there = found.is_some_and(|inode| match inode.body {
+            Body::Regular { layout, .. } => layout.servers.contains(&server),
+            _ => false,
+        });
+        Ok(match () {
+            () if lies_there => Some(Standing::InUse),
+            () if self.promised.contains(&file) => Some(Standing::Promised),
+            () if file >= self.next => Some(Standing::NeverMade),
+            () => None,
+        })
+    }
+}
+
+/// How the object of a file that does not exist stands, which was written to at `modified` (both since the Unix epoch).
+/// Who could still write to it could have made it again.
+pub fn standing_by_age(modified: Duration, now: Duration) -> Standing {
+    match now.saturating_sub(modified) < ORPHAN_AGE_MIN {
+        true => Standing::Recent,
+        false => Standing::Orphan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemoryStore, MetaStore, ROOT, StoreError, Table, Transaction};
+    use super::*;
+    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
+    use gannet_wire::volume::LayoutRecord;
+    use std::cell::RefCell;
+
+    fn change(
+        store: &MemoryStore,
+        mut work: impl FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) {
+        store.commit(&mut work).unwrap();
+    }
+
+    /// A volume with files 2 to 4 on I/O server 1, the last of which was removed.
+    fn store() -> MemoryStore {
+        let store = MemoryStore::default();
+        change(&store, |transaction| {
+            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
+            let promised = RefCell::default();
+            let request = namespace::Request {
+                caller: &caller,
+                now,
+                promised: &promised,
+            };
+            namespace::format(transaction, now).unwrap();
+            let layout = &mut |_| LayoutRecord {
+                unit: 4096,
+                servers: vec![1],
+            };
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            for name in [b"a", b"b", b"c"] {
+                let place = (ROOT, &name[..]);
+                namespace::create(transaction, request, place, &mode, layout).unwrap();
+            }
+            namespace::remove(transaction, request, (ROOT, b"c")).unwrap();
+            Ok(())
+        });
+        store
+    }
+
+    fn judged(store: &MemoryStore, server: u32, file: u64) -> Outcome<Option<Standing>> {
+        let mut found = None;
+        let look = &mut |view: &dyn View| {
+            let judge = Judge::new(view);
+            found = Some(judge.and_then(|it| it.standing(view, (server, FileId(file)))));
+        };
+        store.read(look).unwrap();
+        found.unwrap()
+    }
+
+    #[test]
+    fn only_objects_of_files_that_were_made_and_are_gone_may_be_removed() {
+        let store = store();
+        for (server, file, expected) in [
+            (1, 2, Some(Standing::InUse)),
+            (0, 2, None),
+            // A directory has none.
+            (1, 1, None),
+            (1, 4, Some(Standing::Promised)),
+            (1, 5, Some(Standing::NeverMade)),
+            (1, u64::MAX, Some(Standing::NeverMade)),
+        ] {
+            let standing = judged(&store, server, file).unwrap();
+            assert_eq!(standing, expected, "file {file} on {server}");
+        }
+        change(&store, |it| {
+            it.put(Table::Inodes, &3u64.to_be_bytes(), b"nonsense")
+        });
+        let damaged = judged(&store, 1, 3);
+        assert!(matches!(damaged, Err(Failure::Damaged(FileId(3)))));
+        change(&store, |it| it.put(Table::Pending, &[0; 8], b"nonsense"));
+        assert!(judged(&store, 1, 1).is_err(), "what is promised is unknown");
+    }
+
+    #[test]
+    fn only_an_object_that_nobody_can_have_written_to_lately_is_an_orphan() {
+        let (now, age) = (Duration::from_secs(1_800_000_000), ORPHAN_AGE_MIN);
+        for (modified, expected) in [
+            (now - age, Standing::Orphan),
+            (now - age + Duration::from_secs(1), Standing::Recent),
+            // Clocks differ.
+            (now + Duration::from_secs(5), Standing::Recent),
+        ] {
+            assert_eq!(standing_by_age(modified, now), expected);
+        }
+    }
+}
