@@ -455,20 +455,106 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
     let text = succeed(&check);
     assert!(text.contains(": 0 findings"), "{text}");
     let io = place.path("volume/io/1");
-    fs::create_dir_all(io.join("77")).unwrap();
-    fs::write(io.join("77/0000000000099977"), b"left").unwrap();
-    fs::write(io.join("77/notes"), b"mine").unwrap();
+    let left = |path: &str, age: u64| {
+        let path = io.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"left").unwrap();
+        let object = fs::File::options().write(true).open(&path).unwrap();
+        let written = std::time::SystemTime::now() - Duration::from_secs(age);
+        object.set_modified(written).unwrap();
+        path
+    };
+    // The root directory's number: nothing else tells whether a file had it.
+    let orphan = left("01/0000000000000001", 3600);
+    let ahead = left("77/0000000000099977", 3600);
+    let notes = left("77/notes", 3600);
     let output = support::run(&check);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("0000000000099977 belongs to no file"),
-        "{text}"
-    );
-    assert!(text.contains("notes is no object"), "{text}");
+    for part in [
+        "0000000000000001 belongs to no file\n",
+        "0000000000099977 is of no file that the manager ever made",
+        "notes is no object",
+        ": 3 findings, 0 repaired",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let output = support::run(&[&check[..], &["--repair"]].concat());
     assert_eq!(output.status.code(), Some(1), "notes stay");
-    assert!(!io.join("77/0000000000099977").exists() && io.join("77/notes").exists());
-    fs::remove_file(io.join("77/notes")).unwrap();
-    succeed(&check);
+    assert!(!orphan.exists() && ahead.exists() && notes.exists());
+    fs::remove_file(notes).unwrap();
+    fs::remove_file(ahead).unwrap();
+    // Whoever wrote to it a minute ago may still have had the right to.
+    let recent = left("01/0000000000000001", 60);
+    let text = succeed(&[&check[..], &["--repair"]].concat());
+    assert!(text.contains("less than five minutes ago"), "{text}");
+    assert!(recent.exists() && text.contains(": 0 findings"), "{text}");
+}
+
+#[test]
+fn an_old_copy_of_the_metadata_costs_no_object() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let server = serve(&place, &volume);
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 200_000)).unwrap();
+    let there = |server: &Server, name: &str| format!("{}/{name}", server.urls()[0]);
+    succeed(&["cp", &file, &there(&server, "old")]);
+    drop(server);
+    let both = ["metadata", "metadata.journal"];
+    let kept = |name: &str| place.path(&format!("out/{name}"));
+    let own = |name: &str| place.path(&format!("volume/{name}"));
+    for name in both {
+        fs::copy(own(name), kept(name)).unwrap();
+    }
+    let server = serve(&place, &volume);
+    succeed(&["cp", &file, &there(&server, "new")]);
+    drop(server);
+    // All of them were written long ago when somebody looks.
+    for server in ["io/0", "io/1"] {
+        let folders = fs::read_dir(own(server)).unwrap();
+        for folder in folders.map(|it| it.unwrap().path()) {
+            for object in fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()) {
+                let object = fs::File::options().write(true).open(object).unwrap();
+                let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+                object.set_modified(long_ago).unwrap();
+            }
+        }
+    }
+    let later = |name: &str| place.path(&format!("state/{name}"));
+    for name in both {
+        fs::rename(own(name), later(name)).unwrap();
+        fs::copy(kept(name), own(name)).unwrap();
+    }
+    let output = support::run(&["volume", "check", &volume, "--repair"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("may be an old copy"), "{text}");
+    assert!(text.contains(": 2 findings, 0 repaired"), "{text}");
+    // So nothing is lost when the right one is found.
+    for name in both {
+        fs::rename(later(name), own(name)).unwrap();
+    }
+    let server = serve(&place, &volume);
+    let back = place.text("out/back");
+    succeed(&["cp", &there(&server, "new"), &back]);
+    assert!(fs::read(back).unwrap() == bytes(1, 200_000));
+}
+
+#[test]
+fn servers_of_several_hosts_with_folders_of_one_name_are_not_mixed_up() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let server = serve(&place, &volume);
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 200_000)).unwrap();
+    succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    drop(server);
+    // Each host has an `io/0` of its own; this one is the second server's, maybe.
+    let description = place.path("volume/volume.toml");
+    let text = fs::read_to_string(&description).unwrap();
+    fs::write(&description, text.replace("io/1", "io/0")).unwrap();
+    let text = succeed(&["volume", "check", &volume, "--repair"]);
+    assert!(text.contains("I/O server 1 is not checked"), "{text}");
+    assert_eq!(objects(Path::new(&volume)), 2, "{text}");
 }

@@ -7,12 +7,16 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::url::Location;
 use gannet_volume::layout::{placements, size_from_object};
-use gannet_volume::meta::MetaStore;
 use gannet_volume::meta::check::{Survey, files_on, survey};
+use gannet_volume::meta::namespace::{self, Outcome};
+use gannet_volume::meta::standing::{Judge, standing_by_age};
+use gannet_volume::meta::{FileId, MetaStore, View};
+use gannet_wire::volume::Standing;
 use std::collections::{HashMap, HashSet};
 use std::fs::{DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// What is known of objects.
 #[derive(Default)]
@@ -22,6 +26,15 @@ struct Objects {
     /// I/O servers whose folders are here.
     looked: HashSet<u32>,
     count: u64,
+}
+
+/// An object for which no file was found.
+struct Left {
+    server: u32,
+    file: FileId,
+    path: PathBuf,
+    /// When it was last written to, since the Unix epoch.
+    modified: Duration,
 }
 
 /// Files to be removed with `--repair`.
@@ -51,9 +64,18 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
     read.explain(what)?;
     let survey = looked.ok_or_else(|| Failure::new(what(), "its metadata gives no view"))?;
     let mut survey = survey.explain(what)?;
-    let (mut objects, mut orphans, mut locks) = (Objects::default(), Orphans::new(), Vec::new());
-    for (number, folder) in (0..).zip(volume.folders()) {
-        match lock_folder(&folder) {
+    let is_sound = survey.findings.is_empty();
+    let (mut objects, mut left, mut locks) = (Objects::default(), Vec::new(), Vec::new());
+    let folders = volume.folders();
+    for (number, folder) in (0..).zip(&folders) {
+        if folders.iter().filter(|it| *it == folder).count() > 1 {
+            let folder = folder.display();
+            note(&format!(
+                "I/O server {number} is not checked: {folder} is the folder of several, on hosts of their own"
+            ))?;
+            continue;
+        }
+        match lock_folder(folder) {
             Ok(lock) => locks.push(lock),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let folder = folder.display();
@@ -68,8 +90,12 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
             }
             Err(error) => return Err(Failure::new(what(), error)),
         }
-        look_at_server(&folder, number, &mut survey, (&mut objects, &mut orphans)).explain(what)?;
+        look_at_server(folder, number, &mut survey, (&mut objects, &mut left)).explain(what)?;
     }
+    let mut standings: Outcome<Vec<_>> = Ok(Vec::new());
+    let read = metadata.read(&mut |view| standings = judge(view, &left));
+    read.explain(what)?;
+    let orphans = tell(left, standings.explain(what)?, is_sound, &mut survey)?;
     look_at_files(&mut survey, &objects)?;
     let repaired = match repair {
         true => remove(&orphans)?,
@@ -92,12 +118,10 @@ fn look_at_server(
     folder: &Path,
     number: u32,
     survey: &mut Survey,
-    (objects, orphans): (&mut Objects, &mut Orphans),
+    (objects, left): (&mut Objects, &mut Vec<Left>),
 ) -> io::Result<()> {
     objects.looked.insert(number);
     let files = files_on(survey, number);
-    let unlinked = survey.promises.iter().map(|(_, promise)| promise.file().0);
-    let promised: HashSet<u64> = unlinked.collect();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if !entry.file_type()?.is_dir() {
@@ -112,19 +136,82 @@ fn look_at_server(
                 survey.findings.push(what);
                 continue;
             };
+            let found = object.metadata()?;
             objects.count += 1;
-            objects
-                .sizes
-                .insert((file, number), object.metadata()?.len());
-            if !files.contains_key(&file) && !promised.contains(&file) {
-                let path = shown(&object);
-                let what = format!("I/O server {number}: {path} belongs to no file");
-                survey.findings.push(what);
-                orphans.push(object.path());
+            objects.sizes.insert((file, number), found.len());
+            if !files.contains_key(&file) {
+                left.push(Left {
+                    server: number,
+                    file: FileId(file),
+                    path: object.path(),
+                    modified: since_epoch(found.modified()?),
+                });
             }
         }
     }
     Ok(())
+}
+
+/// Who is before the epoch has a clock that is not set.
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// How objects stand for which no file was found; `None` where damaged metadata does not tell.
+fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<Standing>>> {
+    let now = since_epoch(SystemTime::now());
+    let judge = match Judge::new(view) {
+        Ok(judge) => judge,
+        Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
+        Err(failure) => return Err(failure),
+    };
+    let standings = left
+        .iter()
+        .map(|it| match judge.standing(view, (it.server, it.file)) {
+            Ok(None) => Ok(Some(standing_by_age(it.modified, now))),
+            Err(namespace::Failure::Damaged(_)) => Ok(None),
+            told => told,
+        });
+    standings.collect()
+}
+
+/// Tells of objects for which no file was found; those that may be removed.
+fn tell(
+    left: Vec<Left>,
+    standings: Vec<Option<Standing>>,
+    is_sound: bool,
+    survey: &mut Survey,
+) -> Result<Orphans, Failure> {
+    let mut orphans = Orphans::new();
+    for (object, standing) in left.into_iter().zip(standings) {
+        let what = format!("I/O server {}: {}", object.server, object.path.display());
+        let finding = match standing {
+            Some(Standing::Orphan) if is_sound => {
+                orphans.push(object.path);
+                format!("{what} belongs to no file")
+            }
+            Some(Standing::Orphan) | None => {
+                format!(
+                    "{what} belongs to no file that can be found: not removed, the metadata is damaged"
+                )
+            }
+            Some(Standing::NeverMade) => format!(
+                "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
+            ),
+            Some(Standing::Recent) => {
+                note(&format!(
+                    "{what} belongs to no file, and was written to less than five minutes ago: not removed yet"
+                ))?;
+                continue;
+            }
+            Some(Standing::Promised | Standing::InUse | Standing::Removed | Standing::Gone) => {
+                continue;
+            }
+        };
+        survey.findings.push(finding);
+    }
+    Ok(orphans)
 }
 
 fn shown(entry: &DirEntry) -> String {
