@@ -4,6 +4,14 @@
 
 mod support;
 
+use clap::Parser;
+use gannet::cli::ClientOptions;
+use gannet::session::Session;
+use gannet::url::Url;
+use gannet_fabric::Buffer;
+use gannet_nfs::client::Follow;
+use gannet_runtime::tokio_plug::block_on;
+use gannet_vfs::FileHandle;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
@@ -505,4 +513,60 @@ fn a_new_key_locks_out_who_has_the_old_one_and_nobody_else() {
     }
     let error = fail(&["volume", "key", apart.to_str().unwrap()], 1);
     assert!(error.contains("where the manager runs"), "{error}");
+}
+
+/// Options as the command line has them.
+#[derive(clap::Parser)]
+struct Options {
+    #[command(flatten)]
+    client: ClientOptions,
+}
+
+/// Has an NFS client do something at `url`'s server.
+fn over_nfs<T>(url: &str, work: impl AsyncFnOnce(Session, Url) -> T) -> T {
+    let (url, options) = (Url::parse(url).unwrap(), Options::parse_from(["gannet"]));
+    let done = block_on(async move |runtime| {
+        let session = Session::connect(&runtime, &url, &options.client).await;
+        work(session.unwrap(), url).await
+    });
+    done.unwrap()
+}
+
+#[test]
+fn a_handle_of_an_nfs_client_outlives_the_clients_key() {
+    let mut bed = Bed::apart(1);
+    let (file, old) = (bed.place.path("file"), bed.place.text("old-key"));
+    fs::write(&file, bytes(3, 50_000)).unwrap();
+    bed.succeed(&["cp", file.to_str().unwrap(), &bed.url("/file")]);
+    let nfs = |bed: &Bed, path: &str| {
+        let server = bed.manager.as_ref().unwrap();
+        format!("nfs://{}{path}", server.tcp)
+    };
+    let held = over_nfs(&nfs(&bed, "/file"), async |session, url| {
+        session.node(&url, Follow::No).await.unwrap().handle
+    });
+
+    fs::copy(&bed.key, &old).unwrap();
+    succeed(&["volume", "key", &bed.volume]);
+    bed.manager.take();
+    bed.io_servers.clear();
+    bed.start_manager();
+    bed.io_servers.push(None);
+    bed.start_io_server(0);
+
+    // No name is looked up: what the client holds is all that it sends.
+    let read = over_nfs(&nfs(&bed, "/"), async |session, _| {
+        let client = session.files().client();
+        let memory = Buffer::zeroed(64 << 10);
+        let read = client.read(&held, 0, 64 << 10, memory).await.unwrap();
+        let mut forged = held.as_bytes().to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        let forged = client.getattr(&FileHandle::new(&forged).unwrap()).await;
+        assert!(forged.is_err(), "any handle would do");
+        read.buffer[..read.count as usize].to_vec()
+    });
+    assert!(read == bytes(3, 50_000));
+    let error = fail(&["ls", &bed.url("/"), "--volume-key", &old], 1);
+    assert!(error.contains("does not know its key"), "{error}");
+    assert_eq!(bed.succeed(&["ls", &bed.url("/")]), "file\n");
 }
