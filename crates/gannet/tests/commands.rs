@@ -7,7 +7,8 @@ mod support;
 use rustix::fs::{CWD, FileType};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use support::{Place, Server, assert_same, fail, make_tree, run, succeed};
+use std::process::{Command, Stdio};
+use support::{Place, Server, assert_same, fail, gannet, make_tree, run, succeed};
 
 #[test]
 fn a_tree_goes_in_and_out_unchanged() {
@@ -217,6 +218,45 @@ fn bench_measures_every_operation() {
             0,
             "the bench cleans up"
         );
+    }
+}
+
+#[test]
+fn an_interrupted_bench_removes_its_folder() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let [tcp, rdma] = server.urls();
+    // While it measures, and while it makes what it wants to measure.
+    for (url, signal, op, size) in [
+        (&tcp, "INT", "create", "1M"),
+        (&rdma, "TERM", "create", "1M"),
+        (&rdma, "INT", "read", "64G"),
+    ] {
+        let words = ["bench", url, "--op", op, "--size", size, "--seconds", "600"];
+        let mut bench = gannet()
+            .args([&words[..], &["--threads", "3", "--record", "4K"]].concat())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let made = || {
+            let folder = fs::read_dir(place.path("share")).unwrap().next()?.ok()?;
+            fs::read_dir(folder.path()).ok()?.next()
+        };
+        while made().is_none() {
+            assert!(bench.try_wait().unwrap().is_none(), "it ended too early");
+            std::thread::yield_now();
+        }
+        let sent = Command::new("kill")
+            .args(["-s", signal, &bench.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let output = bench.wait_with_output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let said = "gannet: the benchmark is not complete: interrupted\n";
+        assert_eq!(error, said, "{op} {signal}");
+        let left = fs::read_dir(place.path("share")).unwrap().count();
+        assert_eq!(left, 0, "{op} {signal}");
     }
 }
 

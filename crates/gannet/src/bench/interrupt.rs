@@ -5,6 +5,7 @@ use gannet_runtime::tokio_plug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Exit status of a second signal: that of a shell's command that SIGINT ended.
 const EXIT_CODE: i32 = 130;
@@ -13,6 +14,8 @@ const EXIT_CODE: i32 = 130;
 #[derive(Clone)]
 pub(crate) struct Interrupt {
     flag: Arc<AtomicBool>,
+    /// The same, for who sleeps; lives as long as the process.
+    told: watch::Receiver<bool>,
 }
 
 impl Interrupt {
@@ -23,6 +26,7 @@ impl Interrupt {
     pub(crate) fn install() -> Result<Interrupt, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&flag);
+        let (tell, told) = watch::channel(false);
         let (installed, is_installed) = std::sync::mpsc::channel();
         let wait = move || {
             tokio_plug::block_on(async |_| {
@@ -44,6 +48,7 @@ impl Interrupt {
                     if seen.swap(true, Ordering::Relaxed) {
                         std::process::exit(EXIT_CODE);
                     }
+                    tell.send_replace(true);
                 }
             })
         };
@@ -53,7 +58,7 @@ impl Interrupt {
             .spawn(wait)
             .explain(what)?;
         is_installed.recv().explain(what)?.explain(what)?;
-        Ok(Interrupt { flag })
+        Ok(Interrupt { flag, told })
     }
 
     /// The failure that ends the benchmark, once a signal has come.
@@ -62,8 +67,34 @@ impl Interrupt {
     /// A signal has come.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.flag.load(Ordering::Relaxed) {
-            return Err(Failure::new("the benchmark is not complete", "interrupted"));
+            return Err(Interrupt::failure());
         }
         Ok(())
+    }
+
+    /// Waits for a signal.
+    pub(crate) async fn wait(&self) {
+        let mut told = self.told.clone();
+        if told.wait_for(|told| *told).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Does `work`, unless a signal comes before its end.
+    ///
+    /// # Errors
+    /// Those of `work`, or a signal has come.
+    pub(crate) async fn until<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            done = work => done,
+            () = self.wait() => Err(Interrupt::failure()),
+        }
+    }
+
+    fn failure() -> Failure {
+        Failure::new("the benchmark is not complete", "interrupted")
     }
 }

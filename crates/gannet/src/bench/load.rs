@@ -1,5 +1,6 @@
 //! Load on a server: streams with a connection and a thread each, one operation at a time on each stream.
 
+use super::interrupt::Interrupt;
 use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{Patience, Session};
@@ -41,6 +42,8 @@ pub(super) struct Load {
     pub(super) files: u64,
     pub(super) time: Duration,
     pub(super) client: ClientOptions,
+    /// Ends it early.
+    pub(super) interrupt: Interrupt,
 }
 
 /// What came of it.
@@ -167,14 +170,14 @@ impl Shared {
     /// Connects, waits for all others to be connected, and works.
     async fn stream(&self, runtime: &Handle) -> Result<Stream, Failure> {
         let load = &self.load;
-        let connected = self.connect(runtime).await;
+        let connected = load.interrupt.until(self.connect(runtime)).await;
         // Everybody comes here, connected or not, or the others would wait for ever.
         self.start.wait().await;
         let (session, target) = connected?;
         let work = self.work(&session, target);
-        session
-            .watch(runtime, &load.folder, &load.client, Patience::Bounded, work)
-            .await
+        let (folder, client) = (&load.folder, &load.client);
+        let watched = session.watch(runtime, folder, client, Patience::Bounded, work);
+        load.interrupt.until(watched).await
     }
 
     /// A session, and the file or directory that is worked on.

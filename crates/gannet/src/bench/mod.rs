@@ -13,7 +13,10 @@ use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
-use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
+use gannet_nfs::client::{Client, Error, Existing, Follow, Transfer, Zeros};
+use gannet_runtime::sleep;
+use gannet_vfs::{FileHandle, Status};
+use interrupt::Interrupt;
 pub(crate) use load::own_cpu;
 use load::{Load, Measured};
 use serde::Serialize;
@@ -23,6 +26,10 @@ use std::time::Duration;
 const BYTES_PER_FILE: u64 = 64 << 10;
 /// Files of a `stat` row, at most.
 const FILES_MAX: u64 = 4096;
+/// How long an interrupted benchmark still removes its files.
+const REMOVE_TIME: Duration = Duration::from_secs(10);
+/// How often it looks again for files that calls under way have made meanwhile.
+const REMOVE_ROUNDS: usize = 16;
 
 /// One line of the result.
 #[derive(Debug, Serialize)]
@@ -104,7 +111,9 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
-    let rows = in_folder(url, &options.client, |folder| measure_all(folder, options))?;
+    let interrupt = Interrupt::install()?;
+    let place = (url, &options.client, &interrupt);
+    let rows = in_folder(place, |folder| measure_all(folder, options, &interrupt))?;
     if options.json {
         rows.iter().try_for_each(output::json)
     } else {
@@ -113,40 +122,64 @@ fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
     }
 }
 
-/// Makes a directory on the server, does `work` in it, and removes it with what is in it.
+/// Makes a directory on the server, does `work` in it, and removes it with what is in it; soon, if a signal comes.
 fn in_folder<T>(
-    url: &Url,
-    client: &ClientOptions,
+    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
     work: impl FnOnce(&Url) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
-    let made = with_session(url, client, async |session| {
-        let made = session
-            .files()
-            .make_directory(&session.path_of(&folder), 0o700)
-            .await;
+    let made = with_session((url, client, interrupt), async |session| {
+        let path = session.path_of(&folder);
+        let made = session.files().make_directory(&path, 0o700).await;
         made.map(|_| ()).explain(|| format!("cannot make {folder}"))
     });
-    made?;
-    let done = work(&folder);
-    let removed = with_session(url, client, async |session| remove(&session, &folder).await);
-    let done = done?;
-    removed?;
-    Ok(done)
+    let done = match made {
+        Ok(()) => work(&folder),
+        // A call that is interrupted may be answered all the same.
+        Err(failure) if interrupt.check().is_err() => Err(failure),
+        Err(failure) => return Err(failure),
+    };
+    let removed = session::run(async |runtime| {
+        let removing = session::with_session(&runtime, url, client, async |session| {
+            remove(&session, &folder).await
+        });
+        let too_late = async {
+            interrupt.wait().await;
+            sleep(&runtime, REMOVE_TIME).await;
+        };
+        tokio::select! {
+            removed = removing => removed,
+            () = too_late => Err(Failure::new("it takes too long", "interrupted")),
+        }
+    });
+    match (done, removed) {
+        (Ok(done), Ok(())) => Ok(done),
+        (Err(failure), Err(_)) if interrupt.check().is_err() => {
+            Err(failure.hint(format!("{folder} may be left behind: remove it")))
+        }
+        (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
+    }
 }
 
+/// Does `work` on a session to the server of `url`, unless a signal comes before its end.
 fn with_session<F: Future<Output = Result<(), Failure>>>(
-    url: &Url,
-    client: &ClientOptions,
+    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
     work: impl FnOnce(Session) -> F,
 ) -> Result<(), Failure> {
-    session::run(async |runtime| session::with_session(&runtime, url, client, work).await)
+    session::run(async |runtime| {
+        let working = session::with_session(&runtime, url, client, work);
+        interrupt.until(working).await
+    })
 }
 
-fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure> {
+fn measure_all(
+    folder: &Url,
+    options: &BenchOptions,
+    interrupt: &Interrupt,
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for op in &options.op {
-        prepare(folder, *op, options)?;
+        prepare(folder, *op, (options, interrupt))?;
         let has_records = !matches!(op, BenchOp::Stat | BenchOp::Create);
         // A record means nothing to an operation without data: one row is enough.
         let records = if has_records {
@@ -156,7 +189,8 @@ fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure
         };
         for record in records {
             for threads in &options.threads {
-                rows.push(measure(folder, *op, *record, *threads, options)?);
+                let row = (*op, *record, *threads);
+                rows.push(measure(folder, row, (options, interrupt))?);
             }
         }
     }
@@ -164,8 +198,12 @@ fn measure_all(folder: &Url, options: &BenchOptions) -> Result<Vec<Row>, Failure
 }
 
 /// Makes what `op` reads: one file of the given size, or many empty ones.
-fn prepare(folder: &Url, op: BenchOp, options: &BenchOptions) -> Result<(), Failure> {
-    with_session(folder, &options.client, async |session| {
+fn prepare(
+    folder: &Url,
+    op: BenchOp,
+    (options, interrupt): (&BenchOptions, &Interrupt),
+) -> Result<(), Failure> {
+    with_session((folder, &options.client, interrupt), async |session| {
         let what = || format!("cannot prepare {folder}");
         match op {
             BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
@@ -218,10 +256,8 @@ async fn fill(session: &Session, url: &Url, len: u64) -> Result<(), Failure> {
 
 fn measure(
     folder: &Url,
-    op: BenchOp,
-    record: u64,
-    threads: u16,
-    options: &BenchOptions,
+    (op, record, threads): (BenchOp, u64, u16),
+    (options, interrupt): (&BenchOptions, &Interrupt),
 ) -> Result<Row, Failure> {
     let load = Load {
         folder: folder.clone(),
@@ -235,6 +271,7 @@ fn measure(
             transfers: options.transfers.clone(),
             ..options.client.clone()
         },
+        interrupt: interrupt.clone(),
     };
     let measured = load.run()?;
     let seconds = measured.seconds.max(f64::MIN_POSITIVE);
@@ -272,18 +309,27 @@ pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
 async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
     let what = || format!("cannot remove {folder}");
     let node = session.node(folder, Follow::No).await?;
-    let client = session.files().client();
-    for item in client.list(&node.handle).await.explain(what)? {
-        client
-            .remove(&node.handle, &item.name)
-            .await
-            .explain(what)?;
+    let (files, path) = (session.files(), session.path_of(folder));
+    for _ in 0..REMOVE_ROUNDS {
+        empty(files.client(), &node.handle).await.explain(what)?;
+        match files.remove(&path).await {
+            // Made by a call that was under way when its connection was closed.
+            Err(Error::Status(Status::Notempty)) => {}
+            removed => return removed.explain(what),
+        }
     }
-    session
-        .files()
-        .remove(&session.path_of(folder))
-        .await
-        .explain(what)
+    Err(Failure::new(what(), Status::Notempty))
+}
+
+/// Removes the files of a directory.
+async fn empty(client: &Client, directory: &FileHandle) -> Result<(), Error> {
+    for item in client.list(directory).await? {
+        match client.remove(directory, &item.name).await {
+            Err(Error::Status(Status::Noent)) => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 fn show(rows: &[Row]) -> Result<(), Failure> {

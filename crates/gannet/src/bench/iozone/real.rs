@@ -94,7 +94,7 @@ fn measure(
         server,
         moments: Mutex::default(),
     });
-    in_folder(url, &client, |folder| {
+    in_folder((url, &client, interrupt), |folder| {
         for (record, threads) in cells(options) {
             interrupt.check()?;
             let cell = Cell {
