@@ -64,7 +64,7 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn read_lent(
         &self,
         (link, class): (&Link, Class),
-        (object, file): (Option<&FileHandle>, Option<&FileRef>),
+        source: (Option<&FileHandle>, Option<&FileRef>),
         transfer: &Transfer,
         (count, state): (u64, ObjectState),
     ) -> Result<Vec<u8>, Status> {
@@ -84,17 +84,8 @@ impl<V: Vfs> IoServer<V> {
             }
         };
         let own = parts(&transfer.file, transfer.placement);
-        let mut at = 0;
-        for (offset, len) in runs(own.map(|part| (part.object_offset, part.len)), u64::MAX) {
-            // Bounded by the buffer, which is in memory.
-            let end = at + len as usize;
-            let target = buffer.get_mut(at..end).ok_or(Status::Serverfault)?;
-            match (object, file) {
-                (Some(object), Some(file)) => self.copy(object, file, offset, target).await?,
-                _ => target.fill(0),
-            }
-            at = end;
-        }
+        let own = own.map(|part| (part.object_offset, part.len));
+        self.gather(source, own, &mut buffer).await?;
         Ok(encode(&match link.lend(buffer, Access::RemoteRead) {
             None => nothing,
             lent => LentDone {

@@ -102,17 +102,13 @@ impl<V: Vfs> IoServer<V> {
         Ok(())
     }
 
-    /// As [`IoServer::read_to`], through memory that is registered.
-    async fn read_staged(
+    /// Fills the start of `buffer` with these ranges of an object, one behind the other; with zeros if there is none.
+    pub(super) async fn gather(
         &self,
-        link: &Link,
         (object, file): (Option<&FileHandle>, Option<&FileRef>),
-        (key, plan): (RemoteKey, Vec<Pair>),
-        turn: Option<Hold>,
+        ranges: impl Iterator<Item = (u64, u32)>,
+        buffer: &mut [u8],
     ) -> Result<(), Status> {
-        let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
-        let mut buffer = self.zone(len).ok_or(Status::Jukebox)?;
-        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
         let mut at = 0;
         for (offset, len) in runs(ranges, u64::MAX) {
             // Bounded by the buffer, which is in memory.
@@ -124,6 +120,21 @@ impl<V: Vfs> IoServer<V> {
             }
             at = end;
         }
+        Ok(())
+    }
+
+    /// As [`IoServer::read_to`], through memory that is registered.
+    async fn read_staged(
+        &self,
+        link: &Link,
+        source: (Option<&FileHandle>, Option<&FileRef>),
+        (key, plan): (RemoteKey, Vec<Pair>),
+        turn: Option<Hold>,
+    ) -> Result<(), Status> {
+        let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
+        let mut buffer = self.zone(len).ok_or(Status::Jukebox)?;
+        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
+        self.gather(source, ranges, &mut buffer).await?;
         let parts = plan.iter().scan(0, |at, pair| {
             let offset = pair.memory_offset;
             let part = (*at, RemoteAddress { key, offset }, pair.len);
