@@ -13,15 +13,19 @@ use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::Identity;
 use gannet_volume::manager::Manager;
-use gannet_volume::meta::{JournalMemory, JournaledStore, MemoryStore, Stripes};
+use gannet_volume::meta::{
+    JournalMemory, JournaledStore, MemoryStore, MetaStore, Stripes, View, namespace,
+};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Role, Token};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-const VOLUME: Token = *b"a volume's token";
+/// The identity of every simulated volume.
+pub const VOLUME: Token = *b"a volume's token";
 const PORT: u16 = 20050;
 /// So few that a manager's halves fill up within a story.
 const JOURNAL_HALF_BLOCKS: u32 = 16;
@@ -67,15 +71,19 @@ pub struct Bed {
     pub manager: Node,
     metadata: Arc<MemoryStore>,
     journal: JournalMemory,
+    /// What the manager that was started last sees.
+    seen: RefCell<Option<Arc<JournaledStore>>>,
     /// The I/O servers, by their numbers.
     pub io_servers: Vec<IoNode>,
 }
 
-fn keys() -> ServerKeys {
+/// What its servers know.
+pub fn keys() -> ServerKeys {
     ServerKeys::new(Secret::new([5; 16]))
 }
 
-fn identity(role: Role) -> Identity {
+/// Who connects as `role`.
+pub fn identity(role: Role) -> Identity {
     Identity {
         role,
         volume: VOLUME,
@@ -109,6 +117,7 @@ impl Bed {
             manager: world.add_node("manager"),
             metadata: Arc::default(),
             journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
+            seen: RefCell::default(),
             io_servers: (0..servers)
                 .map(|_| IoNode {
                     node: world.add_node("io server"),
@@ -167,6 +176,7 @@ impl Bed {
         let (base, journal) = (Arc::clone(&self.metadata), Box::new(self.journal.clone()));
         let store = JournaledStore::over(base, journal, VOLUME);
         let store = Arc::new(store.expect("what was synced is there"));
+        *self.seen.borrow_mut() = Some(Arc::clone(&store));
         let manager = Manager::open(self.manager.runtime(), store, keys(), servers, stripes)
             .expect("metadata in memory can be read");
         runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
@@ -215,6 +225,19 @@ impl Bed {
             addresses,
             verifier,
         )
+    }
+
+    /// How many promises of the manager that was started last are open.
+    pub fn promises(&self) -> usize {
+        let mut open = 0;
+        let look = &mut |view: &dyn View| {
+            let promises = namespace::promises(view);
+            open = promises.expect("metadata in memory can be read").len();
+        };
+        let seen = self.seen.borrow();
+        let read = seen.as_ref().map_or(Ok(()), |store| store.read(look));
+        read.expect("metadata in memory can be read");
+        open
     }
 
     /// Objects on the disks of all I/O servers.

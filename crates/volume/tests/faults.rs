@@ -255,7 +255,7 @@ async fn harm(bed: Rc<Bed>, faults: Faults, random: Random) {
             .await;
         match random.below(4) {
             0 => {
-                faults.crash(bed.manager.id(), Crash::Process);
+                bed.kill_manager(Crash::Process);
                 faults
                     .sleep(Duration::from_millis(random.below(3_000)))
                     .await;
@@ -279,8 +279,8 @@ async fn harm(bed: Rc<Bed>, faults: Faults, random: Random) {
 fn run(seed: u64) {
     let world = World::new(seed);
     let bed = Bed::new(&world, SERVERS);
-    for (_, disk) in &bed.servers {
-        disk.set_profile(DiskProfile {
+    for server in &bed.io_servers {
+        server.disk.set_profile(DiskProfile {
             slow_per_mille: 50,
             delay_max_ns: 20_000_000,
             short_writes_per_mille: 20,

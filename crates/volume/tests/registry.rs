@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{VOLUME, VOLUME_UNIT, identity, keys, noise, root};
+use common::{VOLUME_UNIT, noise, root};
 use gannet_fabric::{Buffer, Provider};
 use gannet_runtime::sleep;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::{Disk, SimStore};
+use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{Addresses, Resolver, VolumeFs, WriteVerifier, registered_io_servers};

@@ -5,12 +5,13 @@
 mod servers;
 
 use gannet_fabric::{Buffer, Provider};
+use gannet_sim::volume::keys;
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
 use gannet_volume::link::{self, Identity, LinkError, Pool, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Capability, Hello, Level, Piece, Shape};
-use servers::{Bed, PORT, capability, contiguous, identity, keys, mover, noise, read, write};
+use servers::{Bed, PORT, capability, contiguous, identity, mover, noise, read, write};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;

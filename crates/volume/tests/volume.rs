@@ -302,7 +302,7 @@ fn truncation_is_finished_when_the_server_is_back() {
             "a server is away"
         );
         // The manager too dies before it can keep its promise.
-        bed.faults.crash(bed.manager.id(), Crash::Process);
+        bed.kill_manager(Crash::Process);
         bed.start_manager();
         bed.start_io_server(0);
         let mut size = 100_000;
@@ -369,7 +369,7 @@ fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
             // Until the manager hears of it.
             pause(1).await;
             let told = other.attributes(&file).await.unwrap().size;
-            bed.faults.crash(bed.manager.id(), Crash::Process);
+            bed.kill_manager(Crash::Process);
             bed.start_manager();
             assert_eq!(other.attributes(&file).await.unwrap().size, told);
             lost.set(lost.get() + u32::from(told != 100_000));
@@ -416,7 +416,7 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
         write(&fs, &file, 0, &noise(100_000, 2)).await.unwrap();
         assert_eq!(bed.used().await, empty + folders + 2, "they are back");
         // Also over a restart of the manager.
-        bed.faults.crash(bed.manager.id(), Crash::Process);
+        bed.kill_manager(Crash::Process);
         bed.start_manager();
         let pause = UNLINK_AGAIN_AFTER + Duration::from_secs(2);
         gannet_runtime::sleep(&bed.client.runtime(), pause).await;

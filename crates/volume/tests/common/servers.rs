@@ -6,24 +6,20 @@ use gannet_fabric::{Buffer, Provider};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
+use gannet_sim::volume::{VOLUME, keys};
 use gannet_sim::{Node, World};
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, States, Target};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{self, Identity, Pool, Session};
-use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_volume::secret::ServerKeys;
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape, Token};
+use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(crate) const VOLUME: Token = *b"a volume's token";
 pub(crate) const PORT: u16 = 20050;
-
-pub(crate) fn keys() -> ServerKeys {
-    ServerKeys::new(Secret::new([5; 16]))
-}
 
 /// I/O servers on machines of their own, and a client.
 pub(crate) struct Bed {
@@ -171,6 +167,15 @@ pub(crate) fn contiguous(offset: u64, len: usize) -> Shape {
     Shape::contiguous(offset, u32::try_from(len).unwrap()).unwrap()
 }
 
+/// The bytes of a file, to or from the start of memory.
+pub(crate) fn request(offset: u64, len: usize) -> Request {
+    Request {
+        capability: capability(1),
+        file: contiguous(offset, len),
+        memory: contiguous(0, len),
+    }
+}
+
 pub(crate) fn mover(targets: &[Target]) -> Mover {
     Mover::new(
         targets[0].link.endpoint().domain(),
@@ -179,11 +184,7 @@ pub(crate) fn mover(targets: &[Target]) -> Mover {
 }
 
 pub(crate) async fn write(targets: &[Target], offset: u64, bytes: Vec<u8>) -> States {
-    let request = Request {
-        capability: capability(1),
-        file: contiguous(offset, bytes.len()),
-        memory: contiguous(0, bytes.len()),
-    };
+    let request = request(offset, bytes.len());
     let mut buffer = Buffer::from_vec(bytes);
     mover(targets)
         .write(targets, 2, &request, &mut buffer)
@@ -192,11 +193,7 @@ pub(crate) async fn write(targets: &[Target], offset: u64, bytes: Vec<u8>) -> St
 }
 
 pub(crate) async fn read(targets: &[Target], offset: u64, len: usize) -> Vec<u8> {
-    let request = Request {
-        capability: capability(1),
-        file: contiguous(offset, len),
-        memory: contiguous(0, len),
-    };
+    let request = request(offset, len);
     let mut buffer = Buffer::zeroed(len);
     mover(targets)
         .read(targets, &request, &mut buffer)
