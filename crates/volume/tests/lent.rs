@@ -8,24 +8,16 @@ use gannet_fabric::{Buffer, RemoteAddress, RemoteKey, Source};
 use gannet_runtime::sleep;
 use gannet_vfs::Status;
 use gannet_volume::client::TransferPolicy;
-use gannet_volume::client::data::{Mover, Request, Target};
+use gannet_volume::client::data::{Mover, Target};
 use gannet_volume::limits::{LENT_AGE, LENT_TO_ONE_MAX};
 use gannet_volume::link::Message;
 use gannet_wire::nfs3::{Encode, from_bytes};
 use gannet_wire::volume::{Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer};
 use gannet_wire::xdr::Encoder;
-use servers::{Bed, capability, connect_all, contiguous, noise, read};
+use servers::{Bed, capability, connect_all, contiguous, noise, read, request};
 use std::time::Duration;
 
 const UNIT: u32 = 1 << 20;
-
-fn request(offset: u64, len: usize) -> Request {
-    Request {
-        capability: capability(1),
-        file: contiguous(offset, len),
-        memory: contiguous(0, len),
-    }
-}
 
 /// Long transfers moved by the client.
 const BY_CLIENT: TransferPolicy = TransferPolicy {

@@ -13,20 +13,12 @@ use gannet_volume::limits::{FAST_LEN, FAST_SLOTS};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{Class, Memory, Operation, Piece, Placement, Shape, Transfer};
 use gannet_wire::xdr::Encoder;
-use servers::{Bed, capability, connect_all, contiguous, mover, noise, read, write};
+use servers::{Bed, capability, connect_all, contiguous, mover, noise, read, request, write};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 const UNIT: u32 = 1 << 20;
-
-fn request(offset: u64, len: usize) -> Request {
-    Request {
-        capability: capability(1),
-        file: contiguous(offset, len),
-        memory: contiguous(0, len),
-    }
-}
 
 fn registrations(targets: &[Target]) -> u64 {
     let domain = targets[0].link.endpoint().domain();
