@@ -132,8 +132,8 @@ fn check_directory(directory: &Path) -> Result<(), Failure> {
         {
             Some(rustix::io::Errno::NOENT) => failure.hint("make the directory first"),
             Some(rustix::io::Errno::NOTCONN) => failure.hint(format!(
-                "an earlier mount has died: run `umount {}`",
-                directory.display()
+                "an earlier mount has died: run `{}`",
+                unmount(directory)
             )),
             _ => failure,
         }
@@ -143,10 +143,19 @@ fn check_directory(directory: &Path) -> Result<(), Failure> {
     }
     let parent = std::fs::metadata(directory.join("..")).explain(what)?;
     if parent.dev() != metadata.dev() {
-        let hint = format!("run `umount {}`, or choose another", directory.display());
+        let hint = format!("run `{}`, or choose another", unmount(directory));
         return Err(Failure::new(what(), "something is mounted there already").hint(hint));
     }
     Ok(())
+}
+
+/// The command that unmounts it, for this user.
+fn unmount(directory: &Path) -> String {
+    let command = match rustix::process::geteuid().is_root() {
+        true => "umount",
+        false => "fusermount3 -u",
+    };
+    format!("{command} {}", directory.display())
 }
 
 /// Sees that this system lets this user mount through FUSE.
@@ -156,7 +165,11 @@ fn check_fuse() -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
     match opened {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_root => {}
+        // Not even with the helper: the device is opened first.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_root => {
+            let hint = format!("have root run `chmod 666 {DEVICE}`, which is how udev makes it");
+            return Err(Failure::new(what, format!("{DEVICE}: {error}")).hint(hint));
+        }
         Err(error) => {
             let hint = "load the kernel's module `fuse`, or give the container this device";
             return Err(Failure::new(what, format!("{DEVICE}: {error}")).hint(hint));
