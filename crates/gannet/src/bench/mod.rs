@@ -14,7 +14,7 @@ use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet_nfs::client::{Client, Error, Existing, Follow, Transfer, Zeros};
-use gannet_runtime::sleep;
+use gannet_runtime::{all, sleep};
 use gannet_vfs::{FileHandle, Status};
 use interrupt::Interrupt;
 pub(crate) use load::own_cpu;
@@ -28,6 +28,8 @@ const BYTES_PER_FILE: u64 = 64 << 10;
 const FILES_MAX: u64 = 4096;
 /// How long an interrupted benchmark still removes its files.
 const REMOVE_TIME: Duration = Duration::from_secs(10);
+/// Files that are removed at a time.
+const REMOVED_AT_A_TIME: usize = 32;
 /// How often it looks again for files that calls under way have made meanwhile.
 const REMOVE_ROUNDS: usize = 16;
 
@@ -323,10 +325,15 @@ async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
 
 /// Removes the files of a directory.
 async fn empty(client: &Client, directory: &FileHandle) -> Result<(), Error> {
-    for item in client.list(directory).await? {
-        match client.remove(directory, &item.name).await {
-            Err(Error::Status(Status::Noent)) => {}
-            removed => removed?,
+    for items in client.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
+        let removing = items
+            .iter()
+            .map(|item| Box::pin(client.remove(directory, &item.name)));
+        for removed in all(removing).await {
+            match removed {
+                Err(Error::Status(Status::Noent)) => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())
