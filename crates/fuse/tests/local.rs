@@ -64,6 +64,20 @@ fn mounted(story: fn(&Path, &Path)) {
 }
 
 #[test]
+fn whoever_writes_is_not_held_to_a_hundredth_of_the_memory() {
+    mounted(|_, mnt| {
+        let device = mnt.metadata().unwrap().dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let limit = format!("/sys/class/bdi/{major}:{minor}/strict_limit");
+        if OpenOptions::new().write(true).open(&limit).is_err() {
+            eprintln!("left out: this kernel has no such limit, or it may not be changed here");
+            return;
+        }
+        assert_eq!(fs::read_to_string(limit).unwrap().trim(), "0");
+    });
+}
+
+#[test]
 fn names_are_made_moved_listed_and_removed() {
     mounted(|share, mnt| {
         fs::create_dir(mnt.join("one")).unwrap();
