@@ -97,6 +97,10 @@ pub const FORGET_AT_A_TIME: usize = 10_000;
 pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
+/// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
+pub const GATHERING_SEEN_MIN: u32 = 16;
+/// How long it waits at most; timers may be late by as much.
+pub const GATHERING_MAX: Duration = Duration::from_millis(1);
 /// How long a caller waits for I/O servers to do what a change promises.
 pub const PROMISE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the manager waits before it asks a server again that did not do what was promised.

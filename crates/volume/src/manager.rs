@@ -5,6 +5,7 @@
 //! answered (truncation) or afterwards (removal), and again after a restart.
 
 mod change;
+mod gathering;
 mod inventory;
 mod promises;
 mod registry;
@@ -19,10 +20,11 @@ use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::{Body, FileId, Inode, MetaStore, Stripes, View};
 use crate::secret::ServerKeys;
 use change::Work;
-use gannet_runtime::{Handle, LocalFuture, all, both};
+use gannet_runtime::{Handle, LocalFuture, Notify, all, both};
 use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
 use gannet_wire::volume::{BODY_MAX, Capability};
 use gannet_wire::xdr::Encoder;
+use gathering::Gathering;
 use promises::{Objects, Promises};
 use sizes::Sizes;
 use std::cell::{Cell, RefCell};
@@ -45,6 +47,9 @@ pub struct Manager {
     sizes: Rc<Sizes>,
     promises: Promises,
     changes: RefCell<VecDeque<change::Change>>,
+    gathering: RefCell<Gathering>,
+    /// Says that the changes have come that a transaction waits for.
+    gathered: Notify,
     committing: Cell<bool>,
     settling: Cell<bool>,
     /// First server of the next file.
@@ -82,6 +87,8 @@ impl Manager {
             keys,
             stripes,
             changes: RefCell::default(),
+            gathering: RefCell::default(),
+            gathered: Notify::default(),
             committing: Cell::new(false),
             settling: Cell::new(false),
             turn: Cell::new(0),

@@ -3,11 +3,11 @@
 use super::{Manager, now, status};
 use crate::calls::{Call, Entry, Ticket};
 use crate::layout::place;
-use crate::limits::{ANSWER_AGE, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY};
+use crate::limits::{ANSWER_AGE, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX};
 use crate::meta::answers::{self, Done};
 use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use crate::meta::{FileId, Inode, MetaStore, Stripes, Transaction};
-use gannet_runtime::{run_blocking, sleep};
+use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Status, Time};
 use gannet_wire::volume::LayoutRecord;
 use std::cell::RefCell;
@@ -51,6 +51,9 @@ impl Manager {
             return Err(Status::Jukebox);
         }
         self.changes.borrow_mut().push_back(Change { work, done });
+        if self.gathering.borrow_mut().comes(self.runtime.now()) {
+            self.gathered.notify();
+        }
         if !self.committing.replace(true) {
             let manager = Rc::clone(self);
             let task = Box::pin(async move { manager.commit_all().await });
@@ -66,6 +69,7 @@ impl Manager {
     /// Transactions, one after the other, until no change waits.
     async fn commit_all(self: Rc<Self>) {
         loop {
+            self.gather().await;
             let batch: Vec<Change> = self.changes.borrow_mut().drain(..).collect();
             if batch.is_empty() {
                 self.committing.set(false);
@@ -80,6 +84,7 @@ impl Manager {
                 turn: self.take_turns(work.len()),
             };
             let (store, time) = (std::sync::Arc::clone(&self.store), now(&self.runtime));
+            let (began, count) = (self.runtime.now(), work.len());
             let committed =
                 run_blocking(&self.runtime, move || commit(&*store, work, layouts, time)).await;
             match committed.unwrap_or(Err(Status::Io)) {
@@ -105,7 +110,28 @@ impl Manager {
                     }
                 }
             }
+            let (lasted, waiting) = ((began, self.runtime.now()), self.changes.borrow().len());
+            self.gathering.borrow_mut().ends(lasted, (count, waiting));
             self.settle();
+        }
+    }
+
+    /// Lets changes come that are about to, if that pays.
+    async fn gather(&self) {
+        let waits = |it: &Manager| it.gathering.borrow().should_wait();
+        if self.changes.borrow().is_empty() || !waits(self) {
+            return;
+        }
+        let all_come = async {
+            while waits(self) {
+                self.gathered.notified().await;
+            }
+        };
+        if timeout(&self.runtime, GATHERING_MAX, all_come)
+            .await
+            .is_err()
+        {
+            self.gathering.borrow_mut().waited_in_vain();
         }
     }
 
