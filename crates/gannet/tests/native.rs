@@ -116,6 +116,8 @@ fn size_below(path: &std::path::Path) -> u64 {
     };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => size_below(&entry.path()),
+        // It says whose the folder is.
+        Ok(_) if entry.file_name() == "io-server.toml" => 0,
         Ok(found) => found.len(),
         // It is gone.
         Err(_) => 0,
@@ -358,6 +360,7 @@ fn roles_end_at_sigterm_and_run_once() {
 /// The paths of all objects below a folder.
 fn objects_below(path: &std::path::Path) -> Vec<std::path::PathBuf> {
     let folders = fs::read_dir(path).unwrap().flatten();
+    let folders = folders.filter(|entry| entry.file_type().unwrap().is_dir());
     let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
     objects.map(|object| object.path()).collect()
 }

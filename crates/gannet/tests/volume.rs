@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
@@ -27,12 +27,17 @@ fn serve(place: &Place, volume: &str) -> Server {
     Server::start(&place.path("state"), &arguments)
 }
 
-/// Files of all I/O servers of a volume in folders of its own.
+fn folders_in(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(path).unwrap().map(|it| it.unwrap().path());
+    entries.filter(|it| it.is_dir())
+}
+
+/// Objects of all I/O servers of a volume in folders of its own.
 fn objects(volume: &Path) -> usize {
-    let below = |path: &Path| fs::read_dir(path).unwrap().map(|it| it.unwrap().path());
-    let servers = below(&volume.join("io"));
-    let folders = servers.flat_map(|server| below(&server).collect::<Vec<_>>());
-    folders.map(|folder| below(&folder).count()).sum()
+    let folders = folders_in(&volume.join("io")).flat_map(|server| folders_in(&server));
+    folders
+        .map(|folder| fs::read_dir(folder).unwrap().count())
+        .sum()
 }
 
 /// Waits until something happened that nobody waits for.
@@ -267,7 +272,7 @@ fn a_volume_shows_what_it_is() {
     let text = succeed(&["df", "--json", &server.urls()[0]]);
     let free: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(space(&free), space(&shown), "the disk is counted once");
-    let used = ["disk", "share"].map(|name| fs::read_dir(place.path(name)).unwrap().count());
+    let used = ["disk", "share"].map(|name| folders_in(&place.path(name)).count());
     assert_eq!(used.iter().sum::<usize>(), 1, "a file lies on one server");
 }
 
@@ -415,8 +420,7 @@ fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
     let shown = with_key(&["volume", "stripes", &file]);
     assert!(shown.contains("over 3 of 4 I/O servers: 2 3 0"), "{shown}");
     let used: Vec<bool> = (0..4)
-        .map(|number| fs::read_dir(place.path(&format!("volume/io/{number}"))).unwrap())
-        .map(|folders| folders.count() > 0)
+        .map(|number| folders_in(&place.path(&format!("volume/io/{number}"))).count() > 0)
         .collect();
     assert_eq!(used, [true, false, true, true]);
     let error = fails(&words);
@@ -512,8 +516,7 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     drop(server);
     // All of them were written long ago when somebody looks.
     for server in ["io/0", "io/1"] {
-        let folders = fs::read_dir(own(server)).unwrap();
-        for folder in folders.map(|it| it.unwrap().path()) {
+        for folder in folders_in(&own(server)) {
             for object in fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()) {
                 let object = fs::File::options().write(true).open(object).unwrap();
                 let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
@@ -538,6 +541,42 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     let server = serve(&place, &volume);
     let back = place.text("out/back");
     succeed(&["cp", &there(&server, "new"), &back]);
+    assert!(fs::read(back).unwrap() == bytes(1, 200_000));
+}
+
+#[test]
+fn disks_that_were_swapped_are_served_by_nobody_and_repaired_by_nobody() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 200_000)).unwrap();
+    let server = serve(&place, &volume);
+    succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    drop(server);
+    let swap = || {
+        let (a, b, aside) = ("volume/io/0", "volume/io/1", "out/aside");
+        for (from, to) in [(a, aside), (b, a), (aside, b)] {
+            fs::rename(place.path(from), place.path(to)).unwrap();
+        }
+    };
+    swap();
+    let serve_them = ["serve", "--volume", &volume, "--log", "error"];
+    let refused = fail(&[&serve_them[..], &NATIVE].concat(), 1);
+    assert!(
+        refused.contains("it is that of I/O server 1 of the volume"),
+        "{refused}"
+    );
+    let output = support::run(&["volume", "check", &volume, "--repair"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("I/O server 0 is not checked") && text.contains(" 0 repaired"),
+        "{text}"
+    );
+    swap();
+    let server = serve(&place, &volume);
+    let back = place.text("out/back");
+    succeed(&["cp", &format!("{}/file", server.urls()[0]), &back]);
     assert!(fs::read(back).unwrap() == bytes(1, 200_000));
 }
 

@@ -33,6 +33,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use turns::Turns;
 
+/// Whoever runs an I/O server keeps here, beside its objects' folders, whose they are.
+pub const OWNER_FILE: &str = "io-server.toml";
+
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {
     runtime: Handle,

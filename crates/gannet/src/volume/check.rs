@@ -1,11 +1,13 @@
 //! `gannet volume check`: metadata against itself, and against the objects of the I/O servers.
 
 use super::host::{lock_folder, open_metadata};
+use super::owner::Owner;
 use super::{Volume, check_served};
 use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::url::Location;
+use gannet_volume::io_server::OWNER_FILE;
 use gannet_volume::layout::{placements, size_from_object};
 use gannet_volume::meta::check::{Survey, files_on, survey};
 use gannet_volume::meta::namespace::{self, Outcome};
@@ -90,6 +92,18 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
             }
             Err(error) => return Err(Failure::new(what(), error)),
         }
+        let own = Owner {
+            volume: volume.description.identity,
+            io_server: number as usize,
+        };
+        let owner = Owner::of(folder).explain(|| format!("cannot check {}", folder.display()))?;
+        if let Some(other) = owner.filter(|owner| *owner != own) {
+            let folder = folder.display();
+            survey.findings.push(format!(
+                "I/O server {number} is not checked: {folder} is that of {other}"
+            ));
+            continue;
+        }
         look_at_server(folder, number, &mut survey, (&mut objects, &mut left)).explain(what)?;
     }
     let mut standings: Outcome<Vec<_>> = Ok(Vec::new());
@@ -124,6 +138,9 @@ fn look_at_server(
     let files = files_on(survey, number);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
+        if entry.file_name() == OWNER_FILE {
+            continue;
+        }
         if !entry.file_type()?.is_dir() {
             let what = format!("I/O server {number}: {} is no object", shown(&entry));
             survey.findings.push(what);

@@ -1,5 +1,6 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
+use super::owner::Owner;
 use super::place::{Place, find, resolver};
 use super::{METADATA_CACHE, Volume};
 use crate::cli::{Listen, VolumeRole};
@@ -355,6 +356,11 @@ fn open_io_server(
         }
         _ => Failure::new(what(), format!("{}: {error}", folder.display())),
     })?;
+    let owner = Owner {
+        volume: volume.description.identity,
+        io_server: number,
+    };
+    owner.claim(&folder)?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.

@@ -1,7 +1,7 @@
 //! `gannet volume`, and the volume that `gannet serve --volume` serves.
 //!
 //! A volume's folder holds `volume.toml` (see [`Description`]), `secret`, `client-key`, `metadata` with its
-//! journal, and the I/O servers' folders.
+//! journal, and the I/O servers' folders, each with a file that says whose it is.
 
 mod check;
 mod check_objects;
@@ -13,6 +13,7 @@ mod host;
 mod key;
 mod list;
 mod made;
+mod owner;
 mod place;
 mod reach;
 mod show;

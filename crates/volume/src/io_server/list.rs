@@ -1,6 +1,6 @@
 //! Which objects there are: for who compares them with the files of the volume.
 
-use super::{IoServer, own, parse, place_of};
+use super::{IoServer, OWNER_FILE, own, parse, place_of};
 use crate::calls::encode;
 use gannet_vfs::{DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
@@ -171,7 +171,8 @@ impl Entries for RootNames {
         let is_folder = entry
             .object
             .is_none_or(|(_, attributes)| attributes.kind == FileKind::Directory);
-        let is_ours = is_folder && (0..FOLDERS).any(|folder| folder_name(folder) == entry.name);
+        let has_objects = is_folder && (0..FOLDERS).any(|folder| folder_name(folder) == entry.name);
+        let is_ours = has_objects || entry.name == OWNER_FILE.as_bytes();
         if !is_ours && !is_dots(entry.name) {
             self.strangers = self.strangers.saturating_add(1);
         }
