@@ -628,6 +628,7 @@ impl VolumeBed {
     fn largest(&self, number: usize) -> PathBuf {
         let folder = self.place.path(&format!("volume/io/{number}"));
         let folders = fs::read_dir(folder).unwrap().flatten();
+        let folders = folders.filter(|entry| entry.file_type().unwrap().is_dir());
         let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
         let sizes =
             objects.map(|object| (object.metadata().map_or(0, |it| it.len()), object.path()));
