@@ -39,7 +39,8 @@ pub enum Table {
 }
 
 impl Table {
-    pub(crate) const ALL: [Table; 6] = [
+    /// Each of them once.
+    pub const ALL: [Table; 6] = [
         Table::Inodes,
         Table::Names,
         Table::Listing,

@@ -71,17 +71,9 @@ pub(super) fn by_hand() -> Result<Vec<(&'static str, &'static str, Vec<u8>)>> {
     seeds.push((target, "gap", input(&bed.base.mark(), 0, &file)));
     // Several blocks, and a pair for each table.
     let bed = Bed::new();
-    let tables = [
-        Table::Inodes,
-        Table::Names,
-        Table::Listing,
-        Table::Pending,
-        Table::Answers,
-        Table::Volume,
-    ];
     bed.open()?.commit(&mut |transaction| {
         let mut put = |table| transaction.put(table, b"key", b"value");
-        tables.into_iter().try_for_each(&mut put)?;
+        Table::ALL.into_iter().try_for_each(&mut put)?;
         transaction.put(Table::Volume, b"long", &[0; 5000])
     })?;
     seeds.push((target, "long", bed.input(MENDED)));
