@@ -2,8 +2,6 @@
 
 use crate::failure::{Explain, Failure};
 use gannet_runtime::tokio_plug;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -13,8 +11,7 @@ const EXIT_CODE: i32 = 130;
 /// Whether somebody wants the benchmark to end. Clones see the same.
 #[derive(Clone)]
 pub(crate) struct Interrupt {
-    flag: Arc<AtomicBool>,
-    /// The same, for who sleeps; lives as long as the process.
+    /// Told by a thread that lives as long as the process.
     told: watch::Receiver<bool>,
 }
 
@@ -24,8 +21,6 @@ impl Interrupt {
     /// # Errors
     /// They cannot be taken.
     pub(crate) fn install() -> Result<Interrupt, Failure> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&flag);
         let (tell, told) = watch::channel(false);
         let (installed, is_installed) = std::sync::mpsc::channel();
         let wait = move || {
@@ -45,10 +40,9 @@ impl Interrupt {
                         _ = both.0.recv() => {}
                         _ = both.1.recv() => {}
                     }
-                    if seen.swap(true, Ordering::Relaxed) {
+                    if tell.send_replace(true) {
                         std::process::exit(EXIT_CODE);
                     }
-                    tell.send_replace(true);
                 }
             })
         };
@@ -58,7 +52,7 @@ impl Interrupt {
             .spawn(wait)
             .explain(what)?;
         is_installed.recv().explain(what)?.explain(what)?;
-        Ok(Interrupt { flag, told })
+        Ok(Interrupt { told })
     }
 
     /// The failure that ends the benchmark, once a signal has come.
@@ -66,7 +60,7 @@ impl Interrupt {
     /// # Errors
     /// A signal has come.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.flag.load(Ordering::Relaxed) {
+        if *self.told.borrow() {
             return Err(Interrupt::failure());
         }
         Ok(())
