@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, succeed};
 
 /// The ways to mount: cached and not.
 const MODES: [&[&str]; 2] = [&[], &["--direct"]];
@@ -627,11 +627,8 @@ impl VolumeBed {
     /// The largest object of an I/O server.
     fn largest(&self, number: usize) -> PathBuf {
         let folder = self.place.path(&format!("volume/io/{number}"));
-        let folders = fs::read_dir(folder).unwrap().flatten();
-        let folders = folders.filter(|entry| entry.file_type().unwrap().is_dir());
-        let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
-        let sizes =
-            objects.map(|object| (object.metadata().map_or(0, |it| it.len()), object.path()));
+        let objects = objects_below(&folder).into_iter();
+        let sizes = objects.map(|path| (fs::metadata(&path).map_or(0, |it| it.len()), path));
         sizes.max().map_or(PathBuf::from("none"), |(_, path)| path)
     }
 }

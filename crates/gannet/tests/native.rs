@@ -16,7 +16,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, run, succeed};
+use support::{
+    Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, run, succeed,
+};
 
 /// A volume and its servers.
 struct Bed {
@@ -355,14 +357,6 @@ fn roles_end_at_sigterm_and_run_once() {
     let manager = bed.manager.as_mut().unwrap();
     manager.signal("TERM");
     assert_eq!(manager.wait().code(), Some(0));
-}
-
-/// The paths of all objects below a folder.
-fn objects_below(path: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let folders = fs::read_dir(path).unwrap().flatten();
-    let folders = folders.filter(|entry| entry.file_type().unwrap().is_dir());
-    let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
-    objects.map(|object| object.path()).collect()
 }
 
 #[test]

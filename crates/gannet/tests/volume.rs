@@ -6,10 +6,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, succeed};
 
 fn create(place: &Place, arguments: &[&str]) -> String {
     let volume = place.text("volume");
@@ -27,16 +27,11 @@ fn serve(place: &Place, volume: &str) -> Server {
     Server::start(&place.path("state"), &arguments)
 }
 
-fn folders_in(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(path).unwrap().map(|it| it.unwrap().path());
-    entries.filter(|it| it.is_dir())
-}
-
 /// Objects of all I/O servers of a volume in folders of its own.
 fn objects(volume: &Path) -> usize {
-    let folders = folders_in(&volume.join("io")).flat_map(|server| folders_in(&server));
-    folders
-        .map(|folder| fs::read_dir(folder).unwrap().count())
+    let servers = fs::read_dir(volume.join("io")).unwrap();
+    servers
+        .map(|server| objects_below(&server.unwrap().path()).len())
         .sum()
 }
 
@@ -272,7 +267,7 @@ fn a_volume_shows_what_it_is() {
     let text = succeed(&["df", "--json", &server.urls()[0]]);
     let free: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(space(&free), space(&shown), "the disk is counted once");
-    let used = ["disk", "share"].map(|name| folders_in(&place.path(name)).count());
+    let used = ["disk", "share"].map(|name| objects_below(&place.path(name)).len());
     assert_eq!(used.iter().sum::<usize>(), 1, "a file lies on one server");
 }
 
@@ -420,7 +415,7 @@ fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
     let shown = with_key(&["volume", "stripes", &file]);
     assert!(shown.contains("over 3 of 4 I/O servers: 2 3 0"), "{shown}");
     let used: Vec<bool> = (0..4)
-        .map(|number| folders_in(&place.path(&format!("volume/io/{number}"))).count() > 0)
+        .map(|number| !objects_below(&place.path(&format!("volume/io/{number}"))).is_empty())
         .collect();
     assert_eq!(used, [true, false, true, true]);
     let error = fails(&words);
@@ -516,12 +511,10 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     drop(server);
     // All of them were written long ago when somebody looks.
     for server in ["io/0", "io/1"] {
-        for folder in folders_in(&own(server)) {
-            for object in fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()) {
-                let object = fs::File::options().write(true).open(object).unwrap();
-                let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
-                object.set_modified(long_ago).unwrap();
-            }
+        for object in objects_below(&own(server)) {
+            let object = fs::File::options().write(true).open(object).unwrap();
+            let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+            object.set_modified(long_ago).unwrap();
         }
     }
     let later = |name: &str| place.path(&format!("state/{name}"));

@@ -237,3 +237,11 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
         "contents of {both}"
     );
 }
+
+/// The paths of all objects in the folder of an I/O server.
+pub(crate) fn objects_below(path: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(path).unwrap().flatten();
+    let folders = folders.filter(|entry| entry.file_type().unwrap().is_dir());
+    let objects = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
+    objects.map(|object| object.path()).collect()
+}
