@@ -5,6 +5,7 @@
 mod support;
 
 use gannet_fabric::Buffer;
+use gannet_runtime::FileRef;
 use gannet_vfs::{
     AccessMask, CreateMode, FileKind, NodeKind, SetAttributes, SetTime, Stability, Status, Time,
     Vfs,
@@ -44,6 +45,16 @@ fn what_was_written_is_read_in_order_and_beyond_the_end() {
     });
 }
 
+/// Whether `holds` soon after the file was read. What is cached is the kernel's to say and to change: it may evict a
+/// page at any moment, and a cachestat(2) that begins inside a large folio and is interrupted leaves out pages (once
+/// in 60,000 calls, seen on Linux 6.18).
+fn within_a_few_tries(file: &FileRef, mut holds: impl FnMut() -> bool) -> bool {
+    (0..10).any(|_| {
+        file.read_at(0, &mut [0; 100_000]).unwrap();
+        holds()
+    })
+}
+
 #[test]
 fn cached_bytes_come_without_waiting() {
     with_each_scheme(|world| {
@@ -51,13 +62,18 @@ fn cached_bytes_come_without_waiting() {
             let file = create(&store, &store.root(), b"f").await;
             write(&store, &file, 0, &[7; 100_000]).await;
             let reply = store.read(&me(), &file, 0, 100_000).await.unwrap();
-            assert!(reply.file.is_resident(0, 100_000));
-            assert!(reply.file.is_resident(90_000, u64::MAX - 90_000));
-            assert!(reply.file.descriptor().is_some());
+            let file = reply.file;
+            assert!(file.descriptor().is_some());
             let mut buffer = [0; 4096];
-            assert_eq!(reply.file.try_read_at(99_000, &mut buffer).unwrap(), 1000);
-            assert_eq!(buffer[..1000], [7; 1000]);
-            assert_eq!(reply.file.try_read_at(100_000, &mut buffer).unwrap(), 0);
+            assert_eq!(file.read_at(100_000, &mut buffer).unwrap(), 0);
+            let cached = [
+                within_a_few_tries(&file, || file.is_resident(0, 100_000)),
+                within_a_few_tries(&file, || file.is_resident(90_000, u64::MAX - 90_000)),
+                within_a_few_tries(&file, || file.try_read_at(99_000, &mut buffer).is_ok()),
+            ];
+            assert_eq!(cached, [true; 3], "whole, from inside a page on, and read");
+            assert_eq!(buffer[..1001], [[7; 1000].as_slice(), &[0]].concat());
+            assert_eq!(file.try_read_at(100_000, &mut buffer).unwrap(), 0);
         });
     });
 }
