@@ -113,7 +113,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench papers doctor dump generate"
+            opts="-h -V --log --log-format --busy-poll --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench papers doctor dump generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -127,6 +127,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -135,7 +139,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --inline-max --fast-max --client-based --log --log-format --help fabric iozone registration"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,6 +209,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -213,7 +221,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__fabric)
-            opts="-h --json --seconds --log --log-format --help"
+            opts="-h --json --seconds --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -231,6 +239,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -239,7 +251,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__iozone)
-            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --timeout --crc --uid --gid --log --log-format --help"
+            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --timeout --crc --uid --gid --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -321,6 +333,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -329,7 +345,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__registration)
-            opts="-h --json --seconds --log --log-format --help"
+            opts="-h --json --seconds --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -347,6 +363,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -355,7 +375,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cat)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -397,6 +417,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -405,7 +429,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cp)
-            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -455,6 +479,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -463,7 +491,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__demo)
-            opts="-h --json --seed --scratch --log --log-format --help"
+            opts="-h --json --seed --scratch --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -485,6 +513,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -493,7 +525,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -533,6 +565,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -543,7 +579,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__doctor)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -583,6 +619,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -593,7 +633,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__dump)
-            opts="-v -h --verbose --json --log --log-format --help"
+            opts="-v -h --verbose --json --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -605,6 +645,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -615,7 +659,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__generate)
-            opts="-h --log --log-format --help man completions all"
+            opts="-h --log --log-format --busy-poll --help man completions all"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -627,6 +671,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -637,7 +685,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__generate__subcmd__all)
-            opts="-h --check --log --log-format --help"
+            opts="-h --check --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -649,6 +697,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -659,7 +711,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__generate__subcmd__completions)
-            opts="-h --log --log-format --help bash elvish fish powershell zsh"
+            opts="-h --log --log-format --busy-poll --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -671,6 +723,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -681,7 +737,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__generate__subcmd__man)
-            opts="-h --log --log-format --help"
+            opts="-h --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -695,6 +751,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -703,7 +763,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -743,6 +803,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -753,7 +817,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mkdir)
-            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -795,6 +859,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -803,7 +871,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mount)
-            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -853,6 +921,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -861,7 +933,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mv)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -903,6 +975,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -911,7 +987,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__papers)
-            opts="-h --json --charts --log --log-format --help nfs-rdma sandia pvfs-ib"
+            opts="-h --json --charts --log --log-format --busy-poll --help nfs-rdma sandia pvfs-ib"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -929,6 +1005,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -937,7 +1017,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -979,6 +1059,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -987,7 +1071,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1057,6 +1141,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1065,7 +1153,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__stat)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1107,6 +1195,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1115,7 +1207,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume)
-            opts="-h --log --log-format --help create show list extend check stripes key"
+            opts="-h --log --log-format --busy-poll --help create show list extend check stripes key"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1129,6 +1221,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1137,7 +1233,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__check)
-            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1179,6 +1275,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1187,7 +1287,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__create)
-            opts="-h --io-servers --io-server --stripe-unit --stripe-width --log --log-format --help"
+            opts="-h --io-servers --io-server --stripe-unit --stripe-width --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1217,6 +1317,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1225,7 +1329,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__extend)
-            opts="-h --io-servers --io-server --log --log-format --help"
+            opts="-h --io-servers --io-server --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1247,6 +1351,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1255,7 +1363,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__key)
-            opts="-h --log --log-format --help"
+            opts="-h --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1267,6 +1375,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1277,7 +1389,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__list)
-            opts="-h --json --log --log-format --help"
+            opts="-h --json --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1289,6 +1401,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1299,7 +1415,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__show)
-            opts="-h --json --log --log-format --help"
+            opts="-h --json --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1313,6 +1429,10 @@ _gannet() {
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1321,7 +1441,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__stripes)
-            opts="-h --unit --count --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --help"
+            opts="-h --unit --count --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1377,6 +1497,10 @@ _gannet() {
                     ;;
                 --log-format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_gannet_global_optspecs
-    string join \n log= log-format= h/help V/version
+    string join \n log= log-format= busy-poll= h/help V/version
 end
 
 function __fish_gannet_needs_command
@@ -31,6 +31,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_needs_command" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_needs_command" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_needs_command" -s V -l version -d 'Print version'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "demo" -d 'Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte'
@@ -59,6 +60,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand demo" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l json -d 'One JSON object per row instead of a table'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l volume -d 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do' -r -F
@@ -83,6 +85,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l read-only -d 'Refuse everything that changes files'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let root of a client be root here; without it, root becomes the anonymous user'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
@@ -105,6 +108,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l direct -d 'Keep no data in the kernel\'s cache: every read and write is the server\'s'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l read-only -d 'Refuse everything that changes files'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l allow-other -d 'Let other users in, each with his own rights; not root, /etc/fuse.conf must say user_allow_other'
@@ -117,6 +121,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "create" -d 'Make a volume in a folder'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and not __fish_seen_subcommand_from create show list extend check stripes key" -f -a "show" -d 'Show a volume\'s servers, stripes, identity and space'
@@ -136,6 +141,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
@@ -144,6 +150,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -l json -d 'One JSON object'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
@@ -153,6 +160,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -l json -d 'One JSON object per volume'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l io-servers -d 'So many more, in folders of its own below PATH' -r
@@ -164,6 +172,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from extend" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
@@ -180,6 +189,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l repair -d 'Remove objects that belong to no file; by URL for root and the volume\'s owner'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -201,6 +211,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l default -d 'Leave it to the volume again'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l json -d 'One JSON object'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
@@ -212,6 +223,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from key" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
@@ -228,6 +240,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s l -l long -d 'Kind, mode, links, owner, size and time of each'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s a -l all -d 'Names that start with a dot too'
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -s R -l recursive -d 'Directories below too'
@@ -249,6 +262,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
@@ -266,6 +280,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l json -d 'One JSON object per file'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -285,6 +300,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l verify -d 'Read everything back and compare every byte with the source'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress bar, not even on a terminal'
@@ -305,6 +321,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s p -l parents -d 'Make what is missing above too, and do not mind what exists'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -323,6 +340,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s f -l force -d 'Do not mind what does not exist'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
@@ -342,6 +360,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
@@ -359,6 +378,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON object per file system'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -388,6 +408,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l client-based -d 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
@@ -403,6 +424,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l threads -d 'Concurrent threads, one file each; several numbers make several rows' -r
@@ -435,6 +457,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l sync -d 'Make every write durable before it is answered'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l json -d 'One JSON object per row'
@@ -447,6 +470,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand papers" -l charts -d 'Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them' -r -F
@@ -457,6 +481,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand papers" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand papers" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand papers" -l json -d 'One JSON object per row; the summary goes to standard error'
 complete -c gannet -n "__fish_gannet_using_subcommand papers" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
@@ -474,6 +499,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l json -d 'One JSON object per check'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -484,6 +510,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand dump" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -s v -l verbose -d 'Every segment on a line of its own, lists in full, packets that are not decoded too'
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -l json -d 'One JSON object per line, the counts in the last'
 complete -c gannet -n "__fish_gannet_using_subcommand dump" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -494,6 +521,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -f -a "man" -d 'One page per command'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and not __fish_seen_subcommand_from man completions all" -f -a "completions" -d 'One script, on standard output'
@@ -505,6 +533,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from man" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
@@ -513,6 +542,7 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
@@ -521,5 +551,6 @@ debug\t''
 trace\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
+complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -l check -d 'Only compare with what is there'
 complete -c gannet -n "__fish_gannet_using_subcommand generate; and __fish_seen_subcommand_from all" -s h -l help -d 'Print help (see more with \'--help\')'

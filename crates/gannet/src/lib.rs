@@ -34,6 +34,7 @@ pub mod volume;
 
 use cli::{Arguments, Command, LogLevel};
 use failure::Failure;
+use gannet_runtime::tokio_plug::set_busy_poll;
 
 /// Does what the command line says, to its end.
 ///
@@ -45,6 +46,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         _ => LogLevel::Warn,
     };
     logs::start(&arguments.logs, default_level);
+    set_busy_poll(arguments.busy_poll());
     match arguments.command {
         Command::Bench(options) => bench::run(&options),
         Command::Papers(options) => papers::run(&options),

@@ -1,5 +1,6 @@
 //! Production: one current-thread tokio runtime per core, sockets driven by readiness.
 
+mod busy_poll;
 mod cores;
 mod stream;
 
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use busy_poll::set_busy_poll;
 pub use cores::{Cores, SharedListener, available_cores};
 pub use stream::TcpByteStream;
 
@@ -42,10 +44,14 @@ pub fn block_on<T, F: Future<Output = T>>(main: impl FnOnce(Handle) -> F) -> io:
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .event_interval(31)
+        .on_thread_park(busy_poll::before_park)
         .build()?;
     let handle: Handle = Rc::new(TokioRuntime::new()?);
     let local = tokio::task::LocalSet::new();
-    Ok(local.block_on(&runtime, async move { main(handle).await }))
+    Ok(local.block_on(&runtime, async move {
+        tokio::task::spawn_local(busy_poll::look());
+        main(handle).await
+    }))
 }
 
 impl Runtime for TokioRuntime {
@@ -67,7 +73,7 @@ impl Runtime for TokioRuntime {
 
     fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
         tracing::trace!(task = name, "task started");
-        tokio::task::spawn_local(task);
+        tokio::task::spawn_local(busy_poll::Task(task));
     }
 
     fn random(&self) -> u64 {

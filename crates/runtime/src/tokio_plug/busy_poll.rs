@@ -1,0 +1,197 @@
+//! What a core does that has nothing to do: it looks for news for a moment before it sleeps, where that was seen to
+//! pay (docs/decisions/0015-busy-polling.md).
+//!
+//! A sleeping thread takes 10 to 30 microseconds to wake, longer than a short operation; and whoever asks one thing at
+//! a time waits for that twice, at both ends.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// For this process, in nanoseconds.
+static LONGEST: AtomicU64 = AtomicU64::new(0);
+
+/// How long each core of this process looks for news before it sleeps, if it looks at all: while news used to come
+/// within about that time. Zero, as at the start, is never. A core that looks is busy for the processor's other users,
+/// but lets them go first.
+pub fn set_busy_poll(longest: Duration) {
+    let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    LONGEST.store(nanos, Ordering::Relaxed);
+}
+
+fn longest() -> Duration {
+    Duration::from_nanos(LONGEST.load(Ordering::Relaxed))
+}
+
+/// Called by a core's thread when no task of it can run; if it wakes one, the thread looks for news without sleeping.
+pub(super) fn before_park() {
+    let longest = longest();
+    if longest.is_zero() {
+        return;
+    }
+    CORE.with(|core| {
+        let looks_on = core.patience.borrow_mut().idle(Instant::now(), longest);
+        if looks_on && let Some(waker) = &*core.looker.borrow() {
+            waker.wake_by_ref();
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// A task of a core: that it runs means that there was something to do.
+pub(super) struct Task<F>(pub(super) F);
+
+impl<F: Future + Unpin> Future for Task<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        CORE.with(|core| core.patience.borrow_mut().busy(Instant::now, longest()));
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+/// The task that is woken in place of sleeping. It never ends, and each core needs one.
+pub(super) async fn look() {
+    std::future::poll_fn(|context| {
+        CORE.with(|core| {
+            let mut looker = core.looker.borrow_mut();
+            if !matches!(&*looker, Some(waker) if waker.will_wake(context.waker())) {
+                *looker = Some(context.waker().clone());
+            }
+        });
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
+#[derive(Default)]
+struct Core {
+    patience: RefCell<Patience>,
+    looker: RefCell<Option<Waker>>,
+}
+
+thread_local! {
+    static CORE: Core = Core::default();
+}
+
+/// Most points.
+const POINTS_MAX: u32 = 16;
+/// Points from which on a core looks.
+const POINTS_TO_LOOK: u32 = 8;
+/// Points that looking in vain costs.
+const POINTS_IN_VAIN: u32 = 4;
+
+/// Whether it pays to look: learnt from when news came.
+#[derive(Default)]
+struct Patience {
+    /// `None` while there is something to do.
+    idle: Option<Idle>,
+    points: u32,
+}
+
+struct Idle {
+    since: Instant,
+    until: Wait,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Looking,
+    Sleeping,
+    /// Sleeping after having looked in vain.
+    SleepingAfterAll,
+}
+
+impl Patience {
+    /// There is nothing to do at `now`. Whether to look for news now, and not sleep yet.
+    fn idle(&mut self, now: Instant, longest: Duration) -> bool {
+        let until = match self.points >= POINTS_TO_LOOK {
+            true => Wait::Looking,
+            false => Wait::Sleeping,
+        };
+        let idle = self.idle.get_or_insert(Idle { since: now, until });
+        if idle.until == Wait::Looking && now.duration_since(idle.since) >= longest {
+            idle.until = Wait::SleepingAfterAll;
+            self.points = self.points.saturating_sub(POINTS_IN_VAIN);
+        }
+        idle.until == Wait::Looking
+    }
+
+    /// There was something to do at `now`.
+    fn busy(&mut self, now: impl FnOnce() -> Instant, longest: Duration) {
+        let Some(idle) = self.idle.take() else {
+            return;
+        };
+        let pays = match idle.until {
+            Wait::Looking => true,
+            // Waking takes time itself, here and at a peer that sleeps as well.
+            Wait::Sleeping => now().duration_since(idle.since) < longest.saturating_mul(2),
+            Wait::SleepingAfterAll => return,
+        };
+        self.points = match pays {
+            true => (self.points + 1).min(POINTS_MAX),
+            false => self.points.saturating_sub(1),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_micros(50);
+
+    /// A core to which news comes `gap` after it has nothing to do, `times` times; how often it looked, and how often
+    /// that was in vain.
+    fn wait(patience: &mut Patience, gap: Duration, times: usize) -> (usize, usize) {
+        let (mut looked, mut in_vain) = (0, 0);
+        let start = Instant::now();
+        for _ in 0..times {
+            if patience.idle(start, LONGEST) {
+                looked += 1;
+                if gap >= LONGEST && !patience.idle(start + LONGEST, LONGEST) {
+                    in_vain += 1;
+                }
+            }
+            patience.busy(|| start + gap, LONGEST);
+        }
+        (looked, in_vain)
+    }
+
+    #[test]
+    fn who_is_asked_again_and_again_soon_looks_for_news() {
+        let patience = &mut Patience::default();
+        let soon = LONGEST / 2;
+        assert_eq!(wait(patience, soon, POINTS_TO_LOOK as usize), (0, 0));
+        assert_eq!(wait(patience, soon, 100), (100, 0));
+    }
+
+    #[test]
+    fn who_is_asked_now_and_then_sleeps() {
+        let patience = &mut Patience::default();
+        wait(patience, LONGEST / 2, 100);
+        let (looked, in_vain) = wait(patience, LONGEST * 100, 1000);
+        assert!(looked <= 4 && looked == in_vain, "{looked} {in_vain}");
+    }
+
+    #[test]
+    fn what_comes_a_little_too_late_is_looked_for_one_time_in_five() {
+        let patience = &mut Patience::default();
+        let (looked, in_vain) = wait(patience, LONGEST * 3 / 2, 1000);
+        assert!((100..=250).contains(&looked), "{looked}");
+        assert_eq!(looked, in_vain);
+    }
+
+    #[test]
+    fn work_that_takes_long_is_no_wait() {
+        let patience = &mut Patience::default();
+        wait(patience, LONGEST / 2, 100);
+        let start = Instant::now();
+        patience.busy(|| start, LONGEST);
+        patience.busy(|| start + LONGEST * 1000, LONGEST);
+        assert_eq!(patience.points, POINTS_MAX);
+    }
+}
