@@ -24,6 +24,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
+/// Entries in a row that may be gone since an earlier listing without its order being lost.
+const GONE_TOGETHER: usize = 4;
+/// Entries that are not found in an earlier listing's order, before they are looked for elsewhere in it.
+const MISSED_MAX: usize = 8;
+
 /// The entries of a directory, or of a window of a large one.
 pub(crate) struct Listing {
     /// The cookie it begins after; 0 at the start of the directory.
@@ -112,22 +117,13 @@ impl Listing {
     /// Takes over what an earlier listing of the directory knew, for inodes that both have, under whatever name.
     pub(crate) fn take_over(&self, earlier: &Listing) {
         let slots = earlier.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let known: HashMap<u64, &KnownObject> = (slots.iter())
-            .filter_map(|slot| match slot {
-                Slot::Known(known) | Slot::Earlier(known) if known.birth != 0 => {
-                    Some((known.attributes.fileid, known))
-                }
-                _ => None,
-            })
-            .collect();
-        if known.is_empty() {
+        if slots.is_empty() {
             return;
         }
-        let taken_over = self.entries.iter().map(|entry| {
-            let known = known.get(&entry.fileid);
-            known.map_or(Slot::Unknown, |known| Slot::Earlier(**known))
-        });
-        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = taken_over.collect();
+        let mut known = Earlier::new(&earlier.entries, &slots);
+        let slots = self.entries.iter().map(|entry| known.slot(entry.fileid));
+        let taken_over = slots.collect();
+        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = taken_over;
     }
 
     /// The name of an entry.
@@ -222,6 +218,68 @@ impl Listing {
         size_of::<Listing>()
             + self.names.capacity()
             + self.entries.capacity() * (size_of::<Entry>() + size_of::<Slot>())
+    }
+}
+
+/// Finds what an earlier listing knew while a later one is gone through.
+///
+/// Most entries come in the same order in both, so looking at the next few is enough. To hash all numbers anew for each
+/// listing was a quarter of all work that one of a changed directory took.
+struct Earlier<'a> {
+    entries: &'a [Entry],
+    slots: &'a [Slot],
+    /// The first entry that was not come by.
+    at: usize,
+    /// Numbers that were not found there: added or moved. A few may as well be looked at anew.
+    missed: usize,
+    /// Where each number is, once there are more of them.
+    places: Option<HashMap<u64, usize>>,
+}
+
+impl<'a> Earlier<'a> {
+    fn new(entries: &'a [Entry], slots: &'a [Slot]) -> Earlier<'a> {
+        Earlier {
+            entries,
+            slots,
+            at: 0,
+            missed: 0,
+            places: None,
+        }
+    }
+
+    /// What was known of the inode with this number.
+    fn slot(&mut self, fileid: u64) -> Slot {
+        let Some(place) = self.place(fileid) else {
+            return Slot::Unknown;
+        };
+        self.at = place + 1;
+        match self.slots.get(place) {
+            Some(Slot::Known(known) | Slot::Earlier(known))
+                if known.birth != 0 && known.attributes.fileid == fileid =>
+            {
+                Slot::Earlier(*known)
+            }
+            _ => Slot::Unknown,
+        }
+    }
+
+    fn place(&mut self, fileid: u64) -> Option<usize> {
+        let entries = self.entries;
+        let mut ahead = entries.get(self.at..).unwrap_or_default().iter();
+        if let Some(gone) =
+            (ahead.by_ref().take(1 + GONE_TOGETHER)).position(|entry| entry.fileid == fileid)
+        {
+            return Some(self.at + gone);
+        }
+        if self.missed < MISSED_MAX {
+            self.missed += 1;
+            return None;
+        }
+        let places = self.places.get_or_insert_with(|| {
+            let numbers = entries.iter().map(|entry| entry.fileid);
+            numbers.zip(0..).collect()
+        });
+        places.get(&fileid).copied()
     }
 }
 
@@ -351,5 +409,78 @@ mod tests {
         let state = lock(&tree.listings.state);
         assert!(state.ring.len() <= 2 * LISTING_WINDOWS_MAX + 100);
         assert!(state.bytes <= state.ring.len() * size_of::<Listing>());
+    }
+
+    /// For each number of a later listing, whether what was known of it is taken over.
+    fn taken_over(earlier: &[u64], later: &[u64]) -> Vec<bool> {
+        let stat = rustix::fs::stat("/").unwrap();
+        let attributes = crate::local::attributes::from_stat(&stat, 0);
+        let listing = |numbers: &[u64]| {
+            let entry = |fileid: &u64| Entry {
+                fileid: *fileid,
+                cookie: 0,
+                name_at: 0,
+                name_len: 0,
+            };
+            let entries = numbers.iter().map(entry).collect();
+            Listing::new(0, true, (Vec::new(), entries), None)
+        };
+        let known = |fileid: &u64| {
+            Slot::Known(KnownObject {
+                handle: FileHandle::new(&fileid.to_be_bytes()).unwrap(),
+                birth: 1,
+                attributes: Attributes {
+                    fileid: *fileid,
+                    ..attributes
+                },
+                taken: Instant::now(),
+                change_count: 0,
+            })
+        };
+        let (from, to) = (listing(earlier), listing(later));
+        *from.slots.write().unwrap() = earlier.iter().map(known).collect();
+        to.take_over(&from);
+        let slots = to.slots.read().unwrap();
+        let pairs = later.iter().zip(slots.iter());
+        pairs
+            .map(|(fileid, slot)| match slot {
+                Slot::Earlier(known) => {
+                    assert_eq!(known.handle.as_bytes(), fileid.to_be_bytes());
+                    true
+                }
+                _ => false,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_known_is_found_wherever_it_is_now() {
+        let before: Vec<u64> = (1..=100).collect();
+        let looked_at = |later: &[u64]| {
+            let taken = taken_over(&before, later);
+            taken.iter().filter(|taken| !**taken).count()
+        };
+        assert_eq!(looked_at(&before), 0);
+        let reversed: Vec<u64> = before.iter().rev().copied().collect();
+        assert_eq!(looked_at(&reversed), MISSED_MAX);
+        for start in 0..=100 {
+            for gone in 0..=100 - start {
+                let (front, back) = (&before[..start], &before[start + gone..]);
+                let most = if gone > GONE_TOGETHER { MISSED_MAX } else { 0 };
+                let remaining = [front, back].concat();
+                assert!(looked_at(&remaining) <= most, "{gone} gone at {start}");
+            }
+            let moved = [&before[..start], &[50], &before[start..]].concat();
+            assert!(looked_at(&moved) <= GONE_TOGETHER + 1, "moved to {start}");
+            for added in [1, 2, 20] {
+                let new: Vec<u64> = (200..200 + added).collect();
+                let later = [&before[..start], &new, &before[start..]].concat();
+                let taken = taken_over(&before, &later);
+                let expected = later.iter().map(|fileid| *fileid < 200);
+                assert!(expected.eq(taken), "{added} added at {start}");
+            }
+        }
+        assert_eq!(taken_over(&before, &[101, 102]), [false, false]);
+        assert!(taken_over(&before, &[]).is_empty());
     }
 }
