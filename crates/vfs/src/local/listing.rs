@@ -20,6 +20,7 @@ use crate::limits::{
 };
 use crate::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
 use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -35,6 +36,7 @@ pub(crate) struct Listing {
     pub(crate) start: u64,
     /// It reaches the end of the directory.
     pub(crate) complete: bool,
+    /// Each with a NUL behind it, as system calls want them.
     pub(crate) names: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
     /// The change time of the directory before it was read, if that can validate the listing.
@@ -132,6 +134,15 @@ impl Listing {
         self.names
             .get(start..start + usize::from(entry.name_len))
             .unwrap_or_default()
+    }
+
+    /// The name of an entry, for a system call.
+    pub(crate) fn name_with_nul(&self, entry: &Entry) -> Option<&CStr> {
+        let start = entry.name_at as usize;
+        let name = self
+            .names
+            .get(start..=start + usize::from(entry.name_len))?;
+        CStr::from_bytes_with_nul(name).ok()
     }
 
     /// Whether what it says is good enough for the page after `cookie`, the directory's change time being this now.
@@ -285,7 +296,8 @@ impl<'a> Earlier<'a> {
 
 impl KnownObject {
     pub(crate) fn is_fresh(&self, tree: &LocalTree, now: Instant) -> bool {
-        now.saturating_duration_since(self.taken) < LISTING_ATTRIBUTES_AGE
+        // As a sum: for each entry of a page, it costs a third of the difference.
+        self.taken + LISTING_ATTRIBUTES_AGE > now
             && self.change_count == tree.change_count(self.attributes.fileid)
     }
 

@@ -8,12 +8,14 @@ use super::object::Object;
 use super::tree::{LocalTree, statx};
 use crate::{FileHandle, Status, sys};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of directory entries read at a time.
 const DIRECTORY_BUFFER: usize = 64 << 10;
+/// Entries that are looked at under one reading of the clock, and written down together.
+const FILL_STEP: usize = 32;
 /// The next inode with the number of one that has lived this long has another time of birth.
 const BIRTH_SETTLED: Duration = Duration::from_secs(1);
 
@@ -50,7 +52,7 @@ impl LocalTree {
             let above_root = name == b".." && directory.handle == self.root_object.handle;
             let name_at = u32::try_from(names.len()).map_err(|_| Status::Serverfault)?;
             let name_len = u16::try_from(name.len()).map_err(|_| Status::Serverfault)?;
-            names.extend_from_slice(name);
+            names.extend_from_slice(entry.file_name().to_bytes_with_nul());
             entries.push(Entry {
                 fileid: if above_root {
                     directory.fileid
@@ -92,26 +94,41 @@ impl LocalTree {
         range: std::ops::Range<usize>,
     ) -> Result<(), Status> {
         self.identities.assume_own()?;
-        let old = {
-            let slots = listing.slots.read().unwrap_or_else(PoisonError::into_inner);
-            let old = slots.get(range.clone());
-            old.map(<[Slot]>::to_vec)
-        };
-        let now = Instant::now();
+        let mut filled = Vec::new();
+        for start in range.clone().step_by(FILL_STEP) {
+            let step = start..range.end.min(start + FILL_STEP);
+            self.fill_step(directory, listing, step, &mut filled);
+        }
+        Ok(())
+    }
+
+    fn fill_step(
+        &self,
+        directory: &Arc<Object>,
+        listing: &Listing,
+        range: std::ops::Range<usize>,
+        filled: &mut Vec<Slot>,
+    ) {
         let entries = listing.entries.get(range.clone()).unwrap_or_default();
-        let filled: Vec<Slot> = entries
-            .iter()
-            .enumerate()
-            .map(
-                |(index, entry)| match old.as_ref().and_then(|old| old.get(index)) {
-                    Some(Slot::Known(known)) if known.is_fresh(self, now) => Slot::Known(*known),
-                    Some(Slot::Known(known) | Slot::Earlier(known)) => {
-                        self.look_at(directory, listing.name(entry), entry, Some(known))
-                    }
-                    _ => self.look_at(directory, listing.name(entry), entry, None),
-                },
-            )
-            .collect();
+        filled.clear();
+        {
+            let slots = listing.slots.read().unwrap_or_else(PoisonError::into_inner);
+            filled.extend_from_slice(slots.get(range.clone()).unwrap_or_default());
+        }
+        filled.resize(entries.len(), Slot::Unknown);
+        // Once for all of the step: what is known of its last objects seems a little older than it is.
+        let now = Looking::begin();
+        for (entry, slot) in entries.iter().zip(filled.iter_mut()) {
+            let earlier = match slot {
+                Slot::Known(known) if known.is_fresh(self, now.taken) => continue,
+                Slot::Known(known) | Slot::Earlier(known) => Some(&*known),
+                _ => None,
+            };
+            *slot = match listing.name_with_nul(entry) {
+                Some(name) => self.look_at(directory, name, entry, earlier, &now),
+                None => Slot::Foreign,
+            };
+        }
         let mut slots = listing
             .slots
             .write()
@@ -120,41 +137,34 @@ impl LocalTree {
             slots.resize(listing.entries.len(), Slot::Unknown);
         }
         if let Some(to) = slots.get_mut(range) {
-            to.copy_from_slice(&filled);
+            to.copy_from_slice(filled);
         }
-        Ok(())
     }
 
     fn look_at(
         &self,
         directory: &Arc<Object>,
-        name: &[u8],
+        name: &CStr,
         entry: &Entry,
         earlier: Option<&KnownObject>,
+        now: &Looking,
     ) -> Slot {
-        match name {
+        match name.to_bytes() {
             b".." => return Slot::Foreign,
-            b"." => return self.look_at_itself(directory),
+            b"." => return self.look_at_itself(directory, now),
             _ => {}
         }
-        let Ok(name) = CString::new(name) else {
-            return Slot::Foreign;
-        };
         let change_count = self.change_count(entry.fileid);
-        let taken = Instant::now();
-        let wall_clock = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let (facts, handle) = match self.identify(directory, &name, earlier) {
+        let (facts, handle) = match self.identify(directory, name, earlier) {
             Ok(identified) => identified,
             Err(Status::Noent) => return Slot::Gone,
             Err(_) => return Slot::Foreign,
         };
         Slot::Known(KnownObject {
             handle,
-            birth: settled_birth(facts.birth, wall_clock),
+            birth: settled_birth(facts.birth, now.wall_clock),
             attributes: facts.attributes,
-            taken,
+            taken: now.taken,
             change_count: if facts.attributes.fileid == entry.fileid {
                 change_count
             } else {
@@ -204,18 +214,35 @@ impl LocalTree {
         }
     }
 
-    fn look_at_itself(&self, directory: &Arc<Object>) -> Slot {
+    fn look_at_itself(&self, directory: &Arc<Object>, now: &Looking) -> Slot {
         let change_count = self.change_count(directory.fileid);
-        let taken = Instant::now();
         match directory.attributes(self) {
             Ok(attributes) => Slot::Known(KnownObject {
                 handle: directory.handle,
                 birth: 0,
                 attributes,
-                taken,
+                taken: now.taken,
                 change_count,
             }),
             Err(_) => Slot::Gone,
+        }
+    }
+}
+
+/// When objects began to be looked at: no later than each of them was.
+struct Looking {
+    taken: Instant,
+    /// Since 1970.
+    wall_clock: Duration,
+}
+
+impl Looking {
+    fn begin() -> Looking {
+        Looking {
+            taken: Instant::now(),
+            wall_clock: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
         }
     }
 }
@@ -274,7 +301,7 @@ mod tests {
             earlier.birth = birth;
             earlier.attributes.fileid = fileid;
             let entry = &listing.entries[index];
-            match tree.look_at(root, b"f", entry, Some(&earlier)) {
+            match tree.look_at(root, c"f", entry, Some(&earlier), &Looking::begin()) {
                 Slot::Known(known) => known.handle,
                 _ => panic!("not looked at"),
             }
