@@ -325,6 +325,11 @@ pub trait Entries {
     /// Whether [`DirectoryEntry::object`] is wanted (READDIRPLUS).
     fn wants_objects(&self) -> bool;
 
+    /// How many more it may take, for a store that prepares them together; at least one. Too many is no harm.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
     /// Takes one; false when it does not fit (it will come again on the next page).
     fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool;
 }

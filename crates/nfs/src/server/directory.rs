@@ -108,6 +108,11 @@ const LATE_WORDS: usize = Attributes::LEN / 4 + 2;
 /// Bytes of the result that are not entries: the words above with the attributes' flag, the end of the list, eof.
 const AROUND: usize = 4 + LATE_WORDS * 4 + 4 + 4;
 
+/// Bytes of a READDIRPLUS entry with a name of four bytes and the shortest handle of a local store.
+const PLUS_MIN: usize = 4 + 8 + 8 + 8 + (4 + Attributes::LEN) + (4 + 4 + 28);
+/// Bytes of its name, number and cookie.
+const NAME_MIN: usize = 8 + 8 + 8;
+
 /// Writes entries into a reply as the store finds them, up to what the client can take.
 struct PageWriter<'r, V> {
     encoder: Encoder<'r>,
@@ -198,6 +203,11 @@ impl<'r, V: Vfs> PageWriter<'r, V> {
 impl<V: Vfs> Entries for PageWriter<'_, V> {
     fn wants_objects(&self) -> bool {
         self.plus
+    }
+
+    fn room(&self) -> usize {
+        // And the one that does not fit: the store has to have it before it can hear so.
+        (self.bytes_left / PLUS_MIN).min(self.names_left / NAME_MIN) + 1
     }
 
     fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {

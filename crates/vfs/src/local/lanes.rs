@@ -76,6 +76,17 @@ trait Job: Send {
     fn hand_over(self: Box<Self>);
 }
 
+/// Where whoever waits for a job looks for its result.
+pub(crate) struct Answer<T>(oneshot::Sender<Result<T, Status>>);
+
+impl<T> Answer<T> {
+    /// Hands the result over.
+    pub(crate) fn give(self, result: Result<T, Status>) {
+        // The waiter may be gone.
+        let _ = self.0.send(result);
+    }
+}
+
 /// A job with the place its waiter looks at.
 struct Answered<T, F> {
     job: Option<F>,
@@ -275,6 +286,23 @@ impl Lanes {
         })
         .await
         .map_err(|_| Status::Jukebox)
+    }
+
+    /// As [`Lanes::run_beside`], for a job that may go on after it has answered.
+    ///
+    /// # Errors
+    /// As [`Lanes::run`], and the job's own.
+    pub(crate) async fn run_ahead<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Arc<LocalTree>, Answer<T>) + Send + 'static,
+    ) -> Result<T, Status> {
+        let tree = Arc::clone(&self.tree);
+        let (sender, answer) = oneshot::channel();
+        self.runtime.submit_blocking(Box::new(move || {
+            job(&tree, Answer(sender));
+            end_visit(&tree);
+        }));
+        answer.await.unwrap_or(Err(Status::Jukebox))
     }
 
     /// Drops values on the pool: closing the last descriptor of a removed file frees its blocks, which takes time.

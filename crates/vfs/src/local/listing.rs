@@ -21,6 +21,7 @@ use crate::limits::{
 use crate::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
@@ -44,6 +45,8 @@ pub(crate) struct Listing {
     pub(crate) read_at: Instant,
     /// One slot for each entry; none at all until objects are wanted or an earlier listing is taken over.
     pub(crate) slots: RwLock<Vec<Slot>>,
+    /// Held while some of its objects are looked at, so that nobody looks at the same ones beside.
+    pub(crate) filling: Mutex<()>,
     /// Where the last page ended: where the next one will begin.
     last_end: AtomicUsize,
 }
@@ -112,6 +115,7 @@ impl Listing {
             valid_at,
             read_at: Instant::now(),
             slots: RwLock::default(),
+            filling: Mutex::default(),
             last_end: AtomicUsize::new(0),
         }
     }
@@ -219,9 +223,12 @@ impl Listing {
         }
     }
 
-    /// The entries whose objects a page that begins at `index` is about to want.
-    pub(crate) fn wanted(&self, index: usize) -> std::ops::Range<usize> {
-        index..self.entries.len().min(index + LISTING_FILL)
+    /// The entries whose objects a page with `room` for so many wants from `index` on, and those that are looked at
+    /// ahead for the pages behind it.
+    pub(crate) fn wanted(&self, index: usize, room: usize) -> (Range<usize>, Range<usize>) {
+        let end = self.entries.len().min(index.saturating_add(LISTING_FILL));
+        let page = end.min(index.saturating_add(room));
+        (index..page, page..end)
     }
 
     /// Bytes it takes once filled.

@@ -3,6 +3,7 @@
 use super::attributes::{Facts, from_statx, status};
 use super::clock_map::lock;
 use super::handle::Name;
+use super::lanes::Answer;
 use super::listing::{Entry, KnownObject, Listing, Slot, validity};
 use super::object::Object;
 use super::tree::{LocalTree, statx};
@@ -83,6 +84,40 @@ impl LocalTree {
         Ok(listing)
     }
 
+    /// Reads the entries after `cookie` for a page, with the objects of as many as it has room for if it wants any, and
+    /// goes on with the next ones when the page has been answered. Blocks.
+    pub(crate) fn list_page(
+        &self,
+        directory: &Arc<Object>,
+        cookie: u64,
+        room: Option<usize>,
+        answer: Answer<Arc<Listing>>,
+    ) {
+        match (self.list(directory, cookie), room) {
+            (Ok(listing), Some(room)) => self.fill_page(directory, listing, 0, room, answer),
+            (listing, _) => answer.give(listing),
+        }
+    }
+
+    /// Looks at the objects of a page that begins at `index`; else as [`LocalTree::list_page`].
+    pub(crate) fn fill_page(
+        &self,
+        directory: &Arc<Object>,
+        listing: Arc<Listing>,
+        index: usize,
+        room: usize,
+        answer: Answer<Arc<Listing>>,
+    ) {
+        let (page, ahead) = listing.wanted(index, room);
+        let filled = self.fill(directory, &listing, page);
+        let goes_on = filled.is_ok();
+        answer.give(filled.map(|()| Arc::clone(&listing)));
+        if goes_on {
+            // What fails here fails again, for somebody who hears of it.
+            let _ = self.fill(directory, &listing, ahead);
+        }
+    }
+
     /// Looks at the objects of some entries. Blocks.
     ///
     /// # Errors
@@ -94,6 +129,8 @@ impl LocalTree {
         range: std::ops::Range<usize>,
     ) -> Result<(), Status> {
         self.identities.assume_own()?;
+        // Whoever comes second waits until the first is through, once, and finds most of it done.
+        let _filling = lock(&listing.filling);
         let mut filled = Vec::new();
         for start in range.clone().step_by(FILL_STEP) {
             let step = start..range.end.min(start + FILL_STEP);

@@ -464,9 +464,12 @@ impl Vfs for LocalStore {
                 Some(listing) => listing,
                 None => {
                     let directory = Arc::clone(&directory);
+                    let room = objects.then(|| entries.room());
                     self.lanes
-                        .run_beside(move |tree| tree.list(&directory, after))
-                        .await??
+                        .run_ahead(move |tree, answer| {
+                            tree.list_page(&directory, after, room, answer);
+                        })
+                        .await?
                 }
             };
             let mut index = listing.position(after).ok_or(Status::BadCookie)?;
@@ -480,11 +483,13 @@ impl Vfs for LocalStore {
                     }
                     Served::Wanting(from) => {
                         index = from;
-                        let range = listing.wanted(from);
                         let (directory, listing) = (Arc::clone(&directory), Arc::clone(&listing));
+                        let room = entries.room();
                         self.lanes
-                            .run_beside(move |tree| tree.fill(&directory, &listing, range))
-                            .await??;
+                            .run_ahead(move |tree, answer| {
+                                tree.fill_page(&directory, listing, from, room, answer);
+                            })
+                            .await?;
                     }
                 }
             }

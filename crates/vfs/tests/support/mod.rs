@@ -171,6 +171,10 @@ impl Entries for Page {
         self.objects
     }
 
+    fn room(&self) -> usize {
+        self.room - self.taken.len() + 1
+    }
+
     fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
         if self.taken.len() == self.room {
             return false;
