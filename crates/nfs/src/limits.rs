@@ -1,6 +1,6 @@
 //! Bounds of the NFS layer, in one place.
 
-use gannet_rpc::limits::{PAYLOAD_MAX, RECORD_SLACK};
+use gannet_rpc::limits::{JOB_BYTES_KEPT, PAYLOAD_MAX, RECORD_MAX, RECORD_SLACK};
 use std::time::Duration;
 
 /// Exports of one server: as many as one byte of a file handle can tell apart.
@@ -19,9 +19,10 @@ pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Most bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Largest result of a READDIR or READDIRPLUS; clients that ask for more get this much.
-pub const DIRECTORY_PAGE_MAX: u32 = 60 << 10;
-/// What FSINFO recommends for READDIR: Linux rounds it to a power of two.
-pub const DIRECTORY_PAGE_PREFERRED: u32 = 64 << 10;
+pub const DIRECTORY_PAGE_MAX: u32 = 124 << 10;
+/// What FSINFO recommends for READDIR: Linux rounds it to a power of two. It begins with half of it, which is room for
+/// some 400 entries with attributes, and takes all for the second page: so 1000 entries take two calls, as with knfsd.
+pub const DIRECTORY_PAGE_PREFERRED: u32 = 128 << 10;
 
 /// READs up to this many bytes are copied from the page cache into a slot and leave with the reply's head; larger
 /// ones are left to the transport as a file range. sendfile(2) won from 32 KiB on, and lost below.
@@ -56,7 +57,9 @@ pub const JUKEBOX_ATTEMPTS_MAX: u32 = 12;
 
 const _: () = assert!(TRANSFER_MAX as usize <= PAYLOAD_MAX);
 const _: () = assert!(TRANSFER_MAX == gannet_vfs::limits::TRANSFER_MAX);
-/// A page and everything around it fit beside a payload.
-const _: () = assert!(DIRECTORY_PAGE_MAX as usize + 1024 <= RECORD_SLACK);
+/// A page, which has no payload beside it, and everything around it fit into a record.
+const _: () = assert!(DIRECTORY_PAGE_MAX as usize + 1024 <= RECORD_MAX);
+/// A call keeps the memory of its page for the next: twice as much as is in use, while it grows.
+const _: () = assert!((DIRECTORY_PAGE_MAX as usize).next_power_of_two() < JOB_BYTES_KEPT);
 const _: () = assert!(MOUNT_LIST_BYTES_MAX + 1024 <= RECORD_SLACK);
 const _: () = assert!(SMALL_READ_MAX <= TRANSFER_MAX as usize);

@@ -59,7 +59,7 @@ fn null_and_fixed_properties() {
         assert_eq!((info.read_max, info.write_max), (1 << 20, 1 << 20));
         assert_eq!(
             (info.directory_preferred, info.properties),
-            (64 << 10, 0x1b)
+            (128 << 10, 0x1b)
         );
         assert_eq!(info.file_size_max, FILE_MAX);
         assert!(info.attributes.is_some());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Largest payload (READ or WRITE data) of one call, in bytes.
 pub const PAYLOAD_MAX: usize = 1 << 20;
-/// Room beside the payload in a record: headers, names, a READDIR page.
+/// Room beside the payload in a record: headers, names.
 pub const RECORD_SLACK: usize = 64 << 10;
 /// Largest RPC message in either direction, in bytes.
 pub const RECORD_MAX: usize = PAYLOAD_MAX + RECORD_SLACK;
@@ -64,7 +64,7 @@ pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
 pub const IDLE_JOBS_MAX: usize = 256;
 /// Bytes that an idle call may hold on to.
-pub const JOB_BYTES_KEPT: usize = 128 << 10;
+pub const JOB_BYTES_KEPT: usize = 160 << 10;
 
 /// How long reading pauses when all payload memory is in use.
 pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
