@@ -1441,7 +1441,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__stripes)
-            opts="-h --unit --count --width --first --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --unit --count --width --first --servers --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1464,6 +1464,10 @@ _gannet() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --servers)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -170,6 +170,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --count 'I/O servers that a new file is striped over; 0 for all'
             cand --first 'The I/O server with the first stripe of each new file; without it they take turns'
             cand --timeout 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]'
+            cand --servers 'The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
             cand --gid 'Call as this group [default: the caller''s own]'

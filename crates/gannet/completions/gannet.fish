@@ -197,6 +197,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l width -l count -d 'I/O servers that a new file is striped over; 0 for all' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l first -d 'The I/O server with the first stripe of each new file; without it they take turns' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l servers -d 'The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l uid -d 'Call as this user [default: the caller\'s own]' -r

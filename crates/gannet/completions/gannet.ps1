@@ -183,6 +183,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'I/O servers that a new file is striped over; 0 for all')
             [CompletionResult]::new('--first', '--first', [CompletionResultType]::ParameterName, 'The I/O server with the first stripe of each new file; without it they take turns')
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--servers', '--servers', [CompletionResultType]::ParameterName, 'The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
             [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')

@@ -380,7 +380,37 @@ fn stripes_are_chosen_by_directory() {
     let error = fails(&["volume", "stripes", &url("d/below/file"), "--width", "1"]);
     assert!(error.contains("keeps the stripes"), "{error}");
     let error = fails(&["volume", "stripes", &url("d"), "--width", "5"]);
-    assert!(error.contains("has 4 I/O servers"), "{error}");
+    assert!(error.contains("the volume has 4"), "{error}");
+    // The servers themselves, in an order of ours.
+    let words = ["volume", "stripes", &url("d"), "--servers", "2,0,3"];
+    let shown = with_key(&words);
+    assert!(
+        shown.contains("4096 B over 3 of 4 I/O servers: 2 0 3"),
+        "{shown}"
+    );
+    with_key(&["mkdir", &url("d/listed")]);
+    with_key(&["cp", "--verify", &file, &url("d/listed/file")]);
+    for path in ["d/listed", "d/listed/file"] {
+        let shown = with_key(&["volume", "stripes", "--json", &url(path)]);
+        assert!(shown.contains(r#""io_servers":[2,0,3]"#), "{shown}");
+    }
+    for (servers, why) in [
+        ("0,4", "there is no I/O server 4: the volume has 4"),
+        ("1,2,1", "I/O server 1 is named twice"),
+        (
+            "0,1,2,3,0",
+            "5 I/O servers are wanted, and the volume has 4",
+        ),
+    ] {
+        let error = fails(&["volume", "stripes", &url("d"), "--servers", servers]);
+        assert!(error.contains(why), "{error}");
+    }
+    for more in [["--width", "1"], ["--first", "1"], ["--servers", ""]] {
+        let both = [&words[..], &more, &["--volume-key", &key]].concat();
+        fail(&both, 2);
+    }
+    let shown = with_key(&["volume", "stripes", &url("d"), "--width", "1"]);
+    assert!(shown.contains("over 1 of 4 I/O servers\n"), "{shown}");
     let shown = with_key(&["volume", "stripes", &url("d"), "--default"]);
     assert!(shown.contains("(as the volume says)"), "{shown}");
 }
@@ -429,7 +459,14 @@ fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
     let shown = with_key(&["volume", "stripes", &url("d/one"), "--width", "1"]);
     assert!(shown.contains("4096 B over 1 of 4 I/O servers"), "{shown}");
     let error = fails(&["volume", "stripes", &url("d/wide"), "--width", "5"]);
-    assert!(error.contains("has 4 I/O servers"), "{error}");
+    assert!(error.contains("the volume has 4"), "{error}");
+    let shown = with_key(&["volume", "stripes", &url("d/two"), "--servers", "3,1"]);
+    assert!(
+        shown.contains("4096 B over 2 of 4 I/O servers: 3 1"),
+        "{shown}"
+    );
+    with_key(&["cp", "--verify", &local, &url("d/two")]);
+    with_key(&["rm", &url("d/two")]);
     let error = fails(&["volume", "stripes", &url("no/file"), "--width", "1"]);
     assert!(error.contains("no such file"), "{error}");
     let error = fails(&["volume", "stripes", &url("nothing")]);

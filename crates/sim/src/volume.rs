@@ -168,11 +168,7 @@ impl Bed {
             identity(Role::Manager),
             addresses.collect(),
         );
-        let stripes = Stripes {
-            unit: self.unit,
-            width: 0,
-            first: None,
-        };
+        let stripes = Stripes::everywhere(self.unit);
         let (base, journal) = (Arc::clone(&self.metadata), Box::new(self.journal.clone()));
         let store = JournaledStore::over(base, journal, VOLUME);
         let store = Arc::new(store.expect("what was synced is there"));

@@ -157,13 +157,13 @@ impl Call {
             }
             Call::Stripes(directory, stripes) => {
                 out.u64(directory.0);
-                put_stripes(out, *stripes);
+                put_stripes(out, stripes.as_ref());
             }
             Call::Orphans(server, remove, files) => put_orphans(out, (*server, *remove), files),
             Call::CreateStriped(entry, change, stripes) => {
                 put_entry(out, entry);
                 put_change(out, change);
-                put_stripes(out, Some(*stripes));
+                put_stripes(out, Some(stripes));
             }
         }
         body
@@ -391,6 +391,7 @@ pub(crate) fn encode(value: &impl Encode) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Chosen;
     use gannet_wire::volume::Capability;
 
     #[test]
@@ -438,8 +439,7 @@ mod tests {
                 FileId(1),
                 Some(Stripes {
                     unit: 4096,
-                    width: 2,
-                    first: Some(1),
+                    on: Chosen::From { first: 1, width: 2 },
                 }),
             ),
             Call::GiveBack(FileId(1), 9),
@@ -450,8 +450,7 @@ mod tests {
                 change,
                 Stripes {
                     unit: 4096,
-                    width: 0,
-                    first: None,
+                    on: Chosen::Listed(vec![2, 0]),
                 },
             ),
         ];

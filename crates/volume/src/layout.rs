@@ -3,23 +3,38 @@
 //! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
 //! its object, so that a contiguous range of the file is one contiguous range of each object.
 
-use crate::meta::Stripes;
+use crate::meta::{Chosen, Stripes};
 use gannet_wire::volume::{LayoutRecord, Piece, Pieces, Placement, Shape, WIDTH_MAX};
 
 /// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
 /// `turn` goes round over them where no first one is chosen.
-pub fn place(stripes: Stripes, servers: u32, turn: u32) -> LayoutRecord {
+pub fn place(stripes: &Stripes, servers: u32, turn: u32) -> LayoutRecord {
     let servers = servers.max(1);
-    let width = match stripes.width {
+    let (first, width) = match &stripes.on {
+        Chosen::InTurn(width) => (turn, *width),
+        Chosen::From { first, width } => (*first, *width),
+        Chosen::Listed(list) if is_there(list, servers) => {
+            return LayoutRecord {
+                unit: stripes.unit,
+                servers: list.clone(),
+            };
+        }
+        // Nobody can choose so; a file must lie somewhere all the same.
+        Chosen::Listed(_) => (turn, 0),
+    };
+    let width = match width {
         0 => servers,
         width => width.min(servers),
     };
-    let width = width.min(WIDTH_MAX as u32);
-    let first = stripes.first.unwrap_or(turn) % servers;
+    let (first, width) = (first % servers, width.min(WIDTH_MAX as u32));
     LayoutRecord {
         unit: stripes.unit,
         servers: (0..width).map(|at| (first + at) % servers).collect(),
     }
+}
+
+fn is_there(list: &[u32], servers: u32) -> bool {
+    !list.is_empty() && list.iter().all(|number| *number < servers)
 }
 
 /// The servers of a file, with their part of it.
@@ -244,15 +259,14 @@ mod tests {
 
     #[test]
     fn files_get_the_servers_that_were_wished_for() {
-        let stripes = |width, first| Stripes {
-            unit: 4096,
-            width,
-            first,
-        };
-        assert_eq!(place(stripes(0, None), 3, 7).servers, [1, 2, 0]);
-        assert_eq!(place(stripes(2, Some(2)), 3, 7).servers, [2, 0]);
-        assert_eq!(place(stripes(9, Some(5)), 3, 7).servers, [2, 0, 1]);
-        assert_eq!(place(stripes(0, None), 1000, 0).servers.len(), WIDTH_MAX);
+        let placed = |on, servers, turn| place(&Stripes { unit: 4096, on }, servers, turn).servers;
+        let from = |first, width| Chosen::From { first, width };
+        assert_eq!(placed(Chosen::InTurn(0), 3, 7), [1, 2, 0]);
+        assert_eq!(placed(from(2, 2), 3, 7), [2, 0]);
+        assert_eq!(placed(from(5, 9), 3, 7), [2, 0, 1]);
+        assert_eq!(placed(Chosen::InTurn(0), 1000, 0).len(), WIDTH_MAX);
+        assert_eq!(placed(Chosen::Listed(vec![2, 0]), 3, 7), [2, 0]);
+        assert_eq!(placed(Chosen::Listed(vec![2, 3]), 3, 7), [1, 2, 0]);
     }
 
     #[test]

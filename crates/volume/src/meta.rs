@@ -12,12 +12,14 @@ mod memory_store;
 pub mod namespace;
 mod redb_store;
 pub mod standing;
+mod stripes;
 
-pub use inode::{Body, FileId, Inode, ROOT, Stripes};
-pub(crate) use inode::{put_stripes, take_stripes};
+pub use inode::{Body, FileId, Inode, ROOT};
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
 pub use redb_store::RedbStore;
+pub use stripes::{Chosen, Stripes, StripesError};
+pub(crate) use stripes::{put_stripes, take_stripes};
 
 use thiserror::Error;
 

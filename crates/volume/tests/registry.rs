@@ -66,13 +66,9 @@ impl Bed {
 
     fn start_manager(&self) {
         let runtime = self.manager.runtime();
-        let stripes = Stripes {
-            unit: VOLUME_UNIT,
-            width: 0,
-            first: None,
-        };
+        let stripes = Stripes::everywhere(VOLUME_UNIT);
         let unknown = vec![Address::default(); self.disks.len()];
-        let registry = Registry::new(String::from("a volume"), stripes, unknown);
+        let registry = Registry::new(String::from("a volume"), stripes.clone(), unknown);
         let servers = registered_io_servers(
             self.manager.runtime(),
             self.fabric.provider(&self.manager),

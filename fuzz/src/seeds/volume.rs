@@ -2,7 +2,7 @@
 
 use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
 use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket};
-use gannet_volume::meta::{Body, FileId, Inode, ROOT, Stripes};
+use gannet_volume::meta::{Body, Chosen, FileId, Inode, ROOT, Stripes};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
     Accepted, Capability, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent, LentDone,
@@ -91,15 +91,11 @@ fn list() -> Shape {
 }
 
 fn inodes() -> impl Iterator<Item = Inode> {
-    let directory = Body::Directory {
+    let directory = |on| Body::Directory {
         parent: ROOT,
         entries: 4,
         next_cookie: 9,
-        stripes: Some(Stripes {
-            unit: 4096,
-            width: 2,
-            first: Some(1),
-        }),
+        stripes: Some(Stripes { unit: 4096, on }),
     };
     let file = Body::Regular {
         layout: layout(),
@@ -107,7 +103,9 @@ fn inodes() -> impl Iterator<Item = Inode> {
         written: Some(Time::default()),
     };
     let link = Body::Symlink(b"to".to_vec());
-    [directory, file, link].into_iter().map(|body| Inode {
+    let first = directory(Chosen::From { first: 1, width: 2 });
+    let listed = directory(Chosen::Listed(vec![2, 0, 1]));
+    [first, listed, file, link].into_iter().map(|body| Inode {
         mode: 0o644,
         uid: 1,
         gid: 2,
@@ -127,6 +125,10 @@ fn calls() -> Vec<(&'static str, Call)> {
         modify_time: SetTime::To(Time::default()),
         ..SetAttributes::default()
     };
+    let listed = Stripes {
+        unit: 65536,
+        on: Chosen::Listed(vec![3, 0, 2]),
+    };
     vec![
         ("rename", Call::Rename(entry(), entry())),
         (
@@ -139,6 +141,11 @@ fn calls() -> Vec<(&'static str, Call)> {
         ),
         ("access", Call::Access(FileId(7), AccessMask(0x3f))),
         ("files", Call::Files(FileId(7))),
+        ("stripes", Call::Stripes(ROOT, Some(listed.clone()))),
+        (
+            "create-striped",
+            Call::CreateStriped(entry(), change, listed),
+        ),
         (
             "orphans",
             Call::Orphans(1, true, vec![FileId(7), FileId(8)]),

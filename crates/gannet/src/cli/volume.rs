@@ -46,8 +46,9 @@ pub enum VolumeWhat {
     Check(CheckOptions),
     /// Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so
     ///
-    /// Of a directory, --unit, --width and --first say how files are striped that will be made in it. Where nothing is
-    /// yet, they make an empty file with these stripes, to be written later. A file keeps its stripes for ever.
+    /// Of a directory, --unit, --width and --first or --servers say how files are striped that will be made in it.
+    /// Where nothing is yet, they make an empty file with these stripes, to be written later. A file keeps its stripes
+    /// for ever.
     Stripes(StripesOptions),
     /// Make a new client key for a volume
     ///
@@ -179,8 +180,13 @@ pub struct StripesOptions {
     /// The I/O server with the first stripe of each new file; without it they take turns
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
     pub first: Option<u32>,
+    /// The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2
+    #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1)]
+    #[arg(conflicts_with_all = ["width", "first"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
+    pub servers: Vec<u32>,
     /// Leave it to the volume again
-    #[arg(long, conflicts_with_all = ["unit", "width", "first"])]
+    #[arg(long, conflicts_with_all = ["unit", "width", "first", "servers"])]
     pub default: bool,
     /// One JSON object
     #[arg(long)]
@@ -193,7 +199,8 @@ pub struct StripesOptions {
 impl StripesOptions {
     /// Whether stripes are chosen.
     pub fn changes(&self) -> bool {
-        self.unit.is_some() || self.width.is_some() || self.first.is_some()
+        let any = [self.unit, self.width, self.first];
+        any.iter().any(Option::is_some) || !self.servers.is_empty()
     }
 }
 

@@ -15,7 +15,7 @@ use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_se
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity};
 use gannet_volume::manager::{Manager, Registry, keep_registered};
-use gannet_volume::meta::{JournaledStore, Stripes};
+use gannet_volume::meta::{Chosen, JournaledStore, Stripes};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
@@ -330,8 +330,7 @@ fn open_manager(
         name: description.name.clone(),
         stripes: Stripes {
             unit: description.stripes.unit,
-            width: description.stripes.width,
-            first: None,
+            on: Chosen::InTurn(description.stripes.width),
         },
         metadata,
         listener: listen("the manager of the volume", address)?,
@@ -493,7 +492,8 @@ fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<(), String> {
     let Some(role) = &roles.manager else {
         return Ok(());
     };
-    let registry = Registry::new(role.name.clone(), role.stripes, role.servers.clone());
+    let stripes = || role.stripes.clone();
+    let registry = Registry::new(role.name.clone(), stripes(), role.servers.clone());
     let provider = provider(runtime, roles.crc);
     let servers = registered_io_servers(
         Handle::clone(runtime),
@@ -506,13 +506,8 @@ fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<(), String> {
         resolver(runtime),
     );
     let (metadata, keys) = (Arc::clone(&role.metadata), roles.keys);
-    let manager = Manager::open(
-        Handle::clone(runtime),
-        metadata,
-        keys,
-        servers,
-        role.stripes,
-    );
+    let clock = Handle::clone(runtime);
+    let manager = Manager::open(clock, metadata, keys, servers, stripes());
     let manager = manager.map_err(|error| error.to_string())?;
     let promises = Rc::clone(&manager).keep_house();
     runtime.spawn("promises", Box::pin(promises));

@@ -7,7 +7,7 @@ use crate::session;
 use crate::size::human;
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_volume::meta::Stripes;
+use gannet_volume::meta::{Chosen, Stripes};
 use gannet_wire::volume::VolumeRecord;
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ struct StripesJson {
     /// Of a directory: the first server of each new file; none: they take turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<u32>,
-    /// Of a file: its I/O servers, in the order of its stripes.
+    /// Of a file, or of a directory that names them: the I/O servers, in the order of the stripes.
     #[serde(skip_serializing_if = "Option::is_none")]
     io_servers: Option<Vec<u32>>,
 }
@@ -81,18 +81,19 @@ async fn make(
         ..SetAttributes::default()
     };
     let place = (&directory, *name);
+    check(what(), &chosen, record)?;
     let made = volume.create_striped(caller, place, &attributes, chosen);
-    made.await.map_err(|status| refused(what(), status, record))
+    made.await.explain(what)
 }
 
-fn refused(what: String, status: Status, record: &VolumeRecord) -> Failure {
-    match status {
-        Status::Inval => {
-            let why = format!("the volume has {} I/O servers", record.count);
-            Failure::new(what, why).hint("give a --width up to that, and a --first below it")
-        }
-        status => Failure::new(what, status),
-    }
+/// The manager checks it too, and says of it only that it cannot be.
+fn check(what: String, chosen: &Stripes, record: &VolumeRecord) -> Result<(), Failure> {
+    let hint = match &chosen.on {
+        Chosen::Listed(_) => "name each once in --servers, with numbers from 0 on",
+        _ => "give a --width up to the number of I/O servers, and a --first below it",
+    };
+    let checked = chosen.check(record.count);
+    checked.map_err(|why| Failure::new(what, why).hint(hint))
 }
 
 async fn set(
@@ -110,26 +111,33 @@ async fn set(
     };
     let before = before.unwrap_or(of_volume(record));
     let chosen = (!options.default).then_some(options.choose(before));
+    let checked = chosen.iter().try_for_each(|it| check(what(), it, record));
+    checked?;
     let set = volume.set_striping(caller, found, chosen).await;
-    set.map_err(|status| refused(what(), status, record))
+    set.explain(what)
 }
 
 impl StripesOptions {
     /// What was asked for, and the rest as `before`.
     fn choose(&self, before: Stripes) -> Stripes {
-        Stripes {
-            unit: self.unit.unwrap_or(before.unit),
-            width: self.width.unwrap_or(before.width),
-            first: self.first.or(before.first),
-        }
+        let unit = self.unit.unwrap_or(before.unit);
+        let width = self.width.unwrap_or(before.width());
+        let on = match (&self.servers[..], self.first, before.on) {
+            ([], None, on) if self.width.is_none() => on,
+            ([], Some(first), _) | ([], None, Chosen::From { first, .. }) => {
+                Chosen::From { first, width }
+            }
+            ([], None, _) => Chosen::InTurn(width),
+            (servers, _, _) => Chosen::Listed(servers.to_vec()),
+        };
+        Stripes { unit, on }
     }
 }
 
 fn of_volume(record: &VolumeRecord) -> Stripes {
     Stripes {
         unit: record.unit,
-        width: record.width,
-        first: None,
+        on: Chosen::InTurn(record.width),
     }
 }
 
@@ -155,20 +163,27 @@ async fn look(
         }
         Striping::Directory(chosen) => chosen,
     };
+    let chosen_by = match chosen {
+        Some(_) => "directory",
+        None => "volume",
+    };
     let stripes = chosen.unwrap_or(of_volume(record));
+    let stripe_width = match stripes.width() {
+        0 => record.count,
+        width => width.min(record.count),
+    };
+    let (first, io_servers) = match stripes.on {
+        Chosen::InTurn(_) => (None, None),
+        Chosen::From { first, .. } => (Some(first), None),
+        Chosen::Listed(servers) => (None, Some(servers)),
+    };
     Ok(StripesJson {
         url,
-        chosen_by: match chosen {
-            Some(_) => "directory",
-            None => "volume",
-        },
+        chosen_by,
         stripe_unit_bytes: stripes.unit,
-        stripe_width: match stripes.width {
-            0 => record.count,
-            width => width.min(record.count),
-        },
-        first: stripes.first,
-        io_servers: None,
+        stripe_width,
+        first,
+        io_servers,
     })
 }
 

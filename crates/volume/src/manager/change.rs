@@ -30,7 +30,7 @@ pub(super) struct Work {
 }
 
 /// What the servers of a new file depend on.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Layouts {
     default: Stripes,
     servers: u32,
@@ -38,8 +38,8 @@ struct Layouts {
 }
 
 impl Layouts {
-    fn choose(self, chosen: Option<Stripes>) -> LayoutRecord {
-        place(chosen.unwrap_or(self.default), self.servers, self.turn)
+    fn choose(&self, chosen: Option<&Stripes>) -> LayoutRecord {
+        place(chosen.unwrap_or(&self.default), self.servers, self.turn)
     }
 }
 
@@ -79,7 +79,7 @@ impl Manager {
                 .map(|change| (change.done, change.work))
                 .unzip();
             let layouts = Layouts {
-                default: self.stripes,
+                default: self.stripes.clone(),
                 servers: self.objects.count(),
                 turn: self.take_turns(work.len()),
             };
@@ -197,7 +197,7 @@ fn commit(
         for (place, work) in (0..).zip(&work) {
             let layouts = Layouts {
                 turn: layouts.turn.wrapping_add(place),
-                ..layouts
+                ..layouts.clone()
             };
             let request = Request {
                 caller: &work.caller,
@@ -263,7 +263,7 @@ fn perform(
             create(transaction, request, what, layouts, (made, &mut promised))?
         }
         Call::CreateStriped(entry, attributes, stripes) => {
-            let what = (entry, &CreateMode::Guarded(*attributes), Some(*stripes));
+            let what = (entry, &CreateMode::Guarded(*attributes), Some(stripes));
             create(transaction, request, what, layouts, (made, &mut promised))?
         }
         Call::Mkdir(entry, change) => make(transaction, request, entry, Make::Directory, change)?,
@@ -291,7 +291,8 @@ fn perform(
         }
         Call::Stripes(id, stripes) => {
             let servers = layouts.servers;
-            let inode = namespace::set_stripes(transaction, request, *id, *stripes, servers)?;
+            let inode =
+                namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
             (Some((*id, inode)), vec![])
         }
         // Questions are answered without a transaction.
@@ -311,14 +312,14 @@ fn perform(
 fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    ((directory, name), mode, stripes): (&Entry, &CreateMode, Option<Stripes>),
+    ((directory, name), mode, stripes): (&Entry, &CreateMode, Option<&Stripes>),
     layouts: &Layouts,
     (made, promised): (&mut Vec<FileId>, &mut Option<u64>),
 ) -> Outcome<Changed> {
     if let Some(stripes) = stripes {
         namespace::check_stripes(stripes, layouts.servers)?;
     }
-    let place = &mut |chosen| layouts.choose(stripes.or(chosen));
+    let place = &mut |chosen: Option<&Stripes>| layouts.choose(stripes.or(chosen));
     let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
     *promised = opened.promise;
     made.extend((opened.made && promised.is_none()).then_some(opened.id));

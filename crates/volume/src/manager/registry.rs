@@ -55,7 +55,7 @@ impl Registry {
         let mut record = VolumeRecord {
             name: self.name.clone(),
             unit: self.stripes.unit,
-            width: self.stripes.width,
+            width: self.stripes.width(),
             count: self.count(),
             servers: Vec::new(),
         };

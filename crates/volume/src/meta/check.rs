@@ -227,7 +227,7 @@ pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
 #[cfg(test)]
 mod tests {
     use super::super::namespace::{self, Make, Request, format, listing_key};
-    use super::super::{MemoryStore, MetaStore, Transaction};
+    use super::super::{MemoryStore, MetaStore, Stripes, Transaction};
     use super::*;
     use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
     use std::cell::RefCell;
@@ -248,7 +248,7 @@ mod tests {
             let place = (ROOT, &b"d"[..]);
             let made = namespace::make(transaction, request, place, Make::Directory, &plain);
             let (directory, _) = made.unwrap();
-            let layout = &mut |_| LayoutRecord {
+            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
                 unit: 4096,
                 servers: vec![1, 0],
             };

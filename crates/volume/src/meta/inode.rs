@@ -1,5 +1,6 @@
 //! What is kept of a file beside its data.
 
+use super::stripes::{Stripes, put_stripes, take_stripes};
 use crate::calls::{put_time, take_time};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{
@@ -15,17 +16,6 @@ pub struct FileId(pub u64);
 
 /// The directory that all others are in.
 pub const ROOT: FileId = FileId(1);
-
-/// How new files of a directory are striped, where somebody chose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stripes {
-    /// Bytes of a stripe.
-    pub unit: u32,
-    /// Servers; 0 stands for all that there are.
-    pub width: u32,
-    /// The number of the first server; `None` for the next in turn.
-    pub first: Option<u32>,
-}
 
 /// What is kept of a file beside its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,7 +243,7 @@ impl Encode for Inode {
                 encoder.u64(parent.0);
                 encoder.u64(*entries);
                 encoder.u64(*next_cookie);
-                put_stripes(encoder, *stripes);
+                put_stripes(encoder, stripes.as_ref());
             }
             Body::Symlink(target) => encoder.opaque(target),
             Body::Node(
@@ -318,32 +308,9 @@ fn take_body(kind: u32, decoder: &mut Decoder<'_>) -> Result<Body, XdrError> {
     })
 }
 
-pub(crate) fn put_stripes(encoder: &mut Encoder<'_>, stripes: Option<Stripes>) {
-    encoder.bool(stripes.is_some());
-    if let Some(Stripes { unit, width, first }) = stripes {
-        encoder.u32(unit);
-        encoder.u32(width);
-        encoder.bool(first.is_some());
-        first.iter().for_each(|first| encoder.u32(*first));
-    }
-}
-
-pub(crate) fn take_stripes(decoder: &mut Decoder<'_>) -> Result<Option<Stripes>, XdrError> {
-    if !decoder.bool()? {
-        return Ok(None);
-    }
-    Ok(Some(Stripes {
-        unit: decoder.u32()?,
-        width: decoder.u32()?,
-        first: match decoder.bool()? {
-            true => Some(decoder.u32()?),
-            false => None,
-        },
-    }))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Chosen;
     use super::*;
     use gannet_wire::nfs3::from_bytes;
 
@@ -374,24 +341,17 @@ mod tests {
             verifier: *b"verifier",
             written,
         };
-        let stripes = |first| {
-            let stripes = Stripes {
-                unit: 4096,
-                width: 0,
-                first,
-            };
-            Body::Directory {
-                parent: ROOT,
-                entries: 4,
-                next_cookie: 9,
-                stripes: Some(stripes),
-            }
+        let striped = |on| Body::Directory {
+            parent: ROOT,
+            entries: 4,
+            next_cookie: 9,
+            stripes: Some(Stripes { unit: 4096, on }),
         };
         let bodies = [
             regular(None),
             regular(Some(Time::default())),
-            stripes(None),
-            stripes(Some(3)),
+            striped(Chosen::InTurn(0)),
+            striped(Chosen::Listed(vec![3, 0])),
             Body::Symlink(b"to".to_vec()),
             Body::Node(NodeKind::BlockDevice(8, 1)),
             Body::Node(NodeKind::CharacterDevice(1, 3)),

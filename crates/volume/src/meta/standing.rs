@@ -67,7 +67,7 @@ pub fn standing_by_age(modified: Duration, now: Duration) -> Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MemoryStore, MetaStore, ROOT, StoreError, Table, Transaction};
+    use super::super::{MemoryStore, MetaStore, ROOT, StoreError, Stripes, Table, Transaction};
     use super::*;
     use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
     use gannet_wire::volume::LayoutRecord;
@@ -92,7 +92,7 @@ mod tests {
                 promised: &promised,
             };
             namespace::format(transaction, now).unwrap();
-            let layout = &mut |_| LayoutRecord {
+            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
                 unit: 4096,
                 servers: vec![1],
             };

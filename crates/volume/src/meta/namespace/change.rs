@@ -4,7 +4,7 @@ use super::{
     Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
     inode, is_directory, next, promise, remove_entry, require, touch, write_inode,
 };
-use crate::limits::{FILE_SIZE_MAX, LINKS_MAX, UNIT_MAX, UNIT_MIN};
+use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::meta::inode::{Rights, is_member};
 use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View};
 use gannet_vfs::limits::SYMLINK_MAX;
@@ -45,7 +45,7 @@ pub fn create(
     request: Request<'_>,
     (directory, name): (FileId, &[u8]),
     mode: &CreateMode,
-    place: &mut dyn FnMut(Option<Stripes>) -> LayoutRecord,
+    place: &mut dyn FnMut(Option<&Stripes>) -> LayoutRecord,
 ) -> Outcome<Opened> {
     if let Some(found) = existing(transaction, request.caller, directory, name)? {
         return open_existing(transaction, request, found, mode);
@@ -59,10 +59,10 @@ pub fn create(
     };
     let size = attributes.size.filter(|size| *size > 0);
     check_size(size)?;
-    let Body::Directory { stripes, .. } = inside.body else {
+    let Body::Directory { stripes, .. } = &inside.body else {
         return Err(Status::Notdir.into());
     };
-    let layout = place(stripes);
+    let layout = place(stripes.as_ref());
     let body = Body::Regular {
         layout: layout.clone(),
         verifier,
@@ -176,8 +176,8 @@ pub fn make(
             parent: directory,
             entries: 0,
             next_cookie: super::FIRST_COOKIE,
-            stripes: match inside.body {
-                Body::Directory { stripes, .. } => stripes,
+            stripes: match &inside.body {
+                Body::Directory { stripes, .. } => stripes.clone(),
                 _ => None,
             },
         },
@@ -315,7 +315,7 @@ pub fn set_stripes(
     if ![0, found.uid].contains(&request.caller.uid) {
         return Err(Status::Perm.into());
     }
-    if let Some(chosen) = chosen {
+    if let Some(chosen) = &chosen {
         check_stripes(chosen, servers)?;
     }
     let Body::Directory { stripes, .. } = &mut found.body else {
@@ -331,13 +331,8 @@ pub fn set_stripes(
 ///
 /// # Errors
 /// `Inval`.
-pub fn check_stripes(stripes: Stripes, servers: u32) -> Result<(), Status> {
-    let Stripes { unit, width, first } = stripes;
-    let first = first.unwrap_or(0);
-    match (UNIT_MIN..=UNIT_MAX).contains(&unit) && width <= servers && first < servers {
-        true => Ok(()),
-        false => Err(Status::Inval),
-    }
+pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
+    stripes.check(servers).map_err(|_| Status::Inval)
 }
 
 /// That `caller` may make this change.
