@@ -4,7 +4,8 @@ use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
 use gannet_fabric::Buffer;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
-use gannet_volume::client::VolumeFs;
+use gannet_volume::client::{Striping, VolumeFs};
+use gannet_volume::meta::{Chosen, Stripes};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,12 +40,35 @@ impl Seat {
 /// An operation: doing it twice comes to the same.
 #[derive(Debug, Clone)]
 enum Step {
-    Create { name: usize, attempt: [u8; 8] },
+    Create {
+        name: usize,
+        attempt: [u8; 8],
+    },
+    /// On these servers.
+    CreateOn {
+        name: usize,
+        stripes: Stripes,
+    },
+    /// New files, of whatever name, are striped so from now on.
+    Stripe {
+        name: usize,
+        stripes: Option<Stripes>,
+    },
     Write(Write),
-    Truncate { name: usize, size: u64 },
-    Remove { name: usize },
-    Rename { from: usize, to: usize },
-    Check { name: usize },
+    Truncate {
+        name: usize,
+        size: u64,
+    },
+    Remove {
+        name: usize,
+    },
+    Rename {
+        from: usize,
+        to: usize,
+    },
+    Check {
+        name: usize,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -57,12 +81,21 @@ struct Write {
 }
 
 impl Step {
-    fn draw(random: &Random) -> Step {
+    /// On a volume with so many I/O servers.
+    fn draw(random: &Random, servers: usize) -> Step {
         let name = random.index(NAMES);
-        match random.below(11) {
+        match random.below(13) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
+            },
+            11 => Step::CreateOn {
+                name,
+                stripes: draw_stripes(random, servers),
+            },
+            12 => Step::Stripe {
+                name,
+                stripes: random.chance(700).then(|| draw_stripes(random, servers)),
             },
             2..=5 => Step::Write(Write::draw(random, name)),
             6 => Step::Truncate {
@@ -83,11 +116,32 @@ impl Step {
             Step::Rename { from, to } => [from, to],
             Step::Write(Write { name, .. })
             | Step::Create { name, .. }
+            | Step::CreateOn { name, .. }
+            | Step::Stripe { name, .. }
             | Step::Truncate { name, .. }
             | Step::Remove { name }
             | Step::Check { name } => [name, name],
         }
     }
+}
+
+/// Stripes that a volume with so many I/O servers can have.
+fn draw_stripes(random: &Random, servers: usize) -> Stripes {
+    let on = match random.below(4) {
+        0 => Chosen::InTurn(random.index(servers + 1) as u32),
+        1 => Chosen::From {
+            first: random.index(servers) as u32,
+            width: random.index(servers + 1) as u32,
+        },
+        _ => {
+            let mut left: Vec<u32> = (0..servers as u32).collect();
+            let count = random.index(servers) + 1;
+            let taken = (0..count).map(|_| left.swap_remove(random.index(left.len())));
+            Chosen::Listed(taken.collect())
+        }
+    };
+    let unit = UNIT << random.index(3);
+    Stripes { unit, on }
 }
 
 impl Write {
@@ -172,7 +226,7 @@ impl Worker {
             return step;
         }
         loop {
-            let step = Step::draw(&self.seat().random);
+            let step = Step::draw(&self.seat().random, self.stage.plan.servers);
             let names = step.names();
             if names.iter().all(|name| !self.stage.taken[*name].get()) {
                 names
@@ -188,6 +242,8 @@ impl Worker {
     async fn perform(&self, step: &Step) -> Result<(), String> {
         match step {
             Step::Create { name, attempt } => self.create(*name, *attempt).await,
+            Step::CreateOn { name, stripes } => self.create_on(*name, stripes).await,
+            Step::Stripe { stripes, .. } => self.stripe(stripes.as_ref()).await,
             Step::Write(write) => self.write(write).await,
             Step::Truncate { name, size } => self.truncate(*name, *size).await,
             Step::Remove { name } => self.remove(*name).await,
@@ -258,6 +314,58 @@ impl Worker {
                 (Ok(_), true) => return Err(format!("file {name} is made twice")),
                 (Err(Status::Exist), false) => return Err(format!("file {name} is there already")),
                 (Err(error), _) => self.try_later("create", error).await?,
+            }
+        }
+    }
+
+    async fn create_on(&self, name: usize, stripes: &Stripes) -> Result<(), String> {
+        let (own_name, plain) = (name_of(name), SetAttributes::default());
+        loop {
+            let place = (&self.directory, &own_name[..]);
+            let making = self
+                .fs
+                .create_striped(&self.caller, place, &plain, stripes.clone());
+            match (making.await, self.content(name).is_some()) {
+                (Err(Status::Exist), true) => return Ok(()),
+                // The second where the machine died before it heard the answer: then the file is as was asked for.
+                (Ok(_) | Err(Status::Exist), false) => break,
+                (Ok(_), true) => return Err(format!("file {name} is made twice")),
+                (Err(error), _) => self.try_later("create", error).await?,
+            }
+        }
+        self.set(name, Some(Vec::new()));
+        let Some(file) = self.find(name).await? else {
+            return Ok(());
+        };
+        let layout = loop {
+            match self.fs.striping(&self.caller, &file).await {
+                Ok(Striping::File(layout)) => break layout,
+                Ok(other) => return Err(format!("file {name} has {other:?}")),
+                Err(error) => self.try_later("stripes", error).await?,
+            }
+        };
+        let (unit, count) = (layout.unit, self.stage.plan.servers as u32);
+        let right = match &stripes.on {
+            Chosen::Listed(servers) => layout.servers == *servers,
+            Chosen::From { first, .. } => layout.servers.first() == Some(first),
+            Chosen::InTurn(_) => true,
+        };
+        let width = match stripes.width() {
+            0 => count,
+            width => width,
+        };
+        match right && unit == stripes.unit && layout.servers.len() == width as usize {
+            true => Ok(()),
+            false => Err(format!("file {name} lies on {layout:?}")),
+        }
+    }
+
+    async fn stripe(&self, stripes: Option<&Stripes>) -> Result<(), String> {
+        loop {
+            let setting = (self.fs).set_striping(&self.caller, &self.directory, stripes.cloned());
+            match setting.await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.try_later("set stripes", error).await?,
             }
         }
     }
