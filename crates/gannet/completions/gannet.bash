@@ -1071,7 +1071,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --lost-disk --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1106,6 +1106,10 @@ _gannet() {
                     return 0
                     ;;
                 --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lost-disk)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1463,11 +1467,11 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --timeout)
+                --servers)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --servers)
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -71,6 +71,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read 
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l ready-file -d 'Write the ready line to this file too, once clients can connect' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l native -d 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l role -d 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l lost-disk -d 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where files of the volume should have data' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manager -d 'Where I/O servers that run without the manager find it [default: what volume.toml says]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
@@ -196,8 +197,8 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l unit -d 'Bytes of a new file that go to one I/O server before the next one\'s turn' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l width -l count -d 'I/O servers that a new file is striped over; 0 for all' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l first -d 'The I/O server with the first stripe of each new file; without it they take turns' -r
-complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l servers -d 'The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l uid -d 'Call as this user [default: the caller\'s own]' -r

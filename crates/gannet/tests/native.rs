@@ -567,3 +567,59 @@ fn a_handle_of_an_nfs_client_outlives_the_clients_key() {
     assert!(error.contains("does not know its key"), "{error}");
     assert_eq!(bed.succeed(&["ls", &bed.url("/")]), "file\n");
 }
+
+#[test]
+fn an_io_server_whose_disk_is_not_mounted_does_not_serve() {
+    let mut bed = Bed::apart(2);
+    let (file, back) = (bed.place.text("file"), bed.place.text("back"));
+    fs::write(&file, bytes(3, 200_000)).unwrap();
+    bed.succeed(&["cp", &file, &bed.url("/file")]);
+    bed.io_servers[1] = None;
+    let (folder, disk) = (bed.place.path("volume/io/1"), bed.place.path("disk"));
+    fs::rename(&folder, &disk).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let role = ["serve", "--volume", &bed.volume, "--role", "io-server=1"];
+    let rest = ["--native", "127.0.0.1:0", "--manager", &bed.native];
+    let words = [&role[..], &rest, &["--log", "error"]].concat();
+    let refused = fail(&words, 1);
+    for part in ["cannot start I/O server 1", "is empty", "--lost-disk 1"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Before its manager it listens, and ends when it hears what is missing.
+    bed.manager = None;
+    bed.start_io_server(1);
+    assert!(!folder.join("io-server.toml").exists());
+    bed.start_manager();
+    let mut refused = bed.io_servers[1].take().unwrap();
+    assert_eq!(refused.wait().code(), Some(1));
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(&disk, &folder).unwrap();
+    bed.start_io_server(1);
+    bed.succeed(&["cp", &bed.url("/file"), &back]);
+    assert!(fs::read(&back).unwrap() == bytes(3, 200_000));
+}
+
+#[test]
+fn servers_of_a_new_volume_start_in_any_order_and_ask_nobody_for_leave() {
+    let mut bed = Bed::apart(1);
+    bed.manager = None;
+    bed.io_servers.clear();
+    succeed(&["volume", "extend", &bed.volume, "--io-servers", "1"]);
+    // Files may be made to lie on a server that was never there.
+    bed.start_manager();
+    let there = bed.url("/file");
+    // It is made; how long it is, nobody can tell yet.
+    let stripes = ["volume", "stripes", &there, "--servers", "1"];
+    bed.fail(&[&stripes[..], &["--timeout", "1", "--log", "error"]].concat());
+    bed.manager = None;
+    bed.io_servers = vec![None, None];
+    bed.start_io_server(1);
+    bed.start_io_server(0);
+    bed.start_manager();
+    let file = bed.place.text("file");
+    fs::write(&file, bytes(3, 200_000)).unwrap();
+    bed.succeed(&["cp", "--verify", &file, &there]);
+    let shown = bed.succeed(&stripes[..3]);
+    assert!(shown.contains("over 1 of 2 I/O servers: 1"), "{shown}");
+    assert!(bed.place.path("volume/io/1/io-server.toml").exists());
+}

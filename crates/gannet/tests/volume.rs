@@ -627,3 +627,91 @@ fn servers_of_several_hosts_with_folders_of_one_name_are_not_mixed_up() {
     assert!(text.contains("I/O server 1 is not checked"), "{text}");
     assert_eq!(objects(Path::new(&volume)), 2, "{text}");
 }
+
+#[test]
+fn a_disk_that_is_not_mounted_is_not_read_as_zeros() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let (file, back) = (place.text("file"), place.text("out/back"));
+    fs::write(&file, bytes(1, 200_000)).unwrap();
+    let server = serve(&place, &volume);
+    succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    drop(server);
+    let (folder, disk) = (place.path("volume/io/1"), place.path("out/disk"));
+    fs::rename(&folder, &disk).unwrap();
+    fs::create_dir(&folder).unwrap();
+    // A disk with a new file system is not quite empty.
+    fs::create_dir(folder.join("lost+found")).unwrap();
+    let serve_it = ["serve", "--volume", &volume, "--log", "error"];
+    let refused = fail(&[&serve_it[..], &NATIVE].concat(), 1);
+    for part in ["cannot start I/O server 1", "is empty", "--lost-disk 1"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert_eq!(
+        fs::read_dir(&folder).unwrap().count(),
+        1,
+        "it stays as it is"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&disk, &folder).unwrap();
+    let server = serve(&place, &volume);
+    let there = |server: &Server| format!("{}/file", server.urls()[0]);
+    succeed(&["cp", &there(&server), &back]);
+    assert!(fs::read(&back).unwrap() == bytes(1, 200_000));
+    drop(server);
+
+    // The disk dies, and who says so is believed, once.
+    let lost = |number: &str, code| {
+        let option = ["--lost-disk", number];
+        fail(&[&serve_it[..], &NATIVE, &option].concat(), code)
+    };
+    let error = lost("1", 2);
+    assert!(
+        error.contains("the disk of I/O server 1 is not lost"),
+        "{error}"
+    );
+    let error = lost("2", 2);
+    assert!(error.contains("does not run that server"), "{error}");
+    fs::rename(&folder, &disk).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let words = ["--volume", &volume, "--no-root-squash", "--lost-disk", "1"];
+    let server = Server::start(&place.path("state"), &[&words[..], &NATIVE].concat());
+    succeed(&["cp", &there(&server), &back]);
+    let (read, written) = (fs::read(&back).unwrap(), bytes(1, 200_000));
+    let stripes = read.chunks(64 << 10).zip(written.chunks(64 << 10));
+    let zeros = stripes.filter(|(read, written)| {
+        let is_lost = read.iter().all(|byte| *byte == 0);
+        assert!(is_lost || read[..] == written[..read.len()]);
+        is_lost
+    });
+    assert!(
+        (1..=2).contains(&zeros.count()),
+        "every second stripe is lost"
+    );
+    drop(server);
+    assert!(lost("1", 2).contains("is not lost"), "once is enough");
+    drop(serve(&place, &volume));
+}
+
+#[test]
+fn an_empty_folder_that_has_nothing_to_lose_is_served() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let server = serve(&place, &volume);
+    let there = format!("{}/file", server.urls()[0]);
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 200_000)).unwrap();
+    succeed(&["cp", &file, &there]);
+    succeed(&["rm", &there]);
+    drop(server);
+    let folder = place.path("volume/io/1");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let server = serve(&place, &volume);
+    succeed(&["cp", &file, &format!("{}/again", server.urls()[0])]);
+    drop(server);
+    // As volumes were made before folders said whose they are.
+    fs::remove_file(folder.join("io-server.toml")).unwrap();
+    drop(serve(&place, &volume));
+    assert!(folder.join("io-server.toml").exists());
+}

@@ -5,6 +5,7 @@
 //! answered (truncation) or afterwards (removal), and again after a restart.
 
 mod change;
+mod claims;
 mod gathering;
 mod inventory;
 mod promises;
@@ -17,23 +18,23 @@ use crate::calls::{
 use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::{Body, FileId, Inode, MetaStore, Stripes, View};
+use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View};
 use crate::secret::ServerKeys;
 use change::Work;
-use gannet_runtime::{Handle, LocalFuture, Notify, all, both};
+use gannet_runtime::{Handle, LocalFuture, Notify, all, both, run_blocking};
 use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
-use gannet_wire::volume::{BODY_MAX, Capability};
+use gannet_wire::volume::{BODY_MAX, Capability, Operation};
 use gannet_wire::xdr::Encoder;
 use gathering::Gathering;
 use promises::{Objects, Promises};
 use sizes::Sizes;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub use promises::IoServers;
-pub use registry::{Registry, keep_registered};
+pub use registry::{Registration, Registry};
 
 /// See the module.
 pub struct Manager {
@@ -46,6 +47,8 @@ pub struct Manager {
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
     promises: Promises,
+    /// I/O servers that were never served, as far as the store knows.
+    new_servers: RefCell<BTreeSet<u32>>,
     changes: RefCell<VecDeque<change::Change>>,
     gathering: RefCell<Gathering>,
     /// Says that the changes have come that a transaction waits for.
@@ -75,8 +78,11 @@ impl Manager {
             Ok(())
         })?;
         made?;
-        let mut open = Ok(Vec::new());
-        store.read(&mut |view| open = namespace::promises(view))?;
+        let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
+        store.read(&mut |view| {
+            open = namespace::promises(view);
+            new_servers = meta::claims::new_servers(view);
+        })?;
         Ok(Rc::new(Manager {
             sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
             objects: Objects::new(Handle::clone(&runtime), keys, Rc::clone(&servers)),
@@ -86,6 +92,7 @@ impl Manager {
             store,
             keys,
             stripes,
+            new_servers: RefCell::new(new_servers?),
             changes: RefCell::default(),
             gathering: RefCell::default(),
             gathered: Notify::default(),
@@ -104,6 +111,20 @@ impl Manager {
             (Err(error), _) => Err(error.into()),
         };
         outcome.map_err(status)
+    }
+
+    /// As [`Manager::look`], for looks that take long: on the blocking pool.
+    async fn look_beside<T: Send + 'static>(
+        &self,
+        mut look: impl FnMut(&dyn View) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, Status> {
+        let store = Arc::clone(&self.store);
+        let looked = run_blocking(&self.runtime, move || {
+            let mut outcome = Err(Status::Serverfault.into());
+            let read = store.read(&mut |view| outcome = look(view));
+            read.map_err(Failure::from).and(outcome)
+        });
+        looked.await.map_err(|_| Status::Io)?.map_err(status)
     }
 
     /// Keeps promises, old and new, and forgets old answers, until the runtime ends.
@@ -281,9 +302,13 @@ impl Manager {
 }
 
 impl Handler for Manager {
-    fn answer(self: Rc<Self>, _link: Link, request: Message) -> LocalFuture<Answer> {
+    fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
-            let call = Call::from_body(request.header.operation, request.body());
+            let operation = request.header.operation;
+            if matches!(operation, Operation::Claim | Operation::Register) {
+                return Answer::of(self.hear_of_folder(&link, &request).await);
+            }
+            let call = Call::from_body(operation, request.body());
             let done = match call {
                 Ok((caller, ticket, call)) => self.perform(caller, ticket, call).await,
                 Err(_) => Err(Status::Inval),

@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod check;
+pub mod claims;
 mod inode;
 mod journal;
 mod memory_store;

@@ -14,8 +14,8 @@ use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{Addresses, Resolver, VolumeFs, WriteVerifier, registered_io_servers};
 use gannet_volume::io_server::IoServer;
-use gannet_volume::manager::{Manager, Registry, keep_registered};
-use gannet_volume::meta::{MemoryStore, Stripes};
+use gannet_volume::manager::{Manager, Registration, Registry};
+use gannet_volume::meta::{MemoryStore, MetaStore, Stripes, claims};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role};
 use std::io;
@@ -90,20 +90,34 @@ impl Bed {
         let handler = IoServer::new(self.host.runtime(), store, keys());
         let server = Server::new(self.host.runtime(), VOLUME, keys(), handler);
         self.serve(&self.host, port, server.named(Hello::io_server(number)));
-        let manager = SocketAddr::new(self.manager.ip(), MANAGER_PORT);
         let address = Address {
             host: String::new(),
             port,
         };
-        let record = RegisterRecord { number, address };
-        let telling = keep_registered(
-            self.host.runtime(),
-            self.fabric.provider(&self.host),
-            identity(Role::IoServer),
-            async move || Ok(manager),
-            record,
-        );
+        let registration = self.registration(number, address);
+        let telling = async move { registration.keep().await };
         runtime.spawn("register", Box::pin(telling));
+    }
+
+    fn registration(
+        &self,
+        number: u32,
+        address: Address,
+    ) -> Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>> {
+        let manager = SocketAddr::new(self.manager.ip(), MANAGER_PORT);
+        Registration {
+            runtime: self.host.runtime(),
+            provider: self.fabric.provider(&self.host),
+            identity: identity(Role::IoServer),
+            find: async move || Ok(manager),
+            record: RegisterRecord { number, address },
+        }
+    }
+
+    /// Whether an empty folder may be the folder of this server.
+    async fn may_claim(&self, number: u32) -> bool {
+        let asking = self.registration(number, Address::default());
+        asking.may_claim().await
     }
 
     fn mount(&self, role: Role) -> VolumeFs {
@@ -193,6 +207,70 @@ fn a_server_that_is_not_there_yet_is_waited_for() {
         write(&volume, b"file", &bytes).await;
         assert!(volume.trouble().unwrap().contains("I/O server 1"));
         assert!(read(&volume, b"file", bytes.len()).await == bytes);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn an_empty_folder_is_no_servers_that_has_data() {
+    let bed = Bed::new();
+    let (faults, stage) = (bed.world.faults(), Rc::clone(&bed));
+    let done = bed.world.run(async move {
+        let bed = stage;
+        assert!(bed.may_claim(0).await, "there are no files");
+        bed.start_io_server(0, 5000);
+        bed.start_io_server(1, 5001);
+        let volume = bed.mount(Role::Client);
+        write(&volume, b"file", &noise(100_000, 5)).await;
+        assert!(!bed.may_claim(0).await && !bed.may_claim(1).await);
+        // Also when the manager had to be restarted in between.
+        faults.crash(bed.manager.id(), Crash::Process);
+        let late = Rc::clone(&bed);
+        let starting = async move {
+            sleep(&late.client.runtime(), Duration::from_secs(40)).await;
+            late.start_manager();
+        };
+        let runtime = bed.client.runtime();
+        runtime.spawn("a late manager", Box::pin(starting));
+        assert!(!bed.may_claim(1).await);
+        let removed = volume.remove(&root(), &volume.root(), b"file").await;
+        removed.result.unwrap();
+        assert!(bed.may_claim(1).await);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
+    let bed = Bed::new();
+    let (faults, stage) = (bed.world.faults(), Rc::clone(&bed));
+    let done = bed.world.run(async move {
+        let bed = stage;
+        let noted = (bed.metadata).commit(&mut |it| claims::note_new(it, 0..2));
+        noted.unwrap();
+        faults.crash(bed.manager.id(), Crash::Process);
+        bed.start_manager();
+        bed.start_io_server(0, 5000);
+        let volume = bed.mount(Role::Client);
+        // It lies on both.
+        let mode = CreateMode::Guarded(SetAttributes::default());
+        let made = volume.create(&root(), &volume.root(), b"file", &mode).await;
+        made.result.unwrap();
+        assert!(!bed.may_claim(0).await);
+        assert!(bed.may_claim(1).await);
+        assert!(bed.may_claim(1).await, "its answer may have been lost");
+        let address = Address {
+            host: String::new(),
+            port: 5001,
+        };
+        bed.registration(1, address).register().await;
+        assert!(!bed.may_claim(1).await);
+        bed.start_io_server(1, 5001);
+        write(&volume, b"file", &noise(100_000, 6)).await;
+        // The manager forgets nothing of that.
+        faults.crash(bed.manager.id(), Crash::Process);
+        bed.start_manager();
+        assert!(!bed.may_claim(0).await && !bed.may_claim(1).await);
     });
     done.unwrap();
 }

@@ -254,6 +254,7 @@ fn io_servers() -> Vec<Seed> {
             Operation::Write,
             bytes_of(&lent_done),
         ),
+        ("claim", ask, Operation::Claim, 3u32.to_be_bytes().to_vec()),
         ("return", ask, Operation::Return, bytes_of(&lent.number)),
         ("truncate", ask, Operation::Truncate, bytes_of(&range)),
         ("read-done", reply, Operation::Read, bytes_of(&done)),

@@ -63,7 +63,7 @@ enum Content {
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     gannet_vfs::local::survive_file_size_limit();
     let settings = Settings::resolve(options)?;
-    let host = match &settings.volume {
+    let mut host = match &settings.volume {
         Some((path, options)) => Some(Host::start(&Volume::open(path)?, options)?),
         None => None,
     };
@@ -101,9 +101,14 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     });
     settings.warn_about_exposure();
     let what = || String::from("cannot serve");
-    let served =
-        tokio_plug::block_on(|_| supervise(Arc::clone(&shared), settings, stop)).explain(what)?;
-    served?;
+    let failing = async {
+        match &mut host {
+            Some(host) => host.failed().await,
+            None => std::future::pending().await,
+        }
+    };
+    let served = |_| supervise(Arc::clone(&shared), settings, stop, failing);
+    tokio_plug::block_on(served).explain(what)??;
     // Calls under way were answered: nobody needs the volume's servers any more.
     host.map_or(Ok(()), Host::stop)?;
     let counters = &shared.counters;
@@ -164,11 +169,12 @@ impl Shared {
     }
 }
 
-/// Starts the cores, says that they are ready, waits for a signal, and ends them.
+/// Starts the cores, says that they are ready, waits for a signal or until something is `failing`, and ends them.
 async fn supervise(
     shared: Arc<Shared>,
     settings: Settings,
     stop: watch::Sender<bool>,
+    failing: impl Future<Output = Failure>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::install().explain(|| String::from("cannot wait for signals"))?;
     let for_cores = Arc::clone(&shared);
@@ -188,16 +194,21 @@ async fn supervise(
     output::line(&line)?;
     tracing::info!(cores = settings.cores, "{line}");
     let joined = tokio::task::spawn_blocking(move || cores.join());
-    let failed_early = tokio::select! {
+    let mut failed = None;
+    let ended_early = tokio::select! {
         name = signals.next() => {
             tracing::info!(signal = name, "stopping: calls under way are answered first");
-            None
+            false
         }
-        () = stop.closed() => Some(()),
+        why = failing => {
+            failed = Some(why);
+            false
+        }
+        () = stop.closed() => true,
     };
     // Receivers are gone when every core has ended by itself, which `join` then explains.
     let _ = stop.send(true);
-    if failed_early.is_none() {
+    if !ended_early {
         tokio::task::spawn_local(async move {
             signals.next().await;
             tracing::warn!("second signal: exiting at once");
@@ -208,7 +219,8 @@ async fn supervise(
         .await
         .map_err(io::Error::other)
         .and_then(|ended| ended)
-        .explain(|| String::from("serving ended"))
+        .explain(|| String::from("serving ended"))?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// Opens a listening socket, or explains why that cannot be.

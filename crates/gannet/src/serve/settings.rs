@@ -222,6 +222,7 @@ fn host_options(options: &ServeOptions, (cores, crc): (usize, bool)) -> HostOpti
     HostOptions {
         native: options.native,
         roles: options.role.clone(),
+        lost_disks: options.lost_disk.iter().map(|it| *it as usize).collect(),
         manager: options.manager.clone(),
         threads: cores,
         crc,

@@ -12,7 +12,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use gannet_vfs::{Credentials, SetAttributes, Time};
 use gannet_volume::meta::namespace::{self, Request};
-use gannet_volume::meta::{MetaStore, ROOT, RedbStore};
+use gannet_volume::meta::{MetaStore, ROOT, RedbStore, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::Token;
 use std::cell::RefCell;
@@ -55,7 +55,7 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
     let key = ClientKey::of(description.identity, &keys);
     let key = key.to_text(&description.name);
     made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
-    make_metadata(&path.join(METADATA_FILE), &mut made)?;
+    make_metadata(&path.join(METADATA_FILE), servers, &mut made)?;
     // Last: a folder with it is a whole volume.
     made.file(&path.join(DESCRIPTION_FILE), text.as_bytes())?;
     sync_folder(&path)?;
@@ -81,8 +81,8 @@ fn check_numbers(options: &CreateOptions, servers: usize) -> Result<(), Failure>
     Ok(())
 }
 
-/// An empty root directory, which belongs to who makes the volume.
-fn make_metadata(path: &Path, made: &mut Made) -> Result<(), Failure> {
+/// An empty root directory, which belongs to who makes the volume; its I/O servers are new.
+fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), Failure> {
     let what = || format!("cannot make the metadata {}", path.display());
     made.file(path, b"")?;
     let store = RedbStore::open(path, METADATA_CACHE).explain(what)?;
@@ -106,7 +106,8 @@ fn make_metadata(path: &Path, made: &mut Made) -> Result<(), Failure> {
                 namespace::set_attributes(transaction, request, ROOT, &owner, (None, now))
             })
             .map(|_| ());
-        Ok(())
+        // At most IO_SERVERS_MAX.
+        claims::note_new(transaction, 0..servers as u32)
     });
     committed.explain(what)?;
     formatted.explain(what)

@@ -7,6 +7,7 @@ use super::{IO_SERVERS_MAX, Volume};
 use crate::cli::ExtendOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
+use gannet_volume::meta::{MetaStore, claims};
 use std::path::Path;
 
 /// Adds I/O servers to a volume that nobody serves.
@@ -35,6 +36,10 @@ pub(super) fn run(options: &ExtendOptions) -> Result<(), Failure> {
             named_folders(&path, &existing, &options.io_server, &mut made)?
         }
     };
+    // First: notes of servers that then are not added harm nobody. At most IO_SERVERS_MAX.
+    let new = before as u32..(before + added.len()) as u32;
+    let noted = metadata.commit(&mut |transaction| claims::note_new(transaction, new.clone()));
+    noted.explain(|| String::from("cannot extend this volume"))?;
     describe(&path, &added)?;
     made.keep();
     drop(metadata);

@@ -1,5 +1,6 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
+use super::claim::{Claim, Claimed, ask_for};
 use super::owner::Owner;
 use super::place::{Place, find, resolver};
 use super::{METADATA_CACHE, Volume};
@@ -8,24 +9,30 @@ use crate::failure::{Explain, Failure};
 use crate::url::NATIVE_PORT;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_runtime::Handle;
-use gannet_runtime::tokio_plug::{Cores, SharedListener};
+use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
+use gannet_runtime::{Handle, all, timeout};
 use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
 use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity};
-use gannet_volume::manager::{Manager, Registry, keep_registered};
-use gannet_volume::meta::{Chosen, JournaledStore, Stripes};
+use gannet_volume::manager::{Manager, Registration, Registry};
+use gannet_volume::meta::{Chosen, JournaledStore, MetaStore, Stripes, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
+
+/// How long the manager is asked about an empty folder before the process says that it listens.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Which servers of a volume a process runs, and where they listen.
 #[derive(Debug, Clone)]
@@ -35,6 +42,8 @@ pub struct HostOptions {
     pub native: Option<Listen>,
     /// The servers; none stands for all.
     pub roles: Vec<VolumeRole>,
+    /// I/O servers that are to serve folders without what files had there.
+    pub lost_disks: Vec<usize>,
     /// Where the manager is, for I/O servers without it; otherwise `volume.toml` says that.
     pub manager: Option<Place>,
     /// Most threads to run them on.
@@ -69,6 +78,20 @@ impl HostOptions {
         }
         Ok(numbers)
     }
+
+    /// That disks are given up only of servers that run here.
+    fn check_lost(&self, numbers: &[usize]) -> Result<(), Failure> {
+        match self.lost_disks.iter().find(|it| !numbers.contains(it)) {
+            Some(number) => {
+                let what = format!("cannot give up the disk of I/O server {number}");
+                Err(Failure::usage(
+                    what,
+                    "this process does not run that server",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The running servers of a volume. Dropped without [`Host::stop`], they end some time later.
@@ -77,6 +100,7 @@ pub struct Host {
     stop: watch::Sender<bool>,
     front: Option<Arc<Front>>,
     listening: Listening,
+    failures: Receiver<Failure>,
 }
 
 /// Where the servers of a process listen.
@@ -106,6 +130,8 @@ struct Roles {
     threads: usize,
     crc: bool,
     stop: watch::Receiver<bool>,
+    /// Takes why a server of this process, which runs already, is none.
+    failed: Sender<Failure>,
 }
 
 struct ManagerRole {
@@ -123,6 +149,8 @@ struct IoServerRole {
     tree: Arc<LocalTree>,
     /// Nobody else serves the folder while this is open.
     _lock: File,
+    /// The folder, if it is not known yet whether it may be served.
+    asks: Option<Claim>,
     /// Whom it tells where it is.
     register: Option<(Place, RegisterRecord)>,
 }
@@ -136,6 +164,7 @@ impl Host {
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
+        options.check_lost(&numbers)?;
         // The manager's first: the store's lock is what tells that the volume is served.
         let metadata = match options.runs_manager() {
             true => Some(Arc::new(open_metadata(volume)?)),
@@ -145,13 +174,20 @@ impl Host {
             true => None,
             false => Some(manager_place(volume, options)?),
         };
-        let open = |number| open_io_server(volume, number, address.ip(), register.as_ref());
+        let open = |number| {
+            let lost = options.lost_disks.contains(&number);
+            let knows = (metadata.as_deref(), register.as_ref());
+            open_io_server(volume, (number, lost), address.ip(), knows)
+        };
         let io_servers = numbers.into_iter().map(open);
         let io_servers = io_servers.collect::<Result<Vec<_>, Failure>>()?;
+        if let Some(names) = &metadata {
+            note_served(names, &io_servers)?;
+        }
         let manager = metadata.map(|metadata| open_manager(volume, metadata, address, &io_servers));
         let manager = manager.transpose()?;
-        let (stop, stopped) = watch::channel(false);
-        let roles = Roles {
+        let ((stop, stopped), (failed, failures)) = (watch::channel(false), channel(1));
+        let mut roles = Roles {
             identity: volume.description.identity,
             keys,
             manager,
@@ -159,7 +195,9 @@ impl Host {
             io_servers,
             crc: options.crc,
             stop: stopped,
+            failed,
         };
+        roles.ask_for_folders()?;
         let listening = roles.listening();
         let front = listening.manager.map(|manager| roles.front(manager));
         let front = front.transpose()?;
@@ -169,6 +207,7 @@ impl Host {
             stop,
             front,
             listening,
+            failures,
         })
     }
 
@@ -180,6 +219,14 @@ impl Host {
     /// Where the servers listen.
     pub fn listening(&self) -> Listening {
         self.listening.clone()
+    }
+
+    /// Why one of the servers is none although it was started; waits until there is a reason.
+    pub async fn failed(&mut self) -> Failure {
+        match self.failures.recv().await {
+            Some(failure) => failure,
+            None => std::future::pending().await,
+        }
     }
 
     /// Ends the servers, once nobody needs them any more.
@@ -338,11 +385,12 @@ fn open_manager(
     })
 }
 
+/// Opens one with its folder, whose disk may be said to be lost. The names are known here, or the manager is.
 fn open_io_server(
     volume: &Volume,
-    number: usize,
+    (number, lost): (usize, bool),
     ip: IpAddr,
-    manager: Option<&Place>,
+    (names, manager): (Option<&JournaledStore>, Option<&Place>),
 ) -> Result<IoServerRole, Failure> {
     let what = || format!("cannot start I/O server {number}");
     let described = volume.description.io_server.get(number);
@@ -355,11 +403,14 @@ fn open_io_server(
         }
         _ => Failure::new(what(), format!("{}: {error}", folder.display())),
     })?;
-    let owner = Owner {
-        volume: volume.description.identity,
-        io_server: number,
+    let claim = Claim {
+        owner: Owner {
+            volume: volume.description.identity,
+            io_server: number,
+        },
+        folder: folder.clone(),
     };
-    owner.claim(&folder)?;
+    let claimed = claim.take(lost, names)?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
@@ -388,8 +439,28 @@ fn open_io_server(
         listener,
         tree,
         _lock: lock,
+        asks: (claimed == Claimed::Asks).then_some(claim),
         register,
     })
+}
+
+/// Notes that these servers have folders: from now on files may have data there.
+fn note_served(names: &JournaledStore, io_servers: &[IoServerRole]) -> Result<(), Failure> {
+    let what = || String::from("cannot note which I/O servers have folders");
+    let mut new = Ok(Default::default());
+    let look = names.read(&mut |view| new = claims::new_servers(view));
+    let mut new = look.and(new).explain(what)?;
+    // Bounded by WIDTH_MAX.
+    let here = |number: &u32| io_servers.iter().any(|role| role.number as u32 == *number);
+    new.retain(here);
+    if new.is_empty() {
+        return Ok(());
+    }
+    let noted = names.commit(&mut |transaction| {
+        let mut new = new.iter();
+        new.try_for_each(|number| claims::note_served(transaction, *number))
+    });
+    noted.explain(what)
 }
 
 /// Clients are told of the host that volume.toml names, or of the address that a server listens at; of none if it
@@ -456,6 +527,32 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
     let Some(role) = roles.io_servers.get(at) else {
         return;
     };
+    if role.asks.is_none() {
+        serve_io_server(runtime, roles, at);
+    }
+    let Some(registration) = roles.registration(runtime, role) else {
+        return;
+    };
+    let (clock, roles) = (Handle::clone(runtime), Arc::clone(roles));
+    let claim = role.asks.clone();
+    let registering = async move {
+        if let Some(claim) = claim {
+            if let Err(failure) = ask_for(&claim, &registration).await {
+                // One reason is enough to end.
+                let _ = roles.failed.try_send(failure);
+                return;
+            }
+            serve_io_server(&clock, &roles, at);
+        }
+        registration.keep().await;
+    };
+    runtime.spawn("volume register", Box::pin(registering));
+}
+
+fn serve_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
+    let Some(role) = roles.io_servers.get(at) else {
+        return;
+    };
     let store = LocalStore::new(Arc::clone(&role.tree), Handle::clone(runtime));
     let handler = IoServer::new(Handle::clone(runtime), store, roles.keys);
     // Bounded by WIDTH_MAX.
@@ -463,17 +560,6 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
     accept(runtime, roles, (handler, name), move |roles| {
         roles.io_servers.get(at).map(|role| &role.listener)
     });
-    if let Some((manager, record)) = role.register.clone() {
-        let identity = roles.identity(Role::IoServer);
-        let provider = provider(runtime, roles.crc);
-        let clock = Handle::clone(runtime);
-        let registering = async move {
-            let Address { host, port } = &manager.0;
-            let found = async || find(&clock, host.clone(), *port).await;
-            keep_registered(Handle::clone(&clock), provider, identity, found, record).await;
-        };
-        runtime.spawn("volume register", Box::pin(registering));
-    }
 }
 
 impl Roles {
@@ -484,6 +570,67 @@ impl Roles {
             volume: self.identity,
             key: self.keys.between(role),
         }
+    }
+
+    /// How an I/O server that runs apart speaks to the manager.
+    fn registration(
+        &self,
+        runtime: &Handle,
+        role: &IoServerRole,
+    ) -> Option<Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>>> {
+        let (Place(manager), record) = role.register.clone()?;
+        let clock = Handle::clone(runtime);
+        Some(Registration {
+            runtime: Handle::clone(runtime),
+            provider: provider(runtime, self.crc),
+            identity: self.identity(Role::IoServer),
+            find: async move || find(&clock, manager.host.clone(), manager.port).await,
+            record,
+        })
+    }
+
+    /// Asks the manager about a folder if it is empty; `None` if it does not answer soon.
+    async fn ask_for_folder(
+        &self,
+        runtime: &Handle,
+        role: &IoServerRole,
+    ) -> Option<Result<(), Failure>> {
+        let Some((claim, registration)) = role.asks.as_ref().zip(self.registration(runtime, role))
+        else {
+            return Some(Ok(()));
+        };
+        let asking = ask_for(claim, &registration);
+        timeout(runtime, CLAIM_PATIENCE, asking).await.ok()
+    }
+
+    /// Asks the manager about folders that are empty, where it can be reached soon. Where it cannot, the servers listen
+    /// and wait for it, so that servers may be started in any order.
+    ///
+    /// # Errors
+    /// One may not be served.
+    fn ask_for_folders(&mut self) -> Result<(), Failure> {
+        if self.io_servers.iter().all(|role| role.asks.is_none()) {
+            return Ok(());
+        }
+        let roles = &*self;
+        let asked = block_on(async |runtime| {
+            let asking = (roles.io_servers.iter()).map(|role| roles.ask_for_folder(&runtime, role));
+            all(asking.map(Box::pin)).await
+        });
+        let asked = asked.explain(|| String::from("cannot ask the manager"))?;
+        for (role, answer) in self.io_servers.iter_mut().zip(asked) {
+            match answer {
+                Some(may) => {
+                    may?;
+                    role.asks = None;
+                }
+                None => tracing::warn!(
+                    number = role.number,
+                    "an empty folder is not served before the manager has answered: waiting for it"
+                ),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 mod check;
 mod check_objects;
 mod check_served;
+mod claim;
 mod create;
 mod description;
 mod extend;

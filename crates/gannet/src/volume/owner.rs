@@ -5,7 +5,7 @@ use super::description::{identity, identity_text};
 use super::made::replace;
 use crate::failure::{Explain, Failure};
 use gannet_volume::io_server::OWNER_FILE;
-use gannet_wire::volume::Token;
+use gannet_wire::volume::{FOLDERS, Token};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{self, Read};
@@ -44,27 +44,61 @@ impl Owner {
         Ok(Some(owner))
     }
 
-    /// Takes a folder of nobody's, durably.
+    /// What a folder is to this server.
     ///
     /// # Errors
     /// It is another server's, or nobody can tell.
-    pub(super) fn claim(self, folder: &Path) -> Result<(), Failure> {
+    pub(super) fn look(self, folder: &Path) -> Result<Found, Failure> {
         let what = || format!("cannot use the folder {}", folder.display());
         match Owner::of(folder).explain(what)? {
-            Some(owner) if owner == self => Ok(()),
+            Some(owner) if owner == self => Ok(Found::Own),
             Some(other) => Err(Failure::new(what(), format!("it is that of {other}")).hint(
                 format!("put the right disk there, or the right folder into volume.toml; if this is the right one, remove its {OWNER_FILE}"),
             )),
-            None => {
-                let Owner { volume, io_server } = self;
-                let text = format!(
-                    "# Objects of a volume of Gannet are in this folder, those of:\nvolume = \"{}\"\nio_server = {io_server}\n",
-                    identity_text(&volume)
-                );
-                replace(folder, OWNER_FILE, text.as_bytes())
-            }
+            None => match holds_objects(folder).explain(what)? {
+                true => Ok(Found::Unmarked),
+                false => Ok(Found::Empty),
+            },
         }
     }
+
+    /// Says durably that a folder is this server's.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn mark(self, folder: &Path) -> Result<(), Failure> {
+        let Owner { volume, io_server } = self;
+        let text = format!(
+            "# Objects of a volume of Gannet are in this folder, those of:\nvolume = \"{}\"\nio_server = {io_server}\n",
+            identity_text(&volume)
+        );
+        replace(folder, OWNER_FILE, text.as_bytes())
+    }
+}
+
+/// What a folder is to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It says that it is this one's.
+    Own,
+    /// It has objects and says nothing: it is of a volume that was made before folders did.
+    Unmarked,
+    /// It has no objects, and says nothing. So looks a disk that is new, and one that is not mounted.
+    Empty,
+}
+
+/// Whether something lies where objects do. Other names, of a new disk for instance, do not count.
+fn holds_objects(folder: &Path) -> io::Result<bool> {
+    for number in 0..FOLDERS {
+        let inside = match std::fs::read_dir(folder.join(format!("{number:02x}"))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            inside => inside?.next().transpose()?,
+        };
+        if inside.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl std::fmt::Display for Owner {
@@ -97,10 +131,15 @@ mod tests {
             },
         );
         assert_eq!(Owner::of(path).unwrap(), None);
-        first.claim(path).unwrap();
-        first.claim(path).unwrap();
+        std::fs::create_dir(path.join("lost+found")).unwrap();
+        std::fs::create_dir(path.join("0a")).unwrap();
+        assert_eq!(first.look(path).unwrap(), Found::Empty);
+        std::fs::write(path.join("0a/000000000000000a"), "").unwrap();
+        assert_eq!(first.look(path).unwrap(), Found::Unmarked);
+        first.mark(path).unwrap();
+        assert_eq!(first.look(path).unwrap(), Found::Own);
         assert_eq!(Owner::of(path).unwrap(), Some(first));
-        let refused = second.claim(path).unwrap_err().to_string();
+        let refused = second.look(path).unwrap_err().to_string();
         assert!(
             refused.contains("I/O server 0 of the volume 0707"),
             "{refused}"
@@ -109,7 +148,7 @@ mod tests {
         for nonsense in ["", "volume = 1", "volume = \"07\"\nio_server = 0", "\u{0}"] {
             std::fs::write(path.join(OWNER_FILE), nonsense).unwrap();
             assert!(Owner::of(path).is_err(), "{nonsense}");
-            first.claim(path).unwrap_err();
+            first.look(path).unwrap_err();
         }
     }
 }

@@ -109,8 +109,11 @@ impl Handler for Reception {
             Operation::Volume => self.registry.tell(request.body()),
             Operation::Register if link.peer() == Role::IoServer => {
                 let from = link.endpoint().peer_address().ip();
-                let learned = self.registry.learn(request.body(), from);
-                learned.map(|()| Vec::new())
+                match self.registry.learn(request.body(), from) {
+                    // That it has a folder is the manager's to know.
+                    Ok(()) => return Rc::clone(&self.manager).answer(link, request),
+                    Err(status) => Err(status),
+                }
             }
             Operation::Register => Err(Status::Perm),
             _ => return Rc::clone(&self.manager).answer(link, request),
@@ -119,44 +122,95 @@ impl Handler for Reception {
     }
 }
 
-/// Tells the manager where an I/O server is, again and again: a manager that has restarted does not know. `find` gives
-/// the manager's address. Never ends.
-pub async fn keep_registered(
-    runtime: Handle,
-    provider: Rc<dyn Provider>,
-    identity: Identity,
-    find: impl AsyncFn() -> io::Result<SocketAddr>,
-    record: RegisterRecord,
-) {
-    let (pool, session) = (link::Pool::new(), Session::new(&runtime));
-    let body = encode(&record);
-    let complained = Cell::new(false);
-    loop {
-        let register = async {
-            let manager = find().await;
-            let manager = manager.map_err(|error| LinkError::Ended(error.to_string()))?;
-            let place = (manager, Hello::MANAGER);
-            let who = (identity, session);
-            let connecting = link::connect(&runtime, &provider, &pool, place, who);
-            let link = timeout(&runtime, HELLO_DEADLINE, connecting).await;
-            let link = link.unwrap_or(Err(LinkError::TimedOut))?;
-            loop {
-                let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
-                let status = answer.await?.header.status;
-                if status.0 != 0 {
-                    let why = format!("the manager refuses with status {}", status.0);
-                    return Err::<(), _>(LinkError::Ended(why));
-                }
-                complained.set(false);
-                sleep(&runtime, REGISTER_PAUSE).await;
+/// An I/O server that runs apart from the manager, and what it has to say to it.
+pub struct Registration<F> {
+    /// Where it runs.
+    pub runtime: Handle,
+    /// How it connects.
+    pub provider: Rc<dyn Provider>,
+    /// As whom.
+    pub identity: Identity,
+    /// Finds the manager.
+    pub find: F,
+    /// Which one it is, and where.
+    pub record: RegisterRecord,
+}
+
+impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
+    /// Asks whether a folder without objects may be this server's, as long as nobody answers. Where it may not, files
+    /// of the volume have data that should be there.
+    pub async fn may_claim(&self) -> bool {
+        let body = self.record.number.to_be_bytes();
+        self.insist(&Cell::new(false), async |link| {
+            let answer = link.call(Operation::Claim, Class::Metadata, &body, &[]);
+            match answer.await?.header.status.0 {
+                0 => Ok(true),
+                status if status == Status::Exist as u32 => Ok(false),
+                status => Err(refused(status)),
             }
-        };
-        if let Err(error) = register.await
-            && !complained.replace(true)
-        {
-            let number = record.number;
-            tracing::warn!(number, %error, "the manager is not in touch: trying again");
-        }
-        sleep(&runtime, REGISTER_PAUSE).await;
+        })
+        .await
     }
+
+    /// Tells the manager where the server is, as long as it takes until it knows. That the server has a folder is known
+    /// from then on too.
+    pub async fn register(&self) {
+        let complained = Cell::new(false);
+        self.insist(&complained, async |link| self.say_where(link).await)
+            .await;
+    }
+
+    /// Tells the manager where the server is, again and again: a manager that has restarted does not know. Never ends.
+    pub async fn keep(&self) {
+        let complained = Cell::new(false);
+        self.insist(&complained, async |link| {
+            loop {
+                self.say_where(link).await?;
+                complained.set(false);
+                sleep(&self.runtime, REGISTER_PAUSE).await;
+            }
+        })
+        .await
+    }
+
+    async fn say_where(&self, link: &Link) -> Result<(), LinkError> {
+        let body = encode(&self.record);
+        let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
+        match answer.await?.header.status.0 {
+            0 => Ok(()),
+            status => Err(refused(status)),
+        }
+    }
+
+    /// Connects to the manager and has `work` done, until it is. Complains once, and again when that is reset.
+    async fn insist<T>(
+        &self,
+        complained: &Cell<bool>,
+        work: impl AsyncFn(&Link) -> Result<T, LinkError>,
+    ) -> T {
+        let (pool, session) = (link::Pool::new(), Session::new(&self.runtime));
+        loop {
+            let worked = async {
+                let manager = (self.find)().await;
+                let manager = manager.map_err(|error| LinkError::Ended(error.to_string()))?;
+                let (place, who) = ((manager, Hello::MANAGER), (self.identity, session));
+                let connecting = link::connect(&self.runtime, &self.provider, &pool, place, who);
+                let link = timeout(&self.runtime, HELLO_DEADLINE, connecting).await;
+                work(&link.unwrap_or(Err(LinkError::TimedOut))?).await
+            };
+            match worked.await {
+                Ok(done) => return done,
+                Err(error) if !complained.replace(true) => {
+                    let number = self.record.number;
+                    tracing::warn!(number, %error, "the manager is not in touch: trying again");
+                }
+                Err(_) => {}
+            }
+            sleep(&self.runtime, REGISTER_PAUSE).await;
+        }
+    }
+}
+
+fn refused(status: u32) -> LinkError {
+    LinkError::Ended(format!("the manager refuses with status {status}"))
 }

@@ -105,6 +105,8 @@ operations! {
     Orphans = 0x0207,
     /// Manager: makes a file with stripes of its own.
     CreateStriped = 0x0208,
+    /// Manager, from an I/O server: that one finds its folder empty, and asks whether it should be.
+    Claim = 0x0209,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

@@ -1,0 +1,101 @@
+//! Which folders I/O servers may serve: a disk that is not mounted leaves an empty one, and whoever served that would
+//! answer for all that lies on the disk with zeros.
+
+use super::owner::{Found, Owner};
+use crate::failure::{Explain, Failure};
+use gannet_runtime::run_blocking;
+use gannet_volume::manager::Registration;
+use gannet_volume::meta::claims::may_have_data;
+use gannet_volume::meta::{JournaledStore, MetaStore};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// An I/O server and its folder.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    pub(super) owner: Owner,
+    pub(super) folder: PathBuf,
+}
+
+/// Whether a folder may be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claimed {
+    /// It is marked as this server's.
+    Taken,
+    /// It is empty, and the manager must be asked first.
+    Asks,
+}
+
+impl Claim {
+    /// Takes the folder if it may be served as far as is known here, from the names if they are, or because its disk is
+    /// said to be `lost`.
+    ///
+    /// # Errors
+    /// It is another server's, or files of the volume have data there.
+    pub(super) fn take(
+        &self,
+        lost: bool,
+        metadata: Option<&JournaledStore>,
+    ) -> Result<Claimed, Failure> {
+        let number = self.owner.io_server;
+        let found = self.owner.look(&self.folder)?;
+        match (found, metadata) {
+            (Found::Own | Found::Unmarked, _) if lost => {
+                let what = format!("the disk of I/O server {number} is not lost");
+                let why = format!("its folder {} is not empty", self.folder.display());
+                let hint = "start it without --lost-disk, which is needed once";
+                return Err(Failure::usage(what, why).hint(hint));
+            }
+            (Found::Own, _) => return Ok(Claimed::Taken),
+            (Found::Unmarked, _) => {}
+            (Found::Empty, _) if lost => {
+                let folder = self.folder.display();
+                tracing::warn!(number, %folder, "what files had on a lost disk reads as zeros from now on");
+            }
+            (Found::Empty, None) => return Ok(Claimed::Asks),
+            (Found::Empty, Some(names)) => {
+                let mut known = Ok(true);
+                // Bounded by WIDTH_MAX.
+                let look = names.read(&mut |view| known = may_have_data(view, number as u32));
+                let what = || format!("cannot start I/O server {number}");
+                look.explain(what)?;
+                if known.explain(what)? {
+                    return Err(self.refused());
+                }
+            }
+        }
+        self.owner.mark(&self.folder)?;
+        Ok(Claimed::Taken)
+    }
+
+    /// Why an empty folder is not served.
+    pub(super) fn refused(&self) -> Failure {
+        let (number, folder) = (self.owner.io_server, self.folder.display());
+        let why = format!("its folder {folder} is empty, and files of the volume lie there");
+        Failure::new(format!("cannot start I/O server {number}"), why).hint(format!(
+            "mount its disk; if that is lost for good, start it once with --lost-disk {number}: what files had there is zeros then"
+        ))
+    }
+}
+
+/// Asks the manager whether an empty folder may be served, as long as it does not answer, and takes it.
+///
+/// # Errors
+/// It may not, or cannot be taken.
+pub(super) async fn ask_for<F: AsyncFn() -> io::Result<SocketAddr>>(
+    claim: &Claim,
+    registration: &Registration<F>,
+) -> Result<(), Failure> {
+    if !registration.may_claim().await {
+        return Err(claim.refused());
+    }
+    let Claim { owner, folder } = claim.clone();
+    let what = || format!("cannot use the folder {}", claim.folder.display());
+    let marked = run_blocking(&registration.runtime, move || owner.mark(&folder));
+    let ended = |_| Failure::new(what(), "this process ends");
+    marked.await.map_err(ended)??;
+    // The manager knows that there may be data before there is some.
+    registration.register().await;
+    Ok(())
+}

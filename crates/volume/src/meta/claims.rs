@@ -1,0 +1,148 @@
+//! Which I/O servers have data, as far as names tell: whoever finds his folder empty must know whether it should be.
+
+use super::namespace::{Failure, Outcome};
+use super::{Body, FileId, Inode, StoreError, Table, Transaction, View};
+use gannet_wire::nfs3::from_bytes;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Before the number of a server that was never served: files may be made to lie on it, and none has data there.
+const NEW: &[u8] = b"new I/O server ";
+
+fn key(number: u32) -> Vec<u8> {
+    [NEW, &number.to_be_bytes()].concat()
+}
+
+/// Notes that these I/O servers come new to the volume. Volumes that were made before anybody did have no such notes.
+///
+/// # Errors
+/// The store failed.
+pub fn note_new(
+    transaction: &mut dyn Transaction,
+    mut numbers: Range<u32>,
+) -> Result<(), StoreError> {
+    numbers.try_for_each(|number| transaction.put(Table::Volume, &key(number), &[1]))
+}
+
+/// Notes that an I/O server has a folder from now on.
+///
+/// # Errors
+/// The store failed.
+pub fn note_served(transaction: &mut dyn Transaction, number: u32) -> Result<(), StoreError> {
+    transaction.delete(Table::Volume, &key(number))
+}
+
+/// The I/O servers that never had one.
+///
+/// # Errors
+/// The store failed.
+pub fn new_servers(view: &dyn View) -> Result<BTreeSet<u32>, StoreError> {
+    let mut numbers = BTreeSet::new();
+    view.scan(Table::Volume, NEW, &mut |key, _| {
+        let number = key.strip_prefix(NEW).map(<[u8; 4]>::try_from);
+        match number {
+            Some(Ok(number)) => numbers.insert(u32::from_be_bytes(number)),
+            _ => false,
+        }
+    })?;
+    Ok(numbers)
+}
+
+/// Whether data of files may lie on an I/O server: it was served before, and there is a file that lies there. How long
+/// files are is for their servers to say, the one that asks among them, so empty ones count too. Looks at all inodes,
+/// up to the first such file.
+///
+/// # Errors
+/// The store failed, or an inode is damaged: then nobody can tell.
+pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
+    if view.get(Table::Volume, &key(number))?.is_some() {
+        return Ok(false);
+    }
+    let (mut found, mut damaged) = (false, None);
+    view.scan(Table::Inodes, &[], &mut |key, value| {
+        match from_bytes::<Inode>(value) {
+            Ok(Inode {
+                body: Body::Regular { layout, .. },
+                ..
+            }) => found = layout.servers.contains(&number),
+            Ok(_) => {}
+            Err(_) => damaged = Some(key.try_into().map_or(0, u64::from_be_bytes)),
+        }
+        !found && damaged.is_none()
+    })?;
+    match damaged {
+        Some(file) => Err(Failure::Damaged(FileId(file))),
+        None => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::namespace::{self, Request};
+    use super::super::{MemoryStore, MetaStore, ROOT, Stripes};
+    use super::*;
+    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
+    use gannet_wire::volume::LayoutRecord;
+    use std::cell::RefCell;
+
+    fn change(store: &MemoryStore, mut work: impl FnMut(&mut dyn Transaction) -> Outcome<()>) {
+        let mut done = Ok(());
+        let committed = store.commit(&mut |transaction| {
+            done = work(transaction);
+            Ok(())
+        });
+        committed.unwrap();
+        done.unwrap();
+    }
+
+    fn seen<T>(store: &MemoryStore, mut look: impl FnMut(&dyn View) -> T) -> T {
+        let mut seen = None;
+        store.read(&mut |view| seen = Some(look(view))).unwrap();
+        seen.unwrap()
+    }
+
+    /// A root directory with a file on I/O servers 0 and 2.
+    fn store() -> MemoryStore {
+        let store = MemoryStore::default();
+        change(&store, |transaction| {
+            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
+            let promised = RefCell::default();
+            let request = Request {
+                caller: &caller,
+                now,
+                promised: &promised,
+            };
+            namespace::format(transaction, now)?;
+            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
+                unit: 4096,
+                servers: vec![0, 2],
+            };
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            namespace::create(transaction, request, (ROOT, b"f"), &mode, layout).map(|_| ())
+        });
+        store
+    }
+
+    #[test]
+    fn a_server_may_have_data_when_it_was_served_and_a_file_lies_there() {
+        let store = store();
+        let known = |number| seen(&store, |view| may_have_data(view, number)).unwrap();
+        assert_eq!([0, 1, 2].map(known), [true, false, true]);
+        change(&store, |it| Ok(note_new(it, 2..4)?));
+        let new = seen(&store, new_servers).unwrap();
+        assert_eq!(new.into_iter().collect::<Vec<_>>(), [2, 3]);
+        assert_eq!([0, 1, 2].map(known), [true, false, false]);
+        change(&store, |it| Ok(note_served(it, 2)?));
+        assert_eq!([0, 1, 2].map(known), [true, false, true]);
+    }
+
+    #[test]
+    fn where_an_inode_is_damaged_nobody_can_tell() {
+        let store = store();
+        let key = 9u64.to_be_bytes();
+        change(&store, |it| Ok(it.put(Table::Inodes, &key, b"nonsense")?));
+        let known = |number| seen(&store, |view| may_have_data(view, number));
+        assert!(matches!(known(0), Ok(true)));
+        assert!(matches!(known(1), Err(Failure::Damaged(FileId(9)))));
+    }
+}
