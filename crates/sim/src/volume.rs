@@ -14,7 +14,8 @@ use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::Identity;
 use gannet_volume::manager::Manager;
 use gannet_volume::meta::{
-    JournalMemory, JournaledStore, MemoryStore, MetaStore, Stripes, View, namespace,
+    JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View,
+    namespace,
 };
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
@@ -221,6 +222,13 @@ impl Bed {
             addresses,
             verifier,
         )
+    }
+
+    /// Changes metadata behind the back of the manager that was started last, as damage does.
+    pub fn damage(&self, work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>) {
+        let seen = self.seen.borrow();
+        let done = seen.as_ref().map_or(Ok(()), |store| store.commit(work));
+        done.expect("metadata in memory can be written");
     }
 
     /// How many promises of the manager that was started last are open.

@@ -281,7 +281,7 @@ fn inventory() -> (ObjectPage, FilePage, Standings) {
         files: vec![(7, layout()), (9, layout())],
     };
     let standings = Standings {
-        standings: vec![Standing::Orphan, Standing::Gone],
+        standings: vec![Standing::Orphan, Standing::Gone, Standing::Named],
     };
     (objects, files, standings)
 }

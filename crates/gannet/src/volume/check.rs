@@ -183,13 +183,16 @@ fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<Standing>>> {
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         Err(failure) => return Err(failure),
     };
-    let standings = left
-        .iter()
-        .map(|it| match judge.standing(view, (it.server, it.file)) {
-            Ok(None) => Ok(Some(standing_by_age(it.modified, now))),
-            Err(namespace::Failure::Damaged(_)) => Ok(None),
-            told => told,
-        });
+    let objects: Vec<_> = left.iter().map(|it| (it.server, it.file)).collect();
+    let told = match judge.standings(view, &objects) {
+        Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
+        told => told?,
+    };
+    let standings = told.into_iter().zip(left).map(|(told, it)| match told {
+        Ok(None) => Ok(Some(standing_by_age(it.modified, now))),
+        Err(namespace::Failure::Damaged(_)) => Ok(None),
+        told => told,
+    });
     standings.collect()
 }
 
@@ -208,7 +211,7 @@ fn tell(
                 orphans.push(object.path);
                 format!("{what} belongs to no file")
             }
-            Some(Standing::Orphan) | None => {
+            Some(Standing::Orphan | Standing::Named) | None => {
                 format!(
                     "{what} belongs to no file that can be found: not removed, the metadata is damaged"
                 )

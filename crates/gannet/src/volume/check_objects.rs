@@ -121,6 +121,9 @@ impl Compared {
                     Standing::NeverMade => self.findings.push(format!(
                         "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
                     )),
+                    Standing::Named => self.findings.push(format!(
+                        "{what} belongs to no file that can be found, but has a name: not removed, the metadata is damaged"
+                    )),
                     // Soon to go, gone, or of a file that was made meanwhile.
                     Standing::Promised | Standing::Recent | Standing::Gone | Standing::InUse => {}
                 }

@@ -38,7 +38,9 @@ impl Manager {
         if remove && ![0, owner].contains(&caller.uid) {
             return Err(Status::Perm);
         }
-        let known = self.look(|view| known(view, server, ids))?;
+        let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
+        // Where files are missing, all names are looked at: not on a core that serves.
+        let known = self.look_beside(move |view| known(view, &objects)).await?;
         // Asked for after the look: what the promises of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
@@ -157,10 +159,9 @@ fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
 }
 
 /// How objects on a server stand as far as metadata tells: all but those whose files are gone.
-fn known(view: &dyn View, server: u32, ids: &[FileId]) -> Outcome<Vec<Option<Standing>>> {
+fn known(view: &dyn View, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<Standing>>> {
     let judge = Judge::new(view)?;
-    let standings = ids.iter().map(|id| judge.standing(view, (server, *id)));
-    standings.collect()
+    judge.standings(view, objects)?.into_iter().collect()
 }
 
 #[cfg(test)]

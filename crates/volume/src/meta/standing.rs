@@ -1,7 +1,7 @@
 //! Which objects of I/O servers are of no file: the one place that says what may be removed, whoever looks for it.
 
-use super::namespace::{self, Failure, Outcome};
-use super::{Body, FileId, View};
+use super::namespace::{self, Failure, Outcome, split_listing_key};
+use super::{Body, FileId, ROOT, Table, View};
 use crate::limits::ORPHAN_AGE_MIN;
 use gannet_wire::volume::Standing;
 use std::collections::HashSet;
@@ -28,19 +28,45 @@ impl Judge {
         })
     }
 
-    /// How the object of `file` on I/O server `server` stands as far as metadata tells; `None` if there is no such file
-    /// any more, see [`standing_by_age`].
+    /// How objects, each of a file on an I/O server, stand as far as metadata tells; `None` if there is no such file
+    /// any more, see [`standing_by_age`]. Looks at all names where inodes are missing.
     ///
     /// # Errors
-    /// The store failed, or what it says of the file is damaged: then it cannot be told.
-    pub fn standing(
+    /// The store failed, or names are damaged; or, for a single object, what it says of the file is: then it cannot be
+    /// told.
+    pub fn standings(
+        &self,
+        view: &dyn View,
+        objects: &[(u32, FileId)],
+    ) -> Outcome<Vec<Outcome<Option<Standing>>>> {
+        let mut missing = HashSet::new();
+        let standings = objects.iter();
+        let standings = standings.map(|object| self.standing(view, *object, &mut missing));
+        let mut standings: Vec<_> = standings.collect();
+        let named = match missing.is_empty() {
+            true => missing,
+            false => named(view, &missing)?,
+        };
+        for (standing, (_, file)) in standings.iter_mut().zip(objects) {
+            if matches!(standing, Ok(None)) && named.contains(file) {
+                *standing = Ok(Some(Standing::Named));
+            }
+        }
+        Ok(standings)
+    }
+
+    fn standing(
         &self,
         view: &dyn View,
         (server, file): (u32, FileId),
+        missing: &mut HashSet<FileId>,
     ) -> Outcome<Option<Standing>> {
         let found = match namespace::inode(view, file) {
             Ok(inode) => Some(inode),
-            Err(Failure::Status(_)) => None,
+            Err(Failure::Status(_)) => {
+                missing.insert(file);
+                None
+            }
             Err(failure) => return Err(failure),
         };
         let lies_there = found.is_some_and(|inode| match inode.body {
@@ -53,6 +79,24 @@ impl Judge {
             () if file >= self.next => Some(Standing::NeverMade),
             () => None,
         })
+    }
+}
+
+/// Those of `files` that names stand for.
+fn named(view: &dyn View, files: &HashSet<FileId>) -> Outcome<HashSet<FileId>> {
+    let (mut named, mut damaged) = (HashSet::new(), false);
+    view.scan(Table::Names, &[], &mut |_, value| {
+        match split_listing_key(value) {
+            Some((file, _)) if files.contains(&file) => _ = named.insert(file),
+            Some(_) => {}
+            // It may stand for any of them.
+            None => damaged = true,
+        }
+        !damaged && named.len() < files.len()
+    })?;
+    match damaged {
+        true => Err(Failure::Damaged(ROOT)),
+        false => Ok(named),
     }
 }
 
@@ -111,7 +155,8 @@ mod tests {
         let mut found = None;
         let look = &mut |view: &dyn View| {
             let judge = Judge::new(view);
-            found = Some(judge.and_then(|it| it.standing(view, (server, FileId(file)))));
+            let told = judge.and_then(|it| it.standings(view, &[(server, FileId(file))]));
+            found = told.and_then(|mut told| told.remove(0)).into();
         };
         store.read(look).unwrap();
         found.unwrap()
@@ -137,6 +182,19 @@ mod tests {
         });
         let damaged = judged(&store, 1, 3);
         assert!(matches!(damaged, Err(Failure::Damaged(FileId(3)))));
+        // A file without an inode is gone only if it has no name either.
+        change(&store, |it| it.delete(Table::Inodes, &3u64.to_be_bytes()));
+        assert_eq!(judged(&store, 1, 3).unwrap(), Some(Standing::Named));
+        assert_eq!(
+            judged(&store, 0, 2).unwrap(),
+            None,
+            "its name proves nothing"
+        );
+        let name = [&ROOT.0.to_be_bytes()[..], b"b"].concat();
+        change(&store, |it| it.delete(Table::Names, &name));
+        assert_eq!(judged(&store, 1, 3).unwrap(), None);
+        change(&store, |it| it.put(Table::Names, &name, b"nonsense"));
+        assert!(judged(&store, 1, 3).is_err(), "what has names is unknown");
         change(&store, |it| it.put(Table::Pending, &[0; 8], b"nonsense"));
         assert!(judged(&store, 1, 1).is_err(), "what is promised is unknown");
     }

@@ -121,10 +121,12 @@ pub enum Standing {
     NeverMade = 5,
     /// It is not there any more.
     Gone = 6,
+    /// Its file cannot be found although a name stands for it: metadata is damaged.
+    Named = 7,
 }
 
 impl Standing {
-    const ALL: [Standing; 7] = [
+    const ALL: [Standing; 8] = [
         Standing::Orphan,
         Standing::Removed,
         Standing::InUse,
@@ -132,6 +134,7 @@ impl Standing {
         Standing::Recent,
         Standing::NeverMade,
         Standing::Gone,
+        Standing::Named,
     ];
 }
 
@@ -256,7 +259,7 @@ mod tests {
     fn impossible_pages_are_refused() {
         let many = bytes(&object_page(PAGE_OBJECTS_MAX + 1));
         assert!(from_bytes::<ObjectPage>(&many).is_err());
-        let unknown = b"\0\0\0\x01\0\0\0\x07";
+        let unknown = b"\0\0\0\x01\0\0\0\x08";
         assert_eq!(from_bytes::<Standings>(unknown), Err(XdrError::Value));
     }
 }
