@@ -47,6 +47,8 @@ pub(crate) struct Listing {
     pub(crate) slots: RwLock<Vec<Slot>>,
     /// Held while some of its objects are looked at, so that nobody looks at the same ones beside.
     pub(crate) filling: Mutex<()>,
+    /// Pages that wait for that: whoever looks ahead lets them go first.
+    pub(crate) pages_waiting: AtomicUsize,
     /// Where the last page ended: where the next one will begin.
     last_end: AtomicUsize,
 }
@@ -116,6 +118,7 @@ impl Listing {
             read_at: Instant::now(),
             slots: RwLock::default(),
             filling: Mutex::default(),
+            pages_waiting: AtomicUsize::new(0),
             last_end: AtomicUsize::new(0),
         }
     }
@@ -178,16 +181,16 @@ impl Listing {
         self.complete || position < self.entries.len()
     }
 
-    /// Pushes entries from `index` on. `objects` says whether the caller gets handles and attributes.
+    /// Pushes entries from `index` on, to a caller who asked at `asked` and gets handles and attributes if `objects`.
+    /// What was fresh then is good enough: on a slow disk a page takes longer than anything stays fresh.
     pub(crate) fn serve(
         &self,
         tree: &LocalTree,
         mut index: usize,
-        objects: bool,
+        (objects, asked): (bool, Instant),
         to: &mut dyn Entries,
     ) -> Served {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
         while let Some(entry) = self.entries.get(index) {
             let object = if objects {
                 match slots.get(index) {
@@ -196,7 +199,7 @@ impl Listing {
                         continue;
                     }
                     Some(Slot::Foreign) => None,
-                    Some(Slot::Known(known)) if known.is_fresh(tree, now) => {
+                    Some(Slot::Known(known)) if known.is_fresh(tree, asked) => {
                         Some((known.handle, known.attributes))
                     }
                     _ => return Served::Wanting(index),

@@ -10,6 +10,8 @@ use super::tree::{LocalTree, statx};
 use crate::{FileHandle, Status, sys};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -109,12 +111,27 @@ impl LocalTree {
         answer: Answer<Arc<Listing>>,
     ) {
         let (page, ahead) = listing.wanted(index, room);
+        listing.pages_waiting.fetch_add(1, Ordering::Relaxed);
+        let filling = lock(&listing.filling);
+        listing.pages_waiting.fetch_sub(1, Ordering::Relaxed);
         let filled = self.fill(directory, &listing, page);
+        drop(filling);
         let goes_on = filled.is_ok();
         answer.give(filled.map(|()| Arc::clone(&listing)));
         if goes_on {
+            self.fill_ahead(directory, &listing, ahead);
+        }
+    }
+
+    /// Looks at objects that nobody has asked for yet, as long as nobody asks for others.
+    fn fill_ahead(&self, directory: &Arc<Object>, listing: &Listing, range: Range<usize>) {
+        for step in steps(range) {
+            let is_wanted = listing.pages_waiting.load(Ordering::Relaxed) > 0;
+            let Some(_filling) = listing.filling.try_lock().ok().filter(|_| !is_wanted) else {
+                return;
+            };
             // What fails here fails again, for somebody who hears of it.
-            let _ = self.fill(directory, &listing, ahead);
+            let _ = self.fill(directory, listing, step);
         }
     }
 
@@ -126,14 +143,11 @@ impl LocalTree {
         &self,
         directory: &Arc<Object>,
         listing: &Listing,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
     ) -> Result<(), Status> {
         self.identities.assume_own()?;
-        // Whoever comes second waits until the first is through, once, and finds most of it done.
-        let _filling = lock(&listing.filling);
         let mut filled = Vec::new();
-        for start in range.clone().step_by(FILL_STEP) {
-            let step = start..range.end.min(start + FILL_STEP);
+        for step in steps(range) {
             self.fill_step(directory, listing, step, &mut filled);
         }
         Ok(())
@@ -143,7 +157,7 @@ impl LocalTree {
         &self,
         directory: &Arc<Object>,
         listing: &Listing,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         filled: &mut Vec<Slot>,
     ) {
         let entries = listing.entries.get(range.clone()).unwrap_or_default();
@@ -266,6 +280,14 @@ impl LocalTree {
     }
 }
 
+/// A range in steps of up to [`FILL_STEP`].
+fn steps(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(FILL_STEP)
+        .map(move |start| start..end.min(start + FILL_STEP))
+}
+
 /// When objects began to be looked at: no later than each of them was.
 struct Looking {
     taken: Instant,
@@ -296,7 +318,10 @@ fn settled_birth(birth: u64, seen: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LISTING_ATTRIBUTES_AGE;
     use crate::local::LocalOptions;
+    use crate::local::listing::Served;
+    use crate::{DirectoryEntry, Entries};
     use std::path::Path;
 
     /// A served directory with a file `f`; the listing of it, filled; and where `f` is in that.
@@ -322,6 +347,42 @@ mod tests {
             Slot::Known(known) => known,
             _ => panic!("not looked at"),
         }
+    }
+
+    /// Takes everything.
+    #[derive(Default)]
+    struct Names(usize);
+
+    impl Entries for Names {
+        fn wants_objects(&self) -> bool {
+            true
+        }
+
+        fn push(&mut self, _entry: &DirectoryEntry<'_>) -> bool {
+            self.0 += 1;
+            true
+        }
+    }
+
+    #[test]
+    fn a_page_ends_however_slow_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, listing, index) = listed(directory.path());
+        let (taken, now) = (known(&listing, index).taken, Instant::now());
+        let long_after = taken + 10 * LISTING_ATTRIBUTES_AGE;
+        let serve = |asked| listing.serve(&tree, index, (true, asked), &mut Names::default());
+        assert!(
+            !matches!(serve(taken), Served::Wanting(_)),
+            "asked before it was looked at"
+        );
+        assert!(
+            !matches!(serve(now), Served::Wanting(_)),
+            "asked soon after"
+        );
+        assert!(
+            matches!(serve(long_after), Served::Wanting(at) if at == index),
+            "asked later"
+        );
     }
 
     #[test]

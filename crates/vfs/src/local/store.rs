@@ -20,6 +20,7 @@ use gannet_runtime::Handle;
 use rustix::fs::AtFlags;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// One core's front of a [`LocalTree`].
 pub struct LocalStore {
@@ -458,6 +459,7 @@ impl Vfs for LocalStore {
             return Err(Status::Acces);
         }
         let objects = entries.wants_objects() && rights.has(Rights::EXECUTE);
+        let asked = Instant::now();
         let mut after = cookie;
         let eof = 'windows: loop {
             let listing = match current(&directory, after, attributes.change_time) {
@@ -474,7 +476,7 @@ impl Vfs for LocalStore {
             };
             let mut index = listing.position(after).ok_or(Status::BadCookie)?;
             loop {
-                match listing.serve(&self.tree, index, objects, entries) {
+                match listing.serve(&self.tree, index, (objects, asked), entries) {
                     Served::Full => break 'windows false,
                     Served::End => break 'windows true,
                     Served::Window(cookie) => {
