@@ -237,10 +237,10 @@ fn a_volume_is_made_in_an_empty_place_or_not_at_all() {
     let words = ["volume", "create", &other, "--io-server", &first];
     let error = fail(&[&words[..], &["--io-server", &second]].concat(), 1);
     assert!(error.contains("not empty"), "{error}");
-    assert!(!place.path("other").exists() && !place.path("disk").exists());
+    assert!(!place.path("other").exists() && !place.path("out/disk").exists());
     let error = fail(&[&words[..], &["--io-server", &first]].concat(), 1);
     assert!(error.contains("a folder of its own"), "{error}");
-    assert!(!place.path("other").exists() && !place.path("disk").exists());
+    assert!(!place.path("other").exists() && !place.path("out/disk").exists());
 }
 
 #[test]
@@ -694,7 +694,7 @@ fn a_disk_that_is_not_mounted_is_not_read_as_zeros() {
 }
 
 #[test]
-fn an_empty_folder_that_has_nothing_to_lose_is_served() {
+fn a_folder_that_was_served_may_be_unmarked_but_not_empty() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "2"]);
     let server = serve(&place, &volume);
@@ -705,8 +705,14 @@ fn an_empty_folder_that_has_nothing_to_lose_is_served() {
     succeed(&["rm", &there]);
     drop(server);
     let folder = place.path("volume/io/1");
-    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&folder, place.path("disk")).unwrap();
     fs::create_dir(&folder).unwrap();
+    // No file is there to lose, but soon there would be some in both folders.
+    let serve_it = ["serve", "--volume", &volume, "--log", "error"];
+    let refused = fail(&[&serve_it[..], &NATIVE].concat(), 1);
+    assert!(refused.contains("--lost-disk 1"), "{refused}");
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(place.path("disk"), &folder).unwrap();
     let server = serve(&place, &volume);
     succeed(&["cp", &file, &format!("{}/again", server.urls()[0])]);
     drop(server);

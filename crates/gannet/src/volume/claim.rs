@@ -7,8 +7,10 @@ use gannet_runtime::run_blocking;
 use gannet_volume::manager::Registration;
 use gannet_volume::meta::claims::may_have_data;
 use gannet_volume::meta::{JournaledStore, MetaStore};
+use std::fs::Metadata;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// An I/O server and its folder.
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 pub(super) struct Claim {
     pub(super) owner: Owner,
     pub(super) folder: PathBuf,
+    /// Which folder that was when it was opened: device and inode.
+    pub(super) opened: (u64, u64),
 }
 
 /// Whether a folder may be served.
@@ -25,6 +29,11 @@ pub(super) enum Claimed {
     Taken,
     /// It is empty, and the manager must be asked first.
     Asks,
+}
+
+/// Which file this is: device and inode.
+pub(super) fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 impl Claim {
@@ -69,6 +78,21 @@ impl Claim {
         Ok(Claimed::Taken)
     }
 
+    /// Marks the folder after its server has waited for the manager, if it still is the one that was opened: a disk may
+    /// have been mounted on it meanwhile.
+    ///
+    /// # Errors
+    /// It is not, or is no longer empty, or cannot be written.
+    fn mark(&self) -> Result<(), Failure> {
+        let what = || format!("cannot use the folder {}", self.folder.display());
+        let there = std::fs::metadata(&self.folder).explain(what)?;
+        if identity(&there) == self.opened && self.owner.look(&self.folder)? == Found::Empty {
+            return self.owner.mark(&self.folder);
+        }
+        let why = "it has changed since this server began to wait for the manager";
+        Err(Failure::new(what(), why).hint("start it again, with its disk mounted"))
+    }
+
     /// Why an empty folder is not served.
     pub(super) fn refused(&self) -> Failure {
         let (number, folder) = (self.owner.io_server, self.folder.display());
@@ -90,10 +114,12 @@ pub(super) async fn ask_for<F: AsyncFn() -> io::Result<SocketAddr>>(
     if !registration.may_claim().await {
         return Err(claim.refused());
     }
-    let Claim { owner, folder } = claim.clone();
-    let what = || format!("cannot use the folder {}", claim.folder.display());
-    let marked = run_blocking(&registration.runtime, move || owner.mark(&folder));
-    let ended = |_| Failure::new(what(), "this process ends");
+    let claimed = claim.clone();
+    let marked = run_blocking(&registration.runtime, move || claimed.mark());
+    let ended = |_| {
+        let what = format!("cannot use the folder {}", claim.folder.display());
+        Failure::new(what, "this process ends")
+    };
     marked.await.map_err(ended)??;
     // The manager knows that there may be data before there is some.
     registration.register().await;

@@ -1,6 +1,6 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
-use super::claim::{Claim, Claimed, ask_for};
+use super::claim::{Claim, Claimed, ask_for, identity};
 use super::owner::Owner;
 use super::place::{Place, find, resolver};
 use super::{METADATA_CACHE, Volume};
@@ -409,6 +409,7 @@ fn open_io_server(
             io_server: number,
         },
         folder: folder.clone(),
+        opened: lock.metadata().map(|it| identity(&it)).explain(what)?,
     };
     let claimed = claim.take(lost, names)?;
     let options = LocalOptions {

@@ -13,7 +13,19 @@ fn key(number: u32) -> Vec<u8> {
     [NEW, &number.to_be_bytes()].concat()
 }
 
-/// Notes that these I/O servers come new to the volume. Volumes that were made before anybody did have no such notes.
+/// That a volume has had such notes from its beginning on: a server without one was served.
+const NOTED: &[u8] = b"new I/O servers are noted";
+
+/// Notes that all I/O servers of a volume that is being made are new.
+///
+/// # Errors
+/// The store failed.
+pub fn note_all_new(transaction: &mut dyn Transaction, count: u32) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, NOTED, &[1])?;
+    note_new(transaction, 0..count)
+}
+
+/// Notes that these I/O servers come new to the volume.
 ///
 /// # Errors
 /// The store failed.
@@ -48,15 +60,20 @@ pub fn new_servers(view: &dyn View) -> Result<BTreeSet<u32>, StoreError> {
     Ok(numbers)
 }
 
-/// Whether data of files may lie on an I/O server: it was served before, and there is a file that lies there. How long
-/// files are is for their servers to say, the one that asks among them, so empty ones count too. Looks at all inodes,
-/// up to the first such file.
+/// Whether data of files may lie, or have lain, on an I/O server: it was served before. That no file lies there now is
+/// no excuse: served from the folder that its disk should be mounted on, it would have two folders, each its own.
+///
+/// Volumes that were made before this was noted go by their files. How long those are is for their servers to say, the
+/// one that asks among them, so empty ones count too. Looks at all inodes, up to the first such file.
 ///
 /// # Errors
 /// The store failed, or an inode is damaged: then nobody can tell.
 pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
     if view.get(Table::Volume, &key(number))?.is_some() {
         return Ok(false);
+    }
+    if view.get(Table::Volume, NOTED)?.is_some() {
+        return Ok(true);
     }
     let (mut found, mut damaged) = (false, None);
     view.scan(Table::Inodes, &[], &mut |key, value| {
@@ -134,6 +151,14 @@ mod tests {
         assert_eq!([0, 1, 2].map(known), [true, false, false]);
         change(&store, |it| Ok(note_served(it, 2)?));
         assert_eq!([0, 1, 2].map(known), [true, false, true]);
+        change(&store, |it| Ok(note_all_new(it, 2)?));
+        assert_eq!([0, 1, 2].map(known), [false, false, true]);
+        change(&store, |it| Ok(note_served(it, 1)?));
+        assert_eq!(
+            [0, 1, 2].map(known),
+            [false, true, true],
+            "no file is there"
+        );
     }
 
     #[test]
