@@ -65,6 +65,8 @@ pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
 /// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
 pub const GONE_AGE: Duration = Duration::from_secs(120);
+/// Names that a check looks at together: changes wait for that long.
+pub const NAMES_AT_A_TIME: usize = 4096;
 /// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal
 /// takes to be done a second time, whatever clocks differ.
 pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);

@@ -102,28 +102,17 @@ impl Manager {
         }))
     }
 
-    fn look<T>(&self, mut look: impl FnMut(&dyn View) -> Outcome<T>) -> Result<T, Status> {
-        let mut outcome = None;
-        let read = self.store.read(&mut |view| outcome = Some(look(view)));
-        let outcome = match (read, outcome) {
-            (Ok(()), Some(outcome)) => outcome,
-            (Ok(()), None) => Err(Status::Serverfault.into()),
-            (Err(error), _) => Err(error.into()),
-        };
-        outcome.map_err(status)
+    fn look<T>(&self, see: impl FnMut(&dyn View) -> Outcome<T>) -> Result<T, Status> {
+        look(&*self.store, see).map_err(status)
     }
 
     /// As [`Manager::look`], for looks that take long: on the blocking pool.
     async fn look_beside<T: Send + 'static>(
         &self,
-        mut look: impl FnMut(&dyn View) -> Outcome<T> + Send + 'static,
+        see: impl FnMut(&dyn View) -> Outcome<T> + Send + 'static,
     ) -> Result<T, Status> {
         let store = Arc::clone(&self.store);
-        let looked = run_blocking(&self.runtime, move || {
-            let mut outcome = Err(Status::Serverfault.into());
-            let read = store.read(&mut |view| outcome = look(view));
-            read.map_err(Failure::from).and(outcome)
-        });
+        let looked = run_blocking(&self.runtime, move || look(&*store, see));
         looked.await.map_err(|_| Status::Io)?.map_err(status)
     }
 
@@ -377,6 +366,13 @@ fn list(
 
 fn now(runtime: &Handle) -> Time {
     Time::since_epoch(runtime.wall_clock())
+}
+
+/// What `see` finds out of a moment of the store.
+fn look<T>(store: &dyn MetaStore, mut see: impl FnMut(&dyn View) -> Outcome<T>) -> Outcome<T> {
+    let mut outcome = Err(Status::Serverfault.into());
+    let read = store.read(&mut |view| outcome = see(view));
+    read.map_err(Failure::from).and(outcome)
 }
 
 /// What the caller hears; what the administrator should hear is logged.

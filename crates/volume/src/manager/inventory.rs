@@ -1,12 +1,12 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
-use super::{Manager, encode};
+use super::{Manager, encode, look, status};
 use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::standing::{Judge, standing_by_age};
-use crate::meta::{Body, FileId, Inode, ROOT, Table, View};
-use gannet_runtime::timeout;
+use crate::meta::standing::{Judge, NameSearch, standing_by_age};
+use crate::meta::{Body, FileId, Inode, MetaStore, ROOT, Table, View};
+use gannet_runtime::{run_blocking, timeout};
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
@@ -14,6 +14,7 @@ use gannet_wire::volume::{
     Operation, PAGE_FILES_MAX, Standing, Standings,
 };
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Manager {
@@ -40,7 +41,7 @@ impl Manager {
         }
         let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
         // Where files are missing, all names are looked at: not on a core that serves.
-        let known = self.look_beside(move |view| known(view, &objects)).await?;
+        let known = self.stand_beside(objects).await?;
         // Asked for after the look: what the promises of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
@@ -50,6 +51,15 @@ impl Manager {
             Status::Jukebox
         })?;
         Ok(encode(&Standings { standings }))
+    }
+
+    async fn stand_beside(
+        &self,
+        objects: Vec<(u32, FileId)>,
+    ) -> Result<Vec<Option<Standing>>, Status> {
+        let store = Arc::clone(&self.store);
+        let known = run_blocking(&self.runtime, move || known(&*store, &objects)).await;
+        known.map_err(|_| Status::Io)?.map_err(status)
     }
 
     async fn look_at_objects(
@@ -159,9 +169,15 @@ fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
 }
 
 /// How objects on a server stand as far as metadata tells: all but those whose files are gone.
-fn known(view: &dyn View, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<Standing>>> {
-    let judge = Judge::new(view)?;
-    judge.standings(view, objects)?.into_iter().collect()
+fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<Standing>>> {
+    let by_inodes = look(store, |view| {
+        Ok(Judge::new(view)?.standings_by_inodes(view, objects))
+    });
+    let mut standings = by_inodes?;
+    let mut names = NameSearch::new(objects, &standings);
+    while look(store, |view| names.step(view))? {}
+    names.tell(objects, &mut standings);
+    standings.into_iter().collect()
 }
 
 #[cfg(test)]

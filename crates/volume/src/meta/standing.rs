@@ -2,7 +2,7 @@
 
 use super::namespace::{self, Failure, Outcome, split_listing_key};
 use super::{Body, FileId, ROOT, Table, View};
-use crate::limits::ORPHAN_AGE_MIN;
+use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
 use gannet_wire::volume::Standing;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -39,34 +39,31 @@ impl Judge {
         view: &dyn View,
         objects: &[(u32, FileId)],
     ) -> Outcome<Vec<Outcome<Option<Standing>>>> {
-        let mut missing = HashSet::new();
-        let standings = objects.iter();
-        let standings = standings.map(|object| self.standing(view, *object, &mut missing));
-        let mut standings: Vec<_> = standings.collect();
-        let named = match missing.is_empty() {
-            true => missing,
-            false => named(view, &missing)?,
-        };
-        for (standing, (_, file)) in standings.iter_mut().zip(objects) {
-            if matches!(standing, Ok(None)) && named.contains(file) {
-                *standing = Ok(Some(Standing::Named));
-            }
-        }
+        let mut standings = self.standings_by_inodes(view, objects);
+        let mut names = NameSearch::new(objects, &standings);
+        while names.step(view)? {}
+        names.tell(objects, &mut standings);
         Ok(standings)
+    }
+
+    /// As [`Judge::standings`], without looking at names: see [`NameSearch`].
+    pub fn standings_by_inodes(
+        &self,
+        view: &dyn View,
+        objects: &[(u32, FileId)],
+    ) -> Vec<Outcome<Option<Standing>>> {
+        let standings = objects.iter().map(|object| self.standing(view, *object));
+        standings.collect()
     }
 
     fn standing(
         &self,
         view: &dyn View,
         (server, file): (u32, FileId),
-        missing: &mut HashSet<FileId>,
     ) -> Outcome<Option<Standing>> {
         let found = match namespace::inode(view, file) {
             Ok(inode) => Some(inode),
-            Err(Failure::Status(_)) => {
-                missing.insert(file);
-                None
-            }
+            Err(Failure::Status(_)) => None,
             Err(failure) => return Err(failure),
         };
         let lies_there = found.is_some_and(|inode| match inode.body {
@@ -82,21 +79,63 @@ impl Judge {
     }
 }
 
-/// Those of `files` that names stand for.
-fn named(view: &dyn View, files: &HashSet<FileId>) -> Outcome<HashSet<FileId>> {
-    let (mut named, mut damaged) = (HashSet::new(), false);
-    view.scan(Table::Names, &[], &mut |_, value| {
-        match split_listing_key(value) {
-            Some((file, _)) if files.contains(&file) => _ = named.insert(file),
-            Some(_) => {}
-            // It may stand for any of them.
-            None => damaged = true,
+/// Looks for names of files that are missing, some names at a time: changes of a served volume wait for each look.
+pub struct NameSearch {
+    missing: HashSet<FileId>,
+    named: HashSet<FileId>,
+    /// The first name that was not looked at.
+    next: Option<Vec<u8>>,
+}
+
+impl NameSearch {
+    /// For the files of those `objects` that no file was found for.
+    pub fn new(objects: &[(u32, FileId)], standings: &[Outcome<Option<Standing>>]) -> NameSearch {
+        let pairs = objects.iter().zip(standings);
+        let missing = pairs.filter(|(_, standing)| matches!(standing, Ok(None)));
+        let missing: HashSet<FileId> = missing.map(|((_, file), _)| *file).collect();
+        NameSearch {
+            next: (!missing.is_empty()).then(Vec::new),
+            missing,
+            named: HashSet::new(),
         }
-        !damaged && named.len() < files.len()
-    })?;
-    match damaged {
-        true => Err(Failure::Damaged(ROOT)),
-        false => Ok(named),
+    }
+
+    /// Looks at the next names. Whether there are more.
+    ///
+    /// # Errors
+    /// The store failed, or names are damaged: each may stand for any file.
+    pub fn step(&mut self, view: &dyn View) -> Outcome<bool> {
+        let Some(from) = self.next.take() else {
+            return Ok(false);
+        };
+        let (mut left, mut damaged, mut next) = (NAMES_AT_A_TIME, false, None);
+        view.scan(Table::Names, &from, &mut |key, value| {
+            if left == 0 {
+                next = Some(key.to_vec());
+                return false;
+            }
+            left -= 1;
+            match split_listing_key(value) {
+                Some((file, _)) if self.missing.contains(&file) => _ = self.named.insert(file),
+                Some(_) => {}
+                None => damaged = true,
+            }
+            !damaged && self.named.len() < self.missing.len()
+        })?;
+        self.next = next;
+        match damaged {
+            true => Err(Failure::Damaged(ROOT)),
+            false => Ok(self.next.is_some()),
+        }
+    }
+
+    /// Says so of the objects whose files have names.
+    pub fn tell(self, objects: &[(u32, FileId)], standings: &mut [Outcome<Option<Standing>>]) {
+        for (standing, (_, file)) in standings.iter_mut().zip(objects) {
+            if matches!(standing, Ok(None)) && self.named.contains(file) {
+                *standing = Ok(Some(Standing::Named));
+            }
+        }
     }
 }
 
