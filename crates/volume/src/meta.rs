@@ -7,6 +7,8 @@
 pub mod answers;
 pub mod check;
 pub mod claims;
+#[cfg(test)]
+mod fixture;
 mod inode;
 mod journal;
 mod memory_store;

@@ -170,14 +170,10 @@ fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
 
 /// How objects on a server stand as far as metadata tells: all but those whose files are gone.
 fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<Standing>>> {
-    let by_inodes = look(store, |view| {
-        Ok(Judge::new(view)?.standings_by_inodes(view, objects))
-    });
-    let mut standings = by_inodes?;
-    let mut names = NameSearch::new(objects, &standings);
+    let told = look(store, |view| Ok(Judge::new(view)?.by_inodes(view, objects)))?;
+    let mut names = NameSearch::new(objects, &told);
     while look(store, |view| names.step(view))? {}
-    names.tell(objects, &mut standings);
-    standings.into_iter().collect()
+    names.tell(objects, told).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -226,52 +226,25 @@ pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::namespace::{self, Make, Request, format, listing_key};
-    use super::super::{MemoryStore, MetaStore, Stripes, Transaction};
+    use super::super::fixture::{change, create, formatted, seen};
+    use super::super::namespace::{self, Make, listing_key};
+    use super::super::{MemoryStore, Transaction};
     use super::*;
-    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
-    use std::cell::RefCell;
+    use gannet_vfs::SetAttributes;
 
     /// A directory `d` with a file `f` in it, which is also called `g` in the root.
     fn store() -> MemoryStore {
-        let store = MemoryStore::default();
-        change(&store, |transaction| {
-            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
-            let promised = RefCell::default();
-            let request = Request {
-                caller: &caller,
-                now,
-                promised: &promised,
-            };
-            format(transaction, now).unwrap();
-            let plain = SetAttributes::default();
-            let place = (ROOT, &b"d"[..]);
+        formatted(|transaction, request| {
+            let (plain, place) = (SetAttributes::default(), (ROOT, &b"d"[..]));
             let made = namespace::make(transaction, request, place, Make::Directory, &plain);
             let (directory, _) = made.unwrap();
-            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
-                unit: 4096,
-                servers: vec![1, 0],
-            };
-            let mode = CreateMode::Guarded(plain);
-            let place = (directory, &b"f"[..]);
-            let made = namespace::create(transaction, request, place, &mode, layout).unwrap();
-            namespace::link(transaction, request, made.id, (ROOT, b"g")).unwrap();
-        });
-        store
-    }
-
-    fn change(store: &MemoryStore, mut work: impl FnMut(&mut dyn Transaction)) {
-        let committed = store.commit(&mut |transaction| {
-            work(transaction);
-            Ok(())
-        });
-        committed.unwrap();
+            let file = create(transaction, request, (directory, b"f"), &[1, 0]);
+            namespace::link(transaction, request, file, (ROOT, b"g")).unwrap();
+        })
     }
 
     fn surveyed(store: &MemoryStore) -> Survey {
-        let mut found = None;
-        store.read(&mut |view| found = Some(survey(view))).unwrap();
-        found.unwrap().unwrap()
+        seen(store, survey).unwrap()
     }
 
     #[test]
@@ -314,7 +287,10 @@ mod tests {
         ];
         for (damage, part) in damages {
             let store = store();
-            change(&store, |transaction| damage(transaction, &key));
+            change(&store, |transaction| {
+                damage(transaction, &key);
+                Ok(())
+            });
             let findings = surveyed(&store).findings;
             let found = findings.iter().any(|finding| finding.contains(part));
             assert!(found, "{part}: {findings:?}");

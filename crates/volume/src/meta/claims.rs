@@ -95,49 +95,15 @@ pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::namespace::{self, Request};
-    use super::super::{MemoryStore, MetaStore, ROOT, Stripes};
+    use super::super::fixture::{change, create, formatted, seen};
+    use super::super::{MemoryStore, ROOT};
     use super::*;
-    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
-    use gannet_wire::volume::LayoutRecord;
-    use std::cell::RefCell;
-
-    fn change(store: &MemoryStore, mut work: impl FnMut(&mut dyn Transaction) -> Outcome<()>) {
-        let mut done = Ok(());
-        let committed = store.commit(&mut |transaction| {
-            done = work(transaction);
-            Ok(())
-        });
-        committed.unwrap();
-        done.unwrap();
-    }
-
-    fn seen<T>(store: &MemoryStore, mut look: impl FnMut(&dyn View) -> T) -> T {
-        let mut seen = None;
-        store.read(&mut |view| seen = Some(look(view))).unwrap();
-        seen.unwrap()
-    }
 
     /// A root directory with a file on I/O servers 0 and 2.
     fn store() -> MemoryStore {
-        let store = MemoryStore::default();
-        change(&store, |transaction| {
-            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
-            let promised = RefCell::default();
-            let request = Request {
-                caller: &caller,
-                now,
-                promised: &promised,
-            };
-            namespace::format(transaction, now)?;
-            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
-                unit: 4096,
-                servers: vec![0, 2],
-            };
-            let mode = CreateMode::Guarded(SetAttributes::default());
-            namespace::create(transaction, request, (ROOT, b"f"), &mode, layout).map(|_| ())
-        });
-        store
+        formatted(|transaction, request| {
+            create(transaction, request, (ROOT, b"f"), &[0, 2]);
+        })
     }
 
     #[test]
@@ -145,15 +111,15 @@ mod tests {
         let store = store();
         let known = |number| seen(&store, |view| may_have_data(view, number)).unwrap();
         assert_eq!([0, 1, 2].map(known), [true, false, true]);
-        change(&store, |it| Ok(note_new(it, 2..4)?));
+        change(&store, |it| note_new(it, 2..4));
         let new = seen(&store, new_servers).unwrap();
         assert_eq!(new.into_iter().collect::<Vec<_>>(), [2, 3]);
         assert_eq!([0, 1, 2].map(known), [true, false, false]);
-        change(&store, |it| Ok(note_served(it, 2)?));
+        change(&store, |it| note_served(it, 2));
         assert_eq!([0, 1, 2].map(known), [true, false, true]);
-        change(&store, |it| Ok(note_all_new(it, 2)?));
+        change(&store, |it| note_all_new(it, 2));
         assert_eq!([0, 1, 2].map(known), [false, false, true]);
-        change(&store, |it| Ok(note_served(it, 1)?));
+        change(&store, |it| note_served(it, 1));
         assert_eq!(
             [0, 1, 2].map(known),
             [false, true, true],
@@ -165,7 +131,7 @@ mod tests {
     fn where_an_inode_is_damaged_nobody_can_tell() {
         let store = store();
         let key = 9u64.to_be_bytes();
-        change(&store, |it| Ok(it.put(Table::Inodes, &key, b"nonsense")?));
+        change(&store, |it| it.put(Table::Inodes, &key, b"nonsense"));
         let known = |number| seen(&store, |view| may_have_data(view, number));
         assert!(matches!(known(0), Ok(true)));
         assert!(matches!(known(1), Err(Failure::Damaged(FileId(9)))));

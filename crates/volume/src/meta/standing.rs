@@ -39,44 +39,48 @@ impl Judge {
         view: &dyn View,
         objects: &[(u32, FileId)],
     ) -> Outcome<Vec<Outcome<Option<Standing>>>> {
-        let mut standings = self.standings_by_inodes(view, objects);
-        let mut names = NameSearch::new(objects, &standings);
+        let told = self.by_inodes(view, objects);
+        let mut names = NameSearch::new(objects, &told);
         while names.step(view)? {}
-        names.tell(objects, &mut standings);
-        Ok(standings)
+        Ok(names.tell(objects, told))
     }
 
-    /// As [`Judge::standings`], without looking at names: see [`NameSearch`].
-    pub fn standings_by_inodes(
-        &self,
-        view: &dyn View,
-        objects: &[(u32, FileId)],
-    ) -> Vec<Outcome<Option<Standing>>> {
-        let standings = objects.iter().map(|object| self.standing(view, *object));
-        standings.collect()
+    /// What inodes tell of these objects; names are the other half, see [`NameSearch`].
+    pub fn by_inodes(&self, view: &dyn View, objects: &[(u32, FileId)]) -> Vec<Outcome<ByInode>> {
+        let told = objects.iter().map(|object| self.by_inode(view, *object));
+        told.collect()
     }
 
-    fn standing(
-        &self,
-        view: &dyn View,
-        (server, file): (u32, FileId),
-    ) -> Outcome<Option<Standing>> {
+    fn by_inode(&self, view: &dyn View, (server, file): (u32, FileId)) -> Outcome<ByInode> {
         let found = match namespace::inode(view, file) {
             Ok(inode) => Some(inode),
             Err(Failure::Status(_)) => None,
             Err(failure) => return Err(failure),
         };
+        let is_missing = found.is_none();
         let lies_there = found.is_some_and(|inode| match inode.body {
             Body::Regular { layout, .. } => layout.servers.contains(&server),
             _ => false,
         });
         Ok(match () {
-            () if lies_there => Some(Standing::InUse),
-            () if self.promised.contains(&file) => Some(Standing::Promised),
-            () if file >= self.next => Some(Standing::NeverMade),
-            () => None,
+            () if lies_there => ByInode::Stands(Standing::InUse),
+            () if self.promised.contains(&file) => ByInode::Stands(Standing::Promised),
+            () if file >= self.next => ByInode::Stands(Standing::NeverMade),
+            () if is_missing => ByInode::Missing,
+            () => ByInode::Elsewhere,
         })
     }
+}
+
+/// What an object's file is, as its inode tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByInode {
+    /// Known: no name changes that.
+    Stands(Standing),
+    /// It is there, and does not lie on the object's I/O server.
+    Elsewhere,
+    /// It is not there, and gone if it has no name either.
+    Missing,
 }
 
 /// Looks for names of files that are missing, some names at a time: changes of a served volume wait for each look.
@@ -88,10 +92,10 @@ pub struct NameSearch {
 }
 
 impl NameSearch {
-    /// For the files of those `objects` that no file was found for.
-    pub fn new(objects: &[(u32, FileId)], standings: &[Outcome<Option<Standing>>]) -> NameSearch {
-        let pairs = objects.iter().zip(standings);
-        let missing = pairs.filter(|(_, standing)| matches!(standing, Ok(None)));
+    /// For the files of `objects` that are missing.
+    pub fn new(objects: &[(u32, FileId)], told: &[Outcome<ByInode>]) -> NameSearch {
+        let pairs = objects.iter().zip(told);
+        let missing = pairs.filter(|(_, told)| matches!(told, Ok(ByInode::Missing)));
         let missing: HashSet<FileId> = missing.map(|((_, file), _)| *file).collect();
         NameSearch {
             next: (!missing.is_empty()).then(Vec::new),
@@ -129,13 +133,21 @@ impl NameSearch {
         }
     }
 
-    /// Says so of the objects whose files have names.
-    pub fn tell(self, objects: &[(u32, FileId)], standings: &mut [Outcome<Option<Standing>>]) {
-        for (standing, (_, file)) in standings.iter_mut().zip(objects) {
-            if matches!(standing, Ok(None)) && self.named.contains(file) {
-                *standing = Ok(Some(Standing::Named));
-            }
-        }
+    /// How the objects stand, when all names were looked at; see [`Judge::standings`].
+    pub fn tell(
+        self,
+        objects: &[(u32, FileId)],
+        told: Vec<Outcome<ByInode>>,
+    ) -> Vec<Outcome<Option<Standing>>> {
+        let pairs = objects.iter().zip(told);
+        let standings = pairs.map(|((_, file), told)| {
+            Ok(match told? {
+                ByInode::Stands(standing) => Some(standing),
+                ByInode::Missing if self.named.contains(file) => Some(Standing::Named),
+                ByInode::Missing | ByInode::Elsewhere => None,
+            })
+        });
+        standings.collect()
     }
 }
 
@@ -150,55 +162,54 @@ pub fn standing_by_age(modified: Duration, now: Duration) -> Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MemoryStore, MetaStore, ROOT, StoreError, Stripes, Table, Transaction};
+    use super::super::fixture::{change, create, formatted, seen};
+    use super::super::{MemoryStore, ROOT, Table};
     use super::*;
-    use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
-    use gannet_wire::volume::LayoutRecord;
-    use std::cell::RefCell;
-
-    fn change(
-        store: &MemoryStore,
-        mut work: impl FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
-    ) {
-        store.commit(&mut work).unwrap();
-    }
 
     /// A volume with files 2 to 4 on I/O server 1, the last of which was removed.
     fn store() -> MemoryStore {
-        let store = MemoryStore::default();
-        change(&store, |transaction| {
-            let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
-            let promised = RefCell::default();
-            let request = namespace::Request {
-                caller: &caller,
-                now,
-                promised: &promised,
-            };
-            namespace::format(transaction, now).unwrap();
-            let layout = &mut |_: Option<&Stripes>| LayoutRecord {
-                unit: 4096,
-                servers: vec![1],
-            };
-            let mode = CreateMode::Guarded(SetAttributes::default());
+        formatted(|transaction, request| {
             for name in [b"a", b"b", b"c"] {
-                let place = (ROOT, &name[..]);
-                namespace::create(transaction, request, place, &mode, layout).unwrap();
+                create(transaction, request, (ROOT, name), &[1]);
             }
             namespace::remove(transaction, request, (ROOT, b"c")).unwrap();
-            Ok(())
-        });
-        store
+        })
     }
 
     fn judged(store: &MemoryStore, server: u32, file: u64) -> Outcome<Option<Standing>> {
-        let mut found = None;
-        let look = &mut |view: &dyn View| {
-            let judge = Judge::new(view);
-            let told = judge.and_then(|it| it.standings(view, &[(server, FileId(file))]));
-            found = told.and_then(|mut told| told.remove(0)).into();
-        };
-        store.read(look).unwrap();
-        found.unwrap()
+        seen(store, |view| {
+            let told = Judge::new(view)?.standings(view, &[(server, FileId(file))]);
+            told?.remove(0)
+        })
+    }
+
+    #[test]
+    fn names_are_looked_at_in_steps_up_to_the_last() {
+        let names = NAMES_AT_A_TIME + 10;
+        let name = |number: usize| format!("{number:08}").into_bytes();
+        let store = formatted(|transaction, request| {
+            for number in 0..names {
+                create(transaction, request, (ROOT, &name(number)), &[1]);
+            }
+        });
+        // Files have numbers from 2 on.
+        let last = names as u64 + 1;
+        change(&store, |it| it.delete(Table::Inodes, &last.to_be_bytes()));
+        let objects = [(1, FileId(last))];
+        let told = seen(&store, |view| {
+            Judge::new(view).map(|it| it.by_inodes(view, &objects))
+        });
+        let told = told.unwrap();
+        let mut search = NameSearch::new(&objects, &told);
+        assert!(
+            seen(&store, |view| search.step(view)).unwrap(),
+            "there are more"
+        );
+        assert!(!seen(&store, |view| search.step(view)).unwrap());
+        let standings = search.tell(&objects, told);
+        assert!(matches!(standings[..], [Ok(Some(Standing::Named))]));
+        let whole = judged(&store, 1, last).unwrap();
+        assert_eq!(whole, Some(Standing::Named));
     }
 
     #[test]

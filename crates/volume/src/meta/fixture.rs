@@ -1,0 +1,55 @@
+//! Small stores, for the tests of what looks at them.
+
+use super::namespace::{self, Request};
+use super::{FileId, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View};
+use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
+use gannet_wire::volume::LayoutRecord;
+use std::cell::RefCell;
+
+/// Makes changes that hold.
+pub(super) fn change(
+    store: &MemoryStore,
+    mut work: impl FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+) {
+    store.commit(&mut work).unwrap();
+}
+
+/// What `look` sees.
+pub(super) fn seen<T>(store: &MemoryStore, mut look: impl FnMut(&dyn View) -> T) -> T {
+    let mut seen = None;
+    store.read(&mut |view| seen = Some(look(view))).unwrap();
+    seen.unwrap()
+}
+
+/// A volume with an empty root directory, and what root does there.
+pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> MemoryStore {
+    let store = MemoryStore::default();
+    change(&store, |transaction| {
+        let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
+        let request = Request {
+            caller: &caller,
+            now,
+            promised: &RefCell::default(),
+        };
+        namespace::format(transaction, now).unwrap();
+        work(transaction, request);
+        Ok(())
+    });
+    store
+}
+
+/// Makes an empty file on these I/O servers.
+pub(super) fn create(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    place: (FileId, &[u8]),
+    servers: &[u32],
+) -> FileId {
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let layout = &mut |_: Option<&Stripes>| LayoutRecord {
+        unit: 4096,
+        servers: servers.to_vec(),
+    };
+    let made = namespace::create(transaction, request, place, &mode, layout);
+    made.unwrap().id
+}
