@@ -96,7 +96,7 @@ impl Claim {
     /// Why an empty folder is not served.
     pub(super) fn refused(&self) -> Failure {
         let (number, folder) = (self.owner.io_server, self.folder.display());
-        let why = format!("its folder {folder} is empty, and files of the volume lie there");
+        let why = format!("its folder {folder} is empty, and was served before");
         Failure::new(format!("cannot start I/O server {number}"), why).hint(format!(
             "mount its disk; if that is lost for good, start it once with --lost-disk {number}: what files had there is zeros then"
         ))
