@@ -125,13 +125,13 @@ impl LocalTree {
 
     /// Looks at objects that nobody has asked for yet, as long as nobody asks for others.
     fn fill_ahead(&self, directory: &Arc<Object>, listing: &Listing, range: Range<usize>) {
+        let mut filled = Vec::new();
         for step in steps(range) {
             let is_wanted = listing.pages_waiting.load(Ordering::Relaxed) > 0;
             let Some(_filling) = listing.filling.try_lock().ok().filter(|_| !is_wanted) else {
                 return;
             };
-            // What fails here fails again, for somebody who hears of it.
-            let _ = self.fill(directory, listing, step);
+            self.fill_step(directory, listing, step, &mut filled);
         }
     }
 
