@@ -106,14 +106,14 @@ impl Manager {
         look(&*self.store, see).map_err(status)
     }
 
-    /// As [`Manager::look`], for looks that take long: on the blocking pool.
-    async fn look_beside<T: Send + 'static>(
+    /// Has `work` done with the store on the blocking pool, where it takes long.
+    async fn beside<T: Send + 'static>(
         &self,
-        see: impl FnMut(&dyn View) -> Outcome<T> + Send + 'static,
+        work: impl FnOnce(&dyn MetaStore) -> Outcome<T> + Send + 'static,
     ) -> Result<T, Status> {
         let store = Arc::clone(&self.store);
-        let looked = run_blocking(&self.runtime, move || look(&*store, see));
-        looked.await.map_err(|_| Status::Io)?.map_err(status)
+        let worked = run_blocking(&self.runtime, move || work(&*store)).await;
+        worked.map_err(|_| Status::Io)?.map_err(status)
     }
 
     /// Keeps promises, old and new, and forgets old answers, until the runtime ends.

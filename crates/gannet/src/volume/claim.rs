@@ -41,7 +41,7 @@ impl Claim {
     /// said to be `lost`.
     ///
     /// # Errors
-    /// It is another server's, or files of the volume have data there.
+    /// It is another server's, or empty and not this server's first.
     pub(super) fn take(
         &self,
         lost: bool,

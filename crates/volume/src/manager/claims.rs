@@ -1,13 +1,11 @@
 //! I/O servers that find nothing in their folders, and those that have one.
 
-use super::{Manager, status};
+use super::{Manager, look};
 use crate::link::{Link, Message};
 use crate::meta::claims;
-use gannet_runtime::run_blocking;
 use gannet_vfs::Status;
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Operation, RegisterRecord, Role};
-use std::sync::Arc;
 
 impl Manager {
     /// What an I/O server says of its folder: that it is empty, or by registering that it has one.
@@ -33,14 +31,15 @@ impl Manager {
         Ok(Vec::new())
     }
 
-    /// That no file can have data on this server. Nothing changes by the question: its answer may be lost.
+    /// That this server never had a folder with data. Nothing changes by the question: its answer may be lost.
     async fn may_claim(&self, number: u32) -> Result<(), Status> {
         if number >= self.objects.count() {
             return Err(Status::Inval);
         }
-        // All inodes are looked at where there is no such file.
-        let look = self.look_beside(move |view| claims::may_have_data(view, number));
-        match look.await? {
+        // In volumes without notes of new servers all inodes may be looked at.
+        let known =
+            self.beside(move |store| look(store, |view| claims::may_have_data(view, number)));
+        match known.await? {
             true => {
                 tracing::warn!(number, "an I/O server with data finds its folder empty");
                 Err(Status::Exist)
@@ -54,12 +53,10 @@ impl Manager {
         if !self.new_servers.borrow().contains(&number) {
             return Ok(());
         }
-        let store = Arc::clone(&self.store);
-        let noted = run_blocking(&self.runtime, move || {
-            store.commit(&mut |transaction| claims::note_served(transaction, number))
+        let noted = self.beside(move |store| {
+            Ok(store.commit(&mut |transaction| claims::note_served(transaction, number))?)
         });
-        let noted = noted.await.map_err(|_| Status::Io)?;
-        noted.map_err(|error| status(error.into()))?;
+        noted.await?;
         self.new_servers.borrow_mut().remove(&number);
         Ok(())
     }

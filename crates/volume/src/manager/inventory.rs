@@ -1,12 +1,12 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
-use super::{Manager, encode, look, status};
+use super::{Manager, encode, look};
 use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::standing::{Judge, NameSearch, standing_by_age};
 use crate::meta::{Body, FileId, Inode, MetaStore, ROOT, Table, View};
-use gannet_runtime::{run_blocking, timeout};
+use gannet_runtime::timeout;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
@@ -14,7 +14,6 @@ use gannet_wire::volume::{
     Operation, PAGE_FILES_MAX, Standing, Standings,
 };
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Manager {
@@ -41,7 +40,7 @@ impl Manager {
         }
         let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
         // Where files are missing, all names are looked at: not on a core that serves.
-        let known = self.stand_beside(objects).await?;
+        let known = self.beside(move |store| known(store, &objects)).await?;
         // Asked for after the look: what the promises of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
@@ -51,15 +50,6 @@ impl Manager {
             Status::Jukebox
         })?;
         Ok(encode(&Standings { standings }))
-    }
-
-    async fn stand_beside(
-        &self,
-        objects: Vec<(u32, FileId)>,
-    ) -> Result<Vec<Option<Standing>>, Status> {
-        let store = Arc::clone(&self.store);
-        let known = run_blocking(&self.runtime, move || known(&*store, &objects)).await;
-        known.map_err(|_| Status::Io)?.map_err(status)
     }
 
     async fn look_at_objects(

@@ -137,8 +137,8 @@ pub struct Registration<F> {
 }
 
 impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
-    /// Asks whether a folder without objects may be this server's, as long as nobody answers. Where it may not, files
-    /// of the volume have data that should be there.
+    /// Asks whether a folder without objects may be this server's, as long as nobody answers. Where it may not, it had
+    /// another one, with data that should be there.
     pub async fn may_claim(&self) -> bool {
         let body = self.record.number.to_be_bytes();
         self.insist(&Cell::new(false), async |link| {

@@ -1,4 +1,4 @@
-//! Which I/O servers have data, as far as names tell: whoever finds his folder empty must know whether it should be.
+//! Which I/O servers may have data: whoever finds his folder empty must know whether it should be.
 
 use super::namespace::{Failure, Outcome};
 use super::{Body, FileId, Inode, StoreError, Table, Transaction, View};
