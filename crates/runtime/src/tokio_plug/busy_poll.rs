@@ -1,8 +1,8 @@
 //! What a core does that has nothing to do: it looks for news for a moment before it sleeps, where that was seen to
 //! pay (docs/decisions/0015-busy-polling.md).
 //!
-//! A sleeping thread takes 10 to 30 microseconds to wake, longer than a short operation; and whoever asks one thing at
-//! a time waits for that twice, at both ends.
+//! A sleeping thread takes tens of microseconds to wake on a virtual machine, longer than a short operation; and
+//! whoever asks one thing at a time waits for that twice, at both ends.
 
 use std::cell::RefCell;
 use std::future::Future;
