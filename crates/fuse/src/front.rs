@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Bytes in which space is counted.
 const BLOCK_BYTES: u64 = 4096;
@@ -406,14 +406,18 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyWrite,
     ) {
         let len = data.len();
-        let data = self.copy(data);
+        // The core wakes while the bytes are being copied.
+        let (copied, copy) = oneshot::channel();
         let answer = move |outcome: Result<u32, Errno>| match outcome {
             Ok(count) => reply.written(count),
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, async move |it, _| {
+            let data = copy.await.map_err(|_| Errno::EIO)?;
             it.write(key.0, offset, data, len).await
         });
+        // Who was to write it may be gone.
+        let _ = copied.send(self.copy(data));
     }
 
     fn flush(
