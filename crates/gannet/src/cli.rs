@@ -55,8 +55,8 @@ pub struct Arguments {
     /// Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never
     ///
     /// Makes short operations that come one after the other much faster, since waking takes longer than they do. It
-    /// takes processor time that would be idle, and lets all else that runs here go first [default: 50, and 0 with one
-    /// processor]
+    /// takes processor time that would be idle, and lets all else that runs here go first [default: 300, and 0 with
+    /// one processor]
     #[arg(
         long,
         global = true,
@@ -70,8 +70,8 @@ pub struct Arguments {
 
 /// Most microseconds of `--busy-poll`.
 const BUSY_POLL_MAX: i64 = 10_000;
-/// Those of machines with more than one processor: longer than a message of ours takes to and fro, shorter than a disk.
-const BUSY_POLL: u32 = 50;
+/// Those of machines with more than one processor: longer than a message of ours and a good disk's sync take.
+const BUSY_POLL: u32 = 300;
 
 impl Arguments {
     /// How long a thread looks for news before it sleeps.

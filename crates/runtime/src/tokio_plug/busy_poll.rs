@@ -83,41 +83,64 @@ const POINTS_MAX: u32 = 16;
 const POINTS_TO_LOOK: u32 = 8;
 /// Points that looking in vain costs.
 const POINTS_IN_VAIN: u32 = 4;
+/// What a short look takes of a long one: 1/6.
+const SHORT: u32 = 6;
 
-/// Whether it pays to look: learnt from when news came.
+/// Whether it pays to look, and for how long: learnt from when news came.
 #[derive(Default)]
 struct Patience {
     /// `None` while there is something to do.
     idle: Option<Idle>,
-    points: u32,
+    /// For answers of a peer that looks itself.
+    short: u32,
+    /// For what takes longer than that, such as a disk's answer.
+    long: u32,
 }
 
 struct Idle {
     since: Instant,
     until: Wait,
+    looked_in_vain: Option<Look>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Short,
+    Long,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    Looking,
+    Looking(Look),
     Sleeping,
-    /// Sleeping after having looked in vain.
-    SleepingAfterAll,
 }
 
 impl Patience {
     /// There is nothing to do at `now`. Whether to look for news now, and not sleep yet.
     fn idle(&mut self, now: Instant, longest: Duration) -> bool {
-        let until = match self.points >= POINTS_TO_LOOK {
-            true => Wait::Looking,
-            false => Wait::Sleeping,
+        let until = match (self.short, self.long) {
+            (_, POINTS_TO_LOOK..) => Wait::Looking(Look::Long),
+            (POINTS_TO_LOOK.., _) => Wait::Looking(Look::Short),
+            _ => Wait::Sleeping,
         };
-        let idle = self.idle.get_or_insert(Idle { since: now, until });
-        if idle.until == Wait::Looking && now.duration_since(idle.since) >= longest {
-            idle.until = Wait::SleepingAfterAll;
-            self.points = self.points.saturating_sub(POINTS_IN_VAIN);
+        let idle = self.idle.get_or_insert(Idle {
+            since: now,
+            until,
+            looked_in_vain: None,
+        });
+        let Wait::Looking(look) = idle.until else {
+            return false;
+        };
+        let (points, limit) = match look {
+            Look::Short => (&mut self.short, longest / SHORT),
+            Look::Long => (&mut self.long, longest),
+        };
+        if now.duration_since(idle.since) < limit {
+            return true;
         }
-        idle.until == Wait::Looking
+        *points = points.saturating_sub(POINTS_IN_VAIN);
+        (idle.until, idle.looked_in_vain) = (Wait::Sleeping, Some(look));
+        false
     }
 
     /// There was something to do at `now`.
@@ -125,16 +148,27 @@ impl Patience {
         let Some(idle) = self.idle.take() else {
             return;
         };
-        let pays = match idle.until {
-            Wait::Looking => true,
-            // Waking takes time itself, here and at a peer that sleeps as well.
-            Wait::Sleeping => now().duration_since(idle.since) < longest.saturating_mul(2),
-            Wait::SleepingAfterAll => return,
+        let (waited, short) = (now().duration_since(idle.since), longest / SHORT);
+        // Waking takes time itself, here and at a peer that sleeps as well.
+        let waking = match idle.until {
+            Wait::Looking(_) => Duration::ZERO,
+            Wait::Sleeping => short,
         };
-        self.points = match pays {
-            true => (self.points + 1).min(POINTS_MAX),
-            false => self.points.saturating_sub(1),
-        };
+        let is_short = waited <= short + waking;
+        if idle.looked_in_vain != Some(Look::Short) {
+            self.short = judged(self.short, is_short);
+        }
+        if !is_short && idle.looked_in_vain != Some(Look::Long) {
+            self.long = judged(self.long, waited <= longest + waking);
+        }
+    }
+}
+
+/// Points after a wait of which is known whether looking pays.
+fn judged(points: u32, pays: bool) -> u32 {
+    match pays {
+        true => (points + 1).min(POINTS_MAX),
+        false => points.saturating_sub(1),
     }
 }
 
@@ -142,7 +176,8 @@ impl Patience {
 mod tests {
     use super::*;
 
-    const LONGEST: Duration = Duration::from_micros(50);
+    const LONGEST: Duration = Duration::from_micros(300);
+    const SOON: Duration = Duration::from_micros(20);
 
     /// A core to which news comes `gap` after it has nothing to do, `times` times; how often it looked, and how often
     /// that was in vain.
@@ -152,9 +187,7 @@ mod tests {
         for _ in 0..times {
             if patience.idle(start, LONGEST) {
                 looked += 1;
-                if gap >= LONGEST && !patience.idle(start + LONGEST, LONGEST) {
-                    in_vain += 1;
-                }
+                in_vain += usize::from(!patience.idle(start + gap, LONGEST));
             }
             patience.busy(|| start + gap, LONGEST);
         }
@@ -164,23 +197,42 @@ mod tests {
     #[test]
     fn who_is_asked_again_and_again_soon_looks_for_news() {
         let patience = &mut Patience::default();
-        let soon = LONGEST / 2;
-        assert_eq!(wait(patience, soon, POINTS_TO_LOOK as usize), (0, 0));
-        assert_eq!(wait(patience, soon, 100), (100, 0));
+        assert_eq!(wait(patience, SOON, POINTS_TO_LOOK as usize), (0, 0));
+        assert_eq!(wait(patience, SOON, 100), (100, 0));
     }
 
     #[test]
     fn who_is_asked_now_and_then_sleeps() {
         let patience = &mut Patience::default();
+        wait(patience, SOON, 100);
         wait(patience, LONGEST / 2, 100);
         let (looked, in_vain) = wait(patience, LONGEST * 100, 1000);
-        assert!(looked <= 4 && looked == in_vain, "{looked} {in_vain}");
+        assert!(looked <= 6 && looked == in_vain, "{looked} {in_vain}");
+    }
+
+    #[test]
+    fn answers_of_a_disk_are_looked_for_between_short_ones() {
+        let patience = &mut Patience::default();
+        for _ in 0..POINTS_TO_LOOK {
+            wait(patience, LONGEST / 2, 1);
+            wait(patience, SOON, 1);
+        }
+        assert_eq!(wait(patience, LONGEST / 2, 100), (100, 0));
+        assert_eq!(wait(patience, SOON, 100), (100, 0));
+    }
+
+    #[test]
+    fn short_waits_teach_no_long_looks() {
+        let patience = &mut Patience::default();
+        wait(patience, SOON, 1000);
+        assert!(patience.idle(Instant::now(), LONGEST));
+        assert!(!patience.idle(Instant::now() + LONGEST / SHORT, LONGEST));
     }
 
     #[test]
     fn what_comes_a_little_too_late_is_looked_for_one_time_in_five() {
         let patience = &mut Patience::default();
-        let (looked, in_vain) = wait(patience, LONGEST * 3 / 2, 1000);
+        let (looked, in_vain) = wait(patience, LONGEST + SOON, 1000);
         assert!((100..=250).contains(&looked), "{looked}");
         assert_eq!(looked, in_vain);
     }
@@ -188,10 +240,10 @@ mod tests {
     #[test]
     fn work_that_takes_long_is_no_wait() {
         let patience = &mut Patience::default();
-        wait(patience, LONGEST / 2, 100);
+        wait(patience, SOON, 100);
         let start = Instant::now();
         patience.busy(|| start, LONGEST);
         patience.busy(|| start + LONGEST * 1000, LONGEST);
-        assert_eq!(patience.points, POINTS_MAX);
+        assert_eq!(patience.short, POINTS_MAX);
     }
 }
