@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use promises::IoServers;
-pub use registry::{Registration, Registry};
+pub use registry::{ClaimError, Registration, Registry};
 
 /// See the module.
 pub struct Manager {

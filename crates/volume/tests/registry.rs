@@ -14,7 +14,7 @@ use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{Addresses, Resolver, VolumeFs, WriteVerifier, registered_io_servers};
 use gannet_volume::io_server::IoServer;
-use gannet_volume::manager::{Manager, Registration, Registry};
+use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
 use gannet_volume::meta::{MemoryStore, MetaStore, Stripes, claims};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Hello, RegisterRecord, Role};
@@ -115,9 +115,9 @@ impl Bed {
     }
 
     /// Whether an empty folder may be the folder of this server.
-    async fn may_claim(&self, number: u32) -> bool {
+    async fn claim(&self, number: u32) -> Result<(), ClaimError> {
         let asking = self.registration(number, Address::default());
-        asking.may_claim().await
+        asking.claim().await
     }
 
     fn mount(&self, role: Role) -> VolumeFs {
@@ -217,12 +217,14 @@ fn an_empty_folder_is_no_servers_that_has_data() {
     let (faults, stage) = (bed.world.faults(), Rc::clone(&bed));
     let done = bed.world.run(async move {
         let bed = stage;
-        assert!(bed.may_claim(0).await, "there are no files");
+        assert_eq!(bed.claim(0).await, Ok(()), "there are no files");
+        assert_eq!(bed.claim(2).await, Err(ClaimError::NotKnown));
         bed.start_io_server(0, 5000);
         bed.start_io_server(1, 5001);
         let volume = bed.mount(Role::Client);
         write(&volume, b"file", &noise(100_000, 5)).await;
-        assert!(!bed.may_claim(0).await && !bed.may_claim(1).await);
+        assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
+        assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
         // Also when the manager had to be restarted in between.
         faults.crash(bed.manager.id(), Crash::Process);
         let late = Rc::clone(&bed);
@@ -232,10 +234,10 @@ fn an_empty_folder_is_no_servers_that_has_data() {
         };
         let runtime = bed.client.runtime();
         runtime.spawn("a late manager", Box::pin(starting));
-        assert!(!bed.may_claim(1).await);
+        assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
         let removed = volume.remove(&root(), &volume.root(), b"file").await;
         removed.result.unwrap();
-        assert!(bed.may_claim(1).await);
+        assert_eq!(bed.claim(1).await, Ok(()));
     });
     done.unwrap();
 }
@@ -256,21 +258,22 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
         let mode = CreateMode::Guarded(SetAttributes::default());
         let made = volume.create(&root(), &volume.root(), b"file", &mode).await;
         made.result.unwrap();
-        assert!(!bed.may_claim(0).await);
-        assert!(bed.may_claim(1).await);
-        assert!(bed.may_claim(1).await, "its answer may have been lost");
+        assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
+        assert_eq!(bed.claim(1).await, Ok(()));
+        assert_eq!(bed.claim(1).await, Ok(()), "its answer may have been lost");
         let address = Address {
             host: String::new(),
             port: 5001,
         };
         bed.registration(1, address).register().await;
-        assert!(!bed.may_claim(1).await);
+        assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
         bed.start_io_server(1, 5001);
         write(&volume, b"file", &noise(100_000, 6)).await;
         // The manager forgets nothing of that.
         faults.crash(bed.manager.id(), Crash::Process);
         bed.start_manager();
-        assert!(!bed.may_claim(0).await && !bed.may_claim(1).await);
+        assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
+        assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
     });
     done.unwrap();
 }

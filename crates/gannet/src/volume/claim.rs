@@ -4,7 +4,7 @@
 use super::owner::{Found, Owner};
 use crate::failure::{Explain, Failure};
 use gannet_runtime::run_blocking;
-use gannet_volume::manager::Registration;
+use gannet_volume::manager::{ClaimError, Registration};
 use gannet_volume::meta::claims::may_have_data;
 use gannet_volume::meta::{JournaledStore, MetaStore};
 use std::fs::Metadata;
@@ -111,8 +111,14 @@ pub(super) async fn ask_for<F: AsyncFn() -> io::Result<SocketAddr>>(
     claim: &Claim,
     registration: &Registration<F>,
 ) -> Result<(), Failure> {
-    if !registration.may_claim().await {
-        return Err(claim.refused());
+    match registration.claim().await {
+        Ok(()) => {}
+        Err(ClaimError::ServedBefore) => return Err(claim.refused()),
+        Err(error @ ClaimError::NotKnown) => {
+            let what = format!("cannot start I/O server {}", claim.owner.io_server);
+            let hint = "start the manager with this program, and with its volume's present size";
+            return Err(Failure::new(what, error).hint(hint));
+        }
     }
     let claimed = claim.clone();
     let marked = run_blocking(&registration.runtime, move || claimed.mark());

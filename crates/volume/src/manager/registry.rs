@@ -16,6 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use thiserror::Error;
 
 /// The I/O servers of a volume and where they are.
 pub struct Registry {
@@ -122,6 +123,17 @@ impl Handler for Reception {
     }
 }
 
+/// Why an empty folder may not be an I/O server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ClaimError {
+    /// The server had another one, with data that should be there.
+    #[error("it was served before")]
+    ServedBefore,
+    /// The manager does not know such a server, or not the question: it is older than this program.
+    #[error("the manager knows no such I/O server, or is older than this program")]
+    NotKnown,
+}
+
 /// An I/O server that runs apart from the manager, and what it has to say to it.
 pub struct Registration<F> {
     /// Where it runs.
@@ -137,15 +149,18 @@ pub struct Registration<F> {
 }
 
 impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
-    /// Asks whether a folder without objects may be this server's, as long as nobody answers. Where it may not, it had
-    /// another one, with data that should be there.
-    pub async fn may_claim(&self) -> bool {
+    /// Asks whether a folder without objects may be this server's, as long as nobody answers.
+    ///
+    /// # Errors
+    /// It may not.
+    pub async fn claim(&self) -> Result<(), ClaimError> {
         let body = self.record.number.to_be_bytes();
         self.insist(&Cell::new(false), async |link| {
             let answer = link.call(Operation::Claim, Class::Metadata, &body, &[]);
             match answer.await?.header.status.0 {
-                0 => Ok(true),
-                status if status == Status::Exist as u32 => Ok(false),
+                0 => Ok(Ok(())),
+                status if status == Status::Exist as u32 => Ok(Err(ClaimError::ServedBefore)),
+                status if status == Status::Inval as u32 => Ok(Err(ClaimError::NotKnown)),
                 status => Err(refused(status)),
             }
         })
