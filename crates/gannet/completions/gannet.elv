@@ -62,7 +62,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --ready-file 'Write the ready line to this file too, once clients can connect'
             cand --native 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]'
             cand --role 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]'
-            cand --lost-disk 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where files of the volume should have data'
+            cand --lost-disk 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where the server was served before'
             cand --manager 'Where I/O servers that run without the manager find it [default: what volume.toml says]'
             cand --cores 'How many threads serve [default: one per core of this machine]'
             cand --crc 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]'

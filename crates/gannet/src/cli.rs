@@ -349,7 +349,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ROLE", conflicts_with_all = ["path", "config"])]
     pub role: Vec<VolumeRole>,
     /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is
-    /// zeros from then on. Without this an empty folder is refused where files of the volume should have data
+    /// zeros from then on. Without this an empty folder is refused where the server was served before
     #[arg(long, value_name = "N", conflicts_with_all = ["path", "config"])]
     pub lost_disk: Vec<u32>,
     /// Where I/O servers that run without the manager find it [default: what volume.toml says]
