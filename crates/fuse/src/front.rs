@@ -12,7 +12,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use gannet_fabric::{Arena, Buffer};
-use gannet_vfs::{Credentials, Vfs};
+use gannet_vfs::{Credentials, Stability, Vfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +26,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// open(2)'s flags, as Linux numbers them on the machines we run on.
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+const O_DSYNC: i32 = 0o10000;
 
 /// What an operation comes to.
 type Done<T> = Result<T, Errno>;
@@ -132,6 +133,14 @@ impl<V: Vfs> Front<V> {
             to.copy_from_slice(data);
         }
         buffer
+    }
+}
+
+/// How durable a WRITE must be before it is answered. The kernel asks for no fsync(2) after those that it does not cache.
+fn wanted_stability(flags: OpenFlags) -> Stability {
+    match flags.0 & O_DSYNC {
+        0 => Stability::Unstable,
+        _ => Stability::FileSync,
     }
 }
 
@@ -401,11 +410,11 @@ impl<V: Vfs> Filesystem for Front<V> {
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let len = data.len();
+        let (len, stability) = (data.len(), wanted_stability(flags));
         // The core wakes while the bytes are being copied.
         let (copied, copy) = oneshot::channel();
         let answer = move |outcome: Result<u32, Errno>| match outcome {
@@ -414,7 +423,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
-            it.write(key.0, offset, data, len).await
+            it.write(key.0, offset, (data, len), stability).await
         });
         // Who was to write it may be gone.
         let _ = copied.send(self.copy(data));

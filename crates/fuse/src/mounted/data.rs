@@ -64,13 +64,13 @@ impl<V: Vfs> Mounted<V> {
         Ok(Data::Copied(bytes, len))
     }
 
-    /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT.
+    /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at once.
     pub(crate) async fn write(
         &self,
         key: u64,
         offset: u64,
-        data: Buffer,
-        len: usize,
+        (data, len): (Buffer, usize),
+        stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
         let (handle, unstable) = self.with_inode(file.number, |inode| {
@@ -80,7 +80,8 @@ impl<V: Vfs> Mounted<V> {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let range = (offset, len);
-            let (write, is_stable) = self.write_all(&file, &handle, range, data).await?;
+            let written = self.write_all(&file, &handle, (range, stability), data);
+            let (write, is_stable) = written.await?;
             // A stable write over one that is not must be done again after it, if that is.
             if !is_stable || !unstable.is_empty() {
                 self.keep(&unstable, |unstable| unstable.keep(write));
@@ -101,11 +102,11 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        (offset, len): (u64, usize),
+        ((offset, len), stability): ((u64, usize), Stability),
         data: Buffer,
     ) -> Result<(Kept, bool), Errno> {
-        let (vfs, caller, unstable) = (&self.vfs, &file.caller, Stability::Unstable);
-        let first = vfs.write_and_return(caller, handle, offset, data, 0..len, unstable);
+        let (vfs, caller) = (&self.vfs, &file.caller);
+        let first = vfs.write_and_return(caller, handle, offset, data, 0..len, stability);
         let (written, memory) = first.await;
         let outcome = self.written(file, &written)?;
         let mut write = Kept {
@@ -120,7 +121,7 @@ impl<V: Vfs> Mounted<V> {
             let rest = write.data().get(done..).unwrap_or_default().to_vec();
             let (at, range) = (offset.saturating_add(done as u64), 0..rest.len());
             let rest = Buffer::from_vec(rest);
-            let written = vfs.write(caller, handle, at, rest, range, unstable).await;
+            let written = vfs.write(caller, handle, at, rest, range, stability).await;
             let outcome = self.written(file, &written)?;
             write.verifier = write.verifier.filter(|it| *it == outcome.verifier);
             is_stable &= outcome.committed != Stability::Unstable;
@@ -233,7 +234,8 @@ impl<V: Vfs> Mounted<V> {
         let copy = unstable.with(index, |kept| (kept.offset, kept.data().to_vec()));
         let (offset, bytes) = copy.ok_or(Errno::EIO)?;
         let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
-        let (write, _) = self.write_all(file, handle, (offset, len), data).await?;
+        let what = ((offset, len), Stability::Unstable);
+        let (write, _) = self.write_all(file, handle, what, data).await?;
         Ok(write.verifier)
     }
 
@@ -252,5 +254,55 @@ impl<V: Vfs> Mounted<V> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounted::IfThere;
+    use crate::session::{Caching, MountOptions};
+    use gannet_runtime::tokio_plug;
+    use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
+    use std::time::Duration;
+
+    /// The kernel's number of the root.
+    const ROOT: u64 = 1;
+
+    #[test]
+    fn what_is_durable_at_once_is_not_kept() {
+        let share = tempfile::tempdir().unwrap();
+        let done = tokio_plug::block_on(async |runtime| {
+            let tree = LocalTree::open(share.path(), &LocalOptions::default()).unwrap();
+            let store = LocalStore::new(tree, runtime.clone());
+            let root = store.root();
+            let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+            let caller = Credentials::new(uid.as_raw(), gid.as_raw(), &[]);
+            let options = MountOptions {
+                source: String::from("share"),
+                caching: Caching::Direct,
+                read_only: false,
+                allow_other: false,
+                caller: Some(caller.clone()),
+                cache_age: Duration::from_secs(1),
+                deadline: Duration::from_secs(60),
+            };
+            let mounted = Mounted::new(runtime, (store, root), options);
+            let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
+            let (entry, key) = made.await.unwrap();
+            let write = async |stability| {
+                let data = (Buffer::from_vec(vec![7; 5000]), 5000);
+                assert_eq!(mounted.write(key, 100, data, stability).await, Ok(5000));
+                mounted.kept.get()
+            };
+            assert_eq!(write(Stability::FileSync).await, 0);
+            assert_eq!(write(Stability::Unstable).await, 5000);
+            // If the one before must be done again, so must this one, which takes its place.
+            assert_eq!(write(Stability::FileSync).await, 5000);
+            mounted.commit(entry.attr.ino.0, &caller).await.unwrap();
+            assert_eq!(mounted.kept.get(), 0);
+            assert_eq!(write(Stability::FileSync).await, 0);
+        });
+        done.unwrap();
     }
 }
