@@ -1,7 +1,7 @@
 //! The kernel's requests, as they come on the session's thread: each is handed to the core, which answers it.
 
 use crate::callers::Asker;
-use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
+use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX, SHORT_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
 use crate::session::{Caching, MountOptions};
@@ -27,6 +27,7 @@ const BLOCK_BYTES: u64 = 4096;
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_DSYNC: i32 = 0o10000;
+const O_SYNC: i32 = 0o4000000 | O_DSYNC;
 
 /// What an operation comes to.
 type Done<T> = Result<T, Errno>;
@@ -136,11 +137,13 @@ impl<V: Vfs> Front<V> {
     }
 }
 
-/// How durable a WRITE must be before it is answered. The kernel asks for no fsync(2) after those that it does not cache.
+/// How durable a WRITE must be before it is answered. The kernel asks for no fsync(2) after those that it does not
+/// cache.
 fn wanted_stability(flags: OpenFlags) -> Stability {
-    match flags.0 & O_DSYNC {
-        0 => Stability::Unstable,
-        _ => Stability::FileSync,
+    match flags.0 & O_SYNC {
+        O_SYNC => Stability::FileSync,
+        O_DSYNC => Stability::DataSync,
+        _ => Stability::Unstable,
     }
 }
 
@@ -415,8 +418,15 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyWrite,
     ) {
         let (len, stability) = (data.len(), wanted_stability(flags));
-        // The core wakes while the bytes are being copied.
         let (copied, copy) = oneshot::channel();
+        // Who was to write what is sent may be gone, at both places.
+        let later = if len > SHORT_MAX {
+            // The core wakes while the bytes are being copied.
+            Some(copied)
+        } else {
+            let _ = copied.send(self.copy(data));
+            None
+        };
         let answer = move |outcome: Result<u32, Errno>| match outcome {
             Ok(count) => reply.written(count),
             Err(errno) => reply.error(errno),
@@ -425,8 +435,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             let data = copy.await.map_err(|_| Errno::EIO)?;
             it.write(key.0, offset, (data, len), stability).await
         });
-        // Who was to write it may be gone.
-        let _ = copied.send(self.copy(data));
+        if let Some(copied) = later {
+            let _ = copied.send(self.copy(data));
+        }
     }
 
     fn flush(
@@ -599,5 +610,18 @@ impl PortionPlus for ReplyDirectoryPlus {
         let (number, name) = (entry.attr.ino, OsStr::from_bytes(name));
         let generation: Generation = entry.generation;
         ReplyDirectoryPlus::add(self, number, next, name, &age, &entry.attr, generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_as_durable_as_the_file_was_opened() {
+        let wanted = |flags| wanted_stability(OpenFlags(flags));
+        assert_eq!(wanted(1), Stability::Unstable);
+        assert_eq!(wanted(1 | 0o10000), Stability::DataSync);
+        assert_eq!(wanted(1 | 0o4010000), Stability::FileSync);
     }
 }

@@ -64,7 +64,8 @@ impl<V: Vfs> Mounted<V> {
         Ok(Data::Copied(bytes, len))
     }
 
-    /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at once.
+    /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at
+    /// once.
     pub(crate) async fn write(
         &self,
         key: u64,
@@ -76,13 +77,17 @@ impl<V: Vfs> Mounted<V> {
         let (handle, unstable) = self.with_inode(file.number, |inode| {
             (inode.handle, Rc::clone(&inode.unstable))
         })?;
+        if stability != Stability::Unstable {
+            // Nothing that was written before may have to be written again over it.
+            self.commit(file.number, &file.caller).await?;
+        }
         {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let range = (offset, len);
             let written = self.write_all(&file, &handle, (range, stability), data);
             let (write, is_stable) = written.await?;
-            // A stable write over one that is not must be done again after it, if that is.
+            // A stable write beside one that is not must be done again after it, if that is.
             if !is_stable || !unstable.is_empty() {
                 self.keep(&unstable, |unstable| unstable.keep(write));
             }
@@ -289,19 +294,17 @@ mod tests {
             };
             let mounted = Mounted::new(runtime, (store, root), options);
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
-            let (entry, key) = made.await.unwrap();
-            let write = async |stability| {
+            let (_, key) = made.await.unwrap();
+            let write = async |offset, stability| {
                 let data = (Buffer::from_vec(vec![7; 5000]), 5000);
-                assert_eq!(mounted.write(key, 100, data, stability).await, Ok(5000));
+                assert_eq!(mounted.write(key, offset, data, stability).await, Ok(5000));
                 mounted.kept.get()
             };
-            assert_eq!(write(Stability::FileSync).await, 0);
-            assert_eq!(write(Stability::Unstable).await, 5000);
-            // If the one before must be done again, so must this one, which takes its place.
-            assert_eq!(write(Stability::FileSync).await, 5000);
-            mounted.commit(entry.attr.ino.0, &caller).await.unwrap();
-            assert_eq!(mounted.kept.get(), 0);
-            assert_eq!(write(Stability::FileSync).await, 0);
+            assert_eq!(write(0, Stability::FileSync).await, 0);
+            assert_eq!(write(100, Stability::Unstable).await, 5000);
+            assert_eq!(write(5000, Stability::Unstable).await, 10_000);
+            // Those before may not be written again over it.
+            assert_eq!(write(3000, Stability::DataSync).await, 0);
         });
         done.unwrap();
     }
