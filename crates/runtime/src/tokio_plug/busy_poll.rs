@@ -83,8 +83,10 @@ const POINTS_MAX: u32 = 16;
 const POINTS_TO_LOOK: u32 = 8;
 /// Points that looking in vain costs.
 const POINTS_IN_VAIN: u32 = 4;
-/// What a short look takes of a long one: 1/6.
-const SHORT: u32 = 6;
+/// A short look: answers of a peer that looks itself come within it.
+const SHORT: Duration = Duration::from_micros(50);
+/// By what waits are longer while both ends sleep.
+const WAKING: Duration = Duration::from_micros(50);
 
 /// Whether it pays to look, and for how long: learnt from when news came.
 #[derive(Default)]
@@ -132,7 +134,7 @@ impl Patience {
             return false;
         };
         let (points, limit) = match look {
-            Look::Short => (&mut self.short, longest / SHORT),
+            Look::Short => (&mut self.short, longest.min(SHORT)),
             Look::Long => (&mut self.long, longest),
         };
         if now.duration_since(idle.since) < limit {
@@ -148,13 +150,16 @@ impl Patience {
         let Some(idle) = self.idle.take() else {
             return;
         };
-        let (waited, short) = (now().duration_since(idle.since), longest / SHORT);
-        // Waking takes time itself, here and at a peer that sleeps as well.
+        let (waited, short) = (now().duration_since(idle.since), longest.min(SHORT));
         let waking = match idle.until {
             Wait::Looking(_) => Duration::ZERO,
-            Wait::Sleeping => short,
+            Wait::Sleeping => WAKING,
         };
-        let is_short = waited <= short + waking;
+        // What a short look has not found is not short, whatever waking adds.
+        let is_short = match idle.looked_in_vain {
+            Some(_) => waited <= short,
+            None => waited <= short + waking,
+        };
         if idle.looked_in_vain != Some(Look::Short) {
             self.short = judged(self.short, is_short);
         }
@@ -226,7 +231,30 @@ mod tests {
         let patience = &mut Patience::default();
         wait(patience, SOON, 1000);
         assert!(patience.idle(Instant::now(), LONGEST));
-        assert!(!patience.idle(Instant::now() + LONGEST / SHORT, LONGEST));
+        assert!(!patience.idle(Instant::now() + SHORT, LONGEST));
+    }
+
+    #[test]
+    fn what_a_short_look_misses_is_found_by_a_long_one() {
+        for gap in [60, 80, 100, 150, 290] {
+            let patience = &mut Patience::default();
+            wait(patience, SOON, 100);
+            wait(patience, Duration::from_micros(gap), 100);
+            let (looked, in_vain) = wait(patience, Duration::from_micros(gap), 100);
+            assert_eq!((looked, in_vain), (100, 0), "{gap} us");
+        }
+    }
+
+    #[test]
+    fn a_short_limit_has_one_look() {
+        let (patience, longest) = (&mut Patience::default(), SHORT);
+        let start = Instant::now();
+        for gap in [99, 99, 99, 99, 99, 99, 99, 99, 20] {
+            patience.idle(start, longest);
+            patience.busy(|| start + Duration::from_micros(gap), longest);
+        }
+        assert!(patience.idle(start, longest));
+        assert!(!patience.idle(start + longest, longest));
     }
 
     #[test]
