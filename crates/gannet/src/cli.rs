@@ -55,8 +55,8 @@ pub struct Arguments {
     /// Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never
     ///
     /// Makes short operations that come one after the other much faster, since waking takes longer than they do. It
-    /// takes processor time that would be idle, and lets all else that runs here go first [default: 300, and 0 with
-    /// one processor]
+    /// takes processor time that would be idle, also while a fast disk is waited for, and lets all else that runs here
+    /// go first [default: 300, and 0 with one processor]
     #[arg(
         long,
         global = true,

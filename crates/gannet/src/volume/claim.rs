@@ -116,7 +116,7 @@ pub(super) async fn ask_for<F: AsyncFn() -> io::Result<SocketAddr>>(
         Err(ClaimError::ServedBefore) => return Err(claim.refused()),
         Err(error @ ClaimError::NotKnown) => {
             let what = format!("cannot start I/O server {}", claim.owner.io_server);
-            let hint = "start the manager with this program, and with its volume's present size";
+            let hint = "start the manager again if its volume was extended";
             return Err(Failure::new(what, error).hint(hint));
         }
     }

@@ -129,8 +129,8 @@ pub enum ClaimError {
     /// The server had another one, with data that should be there.
     #[error("it was served before")]
     ServedBefore,
-    /// The manager does not know such a server, or not the question: it is older than this program.
-    #[error("the manager knows no such I/O server, or is older than this program")]
+    /// The manager does not know such a server.
+    #[error("the manager knows no such I/O server")]
     NotKnown,
 }
 
