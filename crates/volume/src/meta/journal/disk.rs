@@ -3,17 +3,17 @@
 use super::JournalFile;
 use super::record::{BLOCK_LEN, Header};
 use rustix::fs::OFlags;
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions, remove_file, rename};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// See the module.
 pub(super) struct DiskFile {
     file: File,
     /// Where the file system has it.
-    direct: Mutex<Option<Direct>>,
+    direct: RefCell<Option<Direct>>,
 }
 
 /// Writes past the page cache, each of which is durable when it ends: faster than writing and syncing a page.
@@ -23,17 +23,25 @@ struct Direct {
     staged: Vec<u8>,
 }
 
-/// File systems that make such a write durable. Others take the flags, and leave that to who serves them (FUSE).
-/// ext2 to ext4, XFS, Btrfs and tmpfs, as statfs(2) calls them.
-const DIRECT_FILE_SYSTEMS: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994];
+/// tmpfs, as statfs(2) calls it.
+const TMPFS: u64 = 0x0102_1994;
+/// File systems that make such a write durable: ext2 to ext4, XFS, Btrfs and tmpfs. Others take the flags, and leave
+/// that to who serves them (FUSE).
+const DIRECT_FILE_SYSTEMS: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, TMPFS];
+
+/// What a disk says that cannot write so after all.
+const UNABLE: [ErrorKind; 2] = [ErrorKind::InvalidInput, ErrorKind::Unsupported];
+
+/// The file system of `file`, as statfs(2) calls it.
+fn file_system(file: &File) -> Option<u64> {
+    // Its width and sign are the machine's.
+    u64::try_from(rustix::fs::fstatfs(file).ok()?.f_type).ok()
+}
 
 impl Direct {
     /// Of `file`, which was opened at `path`; `None` where it cannot be written so.
     fn open(file: &File, path: &Path) -> Option<Direct> {
-        let kind = rustix::fs::fstatfs(file).ok()?.f_type;
-        // Its width and sign are the machine's.
-        let kind = u64::try_from(kind).ok()?;
-        if !DIRECT_FILE_SYSTEMS.contains(&kind) {
+        if !DIRECT_FILE_SYSTEMS.contains(&file_system(file)?) {
             return None;
         }
         // The bits of open(2), whatever integer holds them.
@@ -65,7 +73,7 @@ impl Direct {
 
 impl DiskFile {
     fn new(file: File, path: &Path) -> DiskFile {
-        let direct = Mutex::new(Direct::open(&file, path));
+        let direct = RefCell::new(Direct::open(&file, path));
         DiskFile { file, direct }
     }
 
@@ -117,16 +125,11 @@ impl JournalFile for DiskFile {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut direct = self.direct.borrow_mut();
         if let Some(writer) = &mut *direct {
             match writer.write(offset, bytes) {
                 // This disk wants other boundaries, or none of it. What was written is written again.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::InvalidInput | ErrorKind::Unsupported
-                    ) =>
-                {
+                Err(error) if UNABLE.contains(&error.kind()) => {
                     tracing::info!(%error, "the journal is written through the page cache");
                     *direct = None;
                 }
@@ -137,8 +140,7 @@ impl JournalFile for DiskFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        match *direct {
+        match &*self.direct.borrow() {
             Some(_) => Ok(()),
             None => self.file.sync_data(),
         }
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_by_whoever_opens_it() {
         let (folder, file) = file();
-        let is_direct = || file.direct.lock().unwrap().is_some();
+        let is_direct = || file.direct.borrow().is_some();
         let was_direct = is_direct();
         for (block, blocks) in [(1, 1), (2, 5), (7, 2), (1, 3)] {
             let bytes = vec![block + blocks; usize::from(blocks) * BLOCK_LEN];
@@ -183,14 +185,14 @@ mod tests {
     fn a_disk_with_other_boundaries_is_written_through_the_page_cache() {
         let (_folder, file) = file();
         // No disk has blocks of a byte; tmpfs takes it.
-        let is_disk = rustix::fs::fstatfs(&file.file).unwrap().f_type != 0x0102_1994;
+        let is_disk = file_system(&file.file).unwrap() != TMPFS;
         for offset in [1, 4095, 4096] {
             file.write(offset, b"record").unwrap();
             file.sync().unwrap();
             let mut read = [0; 6];
             file.read(offset, &mut read).unwrap();
             assert_eq!(&read, b"record");
-            assert!(!(is_disk && file.direct.lock().unwrap().is_some()));
+            assert!(!(is_disk && file.direct.borrow().is_some()));
         }
     }
 }
