@@ -102,7 +102,6 @@ struct Patience {
 struct Idle {
     since: Instant,
     until: Wait,
-    looked_in_vain: Option<Look>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,6 +114,18 @@ enum Look {
 enum Wait {
     Looking(Look),
     Sleeping,
+    /// Sleeping after having looked in vain.
+    SleepingAfter(Look),
+}
+
+impl Look {
+    /// How long it is where `longest` is the most.
+    fn limit(self, longest: Duration) -> Duration {
+        match self {
+            Look::Short => longest.min(SHORT),
+            Look::Long => longest,
+        }
+    }
 }
 
 impl Patience {
@@ -125,23 +136,19 @@ impl Patience {
             (POINTS_TO_LOOK.., _) => Wait::Looking(Look::Short),
             _ => Wait::Sleeping,
         };
-        let idle = self.idle.get_or_insert(Idle {
-            since: now,
-            until,
-            looked_in_vain: None,
-        });
+        let idle = self.idle.get_or_insert(Idle { since: now, until });
         let Wait::Looking(look) = idle.until else {
             return false;
         };
-        let (points, limit) = match look {
-            Look::Short => (&mut self.short, longest.min(SHORT)),
-            Look::Long => (&mut self.long, longest),
-        };
-        if now.duration_since(idle.since) < limit {
+        if now.duration_since(idle.since) < look.limit(longest) {
             return true;
         }
+        idle.until = Wait::SleepingAfter(look);
+        let points = match look {
+            Look::Short => &mut self.short,
+            Look::Long => &mut self.long,
+        };
         *points = points.saturating_sub(POINTS_IN_VAIN);
-        (idle.until, idle.looked_in_vain) = (Wait::Sleeping, Some(look));
         false
     }
 
@@ -150,20 +157,18 @@ impl Patience {
         let Some(idle) = self.idle.take() else {
             return;
         };
-        let (waited, short) = (now().duration_since(idle.since), longest.min(SHORT));
-        let waking = match idle.until {
-            Wait::Looking(_) => Duration::ZERO,
-            Wait::Sleeping => WAKING,
+        let waited = now().duration_since(idle.since);
+        let (waking, in_vain) = match idle.until {
+            Wait::Looking(_) => (Duration::ZERO, None),
+            Wait::Sleeping => (WAKING, None),
+            Wait::SleepingAfter(look) => (WAKING, Some(look)),
         };
-        // What a short look has not found is not short, whatever waking adds.
-        let is_short = match idle.looked_in_vain {
-            Some(_) => waited <= short,
-            None => waited <= short + waking,
-        };
-        if idle.looked_in_vain != Some(Look::Short) {
+        // What a look has not found is not short, whatever waking adds.
+        let is_short = in_vain.is_none() && waited <= Look::Short.limit(longest) + waking;
+        if in_vain != Some(Look::Short) {
             self.short = judged(self.short, is_short);
         }
-        if !is_short && idle.looked_in_vain != Some(Look::Long) {
+        if !is_short && in_vain != Some(Look::Long) {
             self.long = judged(self.long, waited <= longest + waking);
         }
     }
