@@ -1,7 +1,7 @@
 //! The kernel's requests, as they come on the session's thread: each is handed to the core, which answers it.
 
 use crate::callers::Asker;
-use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX, SHORT_MAX};
+use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
 use crate::session::{Caching, MountOptions};
@@ -418,26 +418,18 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyWrite,
     ) {
         let (len, stability) = (data.len(), wanted_stability(flags));
+        // The core wakes while the bytes are being copied.
         let (copied, copy) = oneshot::channel();
-        // Who was to write what is sent may be gone, at both places.
-        let later = if len > SHORT_MAX {
-            // The core wakes while the bytes are being copied.
-            Some(copied)
-        } else {
-            let _ = copied.send(self.copy(data));
-            None
-        };
         let answer = move |outcome: Result<u32, Errno>| match outcome {
             Ok(count) => reply.written(count),
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
-            it.write(key.0, offset, (data, len), stability).await
+            it.write(key.0, offset, data, len, stability).await
         });
-        if let Some(copied) = later {
-            let _ = copied.send(self.copy(data));
-        }
+        // Who was to write it may be gone.
+        let _ = copied.send(self.copy(data));
     }
 
     fn flush(

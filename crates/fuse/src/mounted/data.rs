@@ -70,7 +70,8 @@ impl<V: Vfs> Mounted<V> {
         &self,
         key: u64,
         offset: u64,
-        (data, len): (Buffer, usize),
+        data: Buffer,
+        len: usize,
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
@@ -85,7 +86,7 @@ impl<V: Vfs> Mounted<V> {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let range = (offset, len);
-            let written = self.write_all(&file, &handle, (range, stability), data);
+            let written = self.write_all(&file, &handle, range, data, stability);
             let (write, is_stable) = written.await?;
             // A stable write beside one that is not must be done again after it, if that is.
             if !is_stable || !unstable.is_empty() {
@@ -107,8 +108,9 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        ((offset, len), stability): ((u64, usize), Stability),
+        (offset, len): (u64, usize),
         data: Buffer,
+        stability: Stability,
     ) -> Result<(Kept, bool), Errno> {
         let (vfs, caller) = (&self.vfs, &file.caller);
         let first = vfs.write_and_return(caller, handle, offset, data, 0..len, stability);
@@ -239,8 +241,8 @@ impl<V: Vfs> Mounted<V> {
         let copy = unstable.with(index, |kept| (kept.offset, kept.data().to_vec()));
         let (offset, bytes) = copy.ok_or(Errno::EIO)?;
         let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
-        let what = ((offset, len), Stability::Unstable);
-        let (write, _) = self.write_all(file, handle, what, data).await?;
+        let (range, unstable) = ((offset, len), Stability::Unstable);
+        let (write, _) = self.write_all(file, handle, range, data, unstable).await?;
         Ok(write.verifier)
     }
 
@@ -296,8 +298,9 @@ mod tests {
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
             let (_, key) = made.await.unwrap();
             let write = async |offset, stability| {
-                let data = (Buffer::from_vec(vec![7; 5000]), 5000);
-                assert_eq!(mounted.write(key, offset, data, stability).await, Ok(5000));
+                let data = Buffer::from_vec(vec![7; 5000]);
+                let written = mounted.write(key, offset, data, 5000, stability);
+                assert_eq!(written.await, Ok(5000));
                 mounted.kept.get()
             };
             assert_eq!(write(0, Stability::FileSync).await, 0);
