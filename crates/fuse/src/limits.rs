@@ -19,6 +19,8 @@ pub(crate) const SHORT_MAX: usize = 64 << 10;
 /// Kibibytes that the kernel reads ahead, where it lets us say so: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 
+/// Bytes of one file that are kept when a COMMIT is asked for beside the writes that follow.
+pub(crate) const COMMIT_AHEAD: u64 = 8 << 20;
 /// Bytes of one file that were written unstably and are kept until a COMMIT.
 pub(crate) const FILE_KEPT_MAX: u64 = 32 << 20;
 /// Bytes of all files that were written unstably and are kept until COMMITs.
@@ -39,5 +41,5 @@ pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
 /// A file that was just found changed is opened as it is, so that one that changes all the time can be opened at all.
 pub(crate) const RENEWAL_AGE: Duration = Duration::from_millis(100);
 
-const _: () = assert!(FILE_KEPT_MAX <= KEPT_MAX);
+const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);

@@ -3,14 +3,18 @@
 use gannet_fabric::Buffer;
 use gannet_vfs::Verifier;
 use std::cell::{Cell, RefCell};
-use tokio::sync::RwLock;
+use tokio::sync::{Mutex, RwLock};
 
 /// The unconfirmed writes of one file.
 #[derive(Default)]
 pub(crate) struct Unstable {
     /// Writers share it; whoever commits has it alone, so that nothing newer is overwritten by what is written again.
     pub(crate) turn: RwLock<()>,
-    kept: RefCell<Vec<Kept>>,
+    /// One COMMIT at a time: none is taken to confirm what is written again while it is under way.
+    pub(crate) committing: Mutex<()>,
+    /// In the order in which they were done, with numbers that grow.
+    kept: RefCell<Vec<(u64, Kept)>>,
+    kept_ever: Cell<u64>,
     bytes: Cell<u64>,
 }
 
@@ -48,32 +52,39 @@ impl Unstable {
     /// Keeps a write that has been done, in place of those that it covers.
     pub(crate) fn keep(&self, write: Kept) {
         let mut kept = self.kept.borrow_mut();
-        kept.retain(|older| !write.covers(older));
-        kept.push(write);
+        kept.retain(|(_, older)| !write.covers(older));
+        kept.push((self.kept_ever.get(), write));
+        self.kept_ever.set(self.kept_ever.get() + 1);
         self.count(&kept);
     }
 
-    /// A COMMIT has answered with `verifier`: drops what it confirms, and gives the number of writes that are left. All
-    /// of them are to be done again, in order, even those it does confirm: they may lie over ones that were lost.
-    pub(crate) fn confirm(&self, verifier: Verifier) -> usize {
+    /// How many writes were ever kept: what a COMMIT that is asked for now can confirm.
+    pub(crate) fn kept_ever(&self) -> u64 {
+        self.kept_ever.get()
+    }
+
+    /// A COMMIT that was asked for when `asked` writes had been kept has answered with `verifier`: drops what it
+    /// confirms, and gives the number of writes that it should have confirmed too. All of them are to be done again, in
+    /// order, even those with that verifier: they may lie over ones that were lost.
+    pub(crate) fn confirm(&self, asked: u64, verifier: Verifier) -> usize {
         let mut kept = self.kept.borrow_mut();
-        let lost = kept
-            .iter()
-            .position(|write| write.verifier != Some(verifier))
-            .unwrap_or(kept.len());
-        kept.drain(..lost);
+        let older = kept.partition_point(|(number, _)| *number < asked);
+        let confirmed = (kept.iter().take(older))
+            .position(|(_, write)| write.verifier != Some(verifier))
+            .unwrap_or(older);
+        kept.drain(..confirmed);
         self.count(&kept);
-        kept.len()
+        older - confirmed
     }
 
     /// Looks at a kept write.
     pub(crate) fn with<T>(&self, index: usize, look: impl FnOnce(&Kept) -> T) -> Option<T> {
-        self.kept.borrow().get(index).map(look)
+        (self.kept.borrow().get(index)).map(|(_, write)| look(write))
     }
 
     /// A kept write was done again, in the server's life with this verifier.
     pub(crate) fn rewritten(&self, index: usize, verifier: Option<Verifier>) {
-        if let Some(write) = self.kept.borrow_mut().get_mut(index) {
+        if let Some((_, write)) = self.kept.borrow_mut().get_mut(index) {
             write.verifier = verifier;
         }
     }
@@ -84,9 +95,9 @@ impl Unstable {
         self.bytes.take()
     }
 
-    fn count(&self, kept: &[Kept]) {
-        self.bytes
-            .set(kept.iter().map(|write| write.len as u64).sum());
+    fn count(&self, kept: &[(u64, Kept)]) {
+        let lengths = kept.iter().map(|(_, write)| write.len as u64);
+        self.bytes.set(lengths.sum());
     }
 }
 
@@ -106,6 +117,10 @@ mod tests {
         }
     }
 
+    fn confirm(unstable: &Unstable, verifier: Verifier) -> usize {
+        unstable.confirm(unstable.kept_ever(), verifier)
+    }
+
     fn offsets(unstable: &Unstable) -> Vec<u64> {
         (0..)
             .map_while(|index| unstable.with(index, |write| write.offset))
@@ -118,7 +133,7 @@ mod tests {
         unstable.keep(write(0, b"abcd", FIRST));
         unstable.keep(write(4, b"efgh", FIRST));
         assert_eq!(unstable.bytes(), 8);
-        assert_eq!(unstable.confirm(FIRST), 0);
+        assert_eq!(confirm(&unstable, FIRST), 0);
         assert!(unstable.is_empty() && unstable.bytes() == 0);
     }
 
@@ -129,11 +144,30 @@ mod tests {
         unstable.keep(write(8, b"lost", FIRST));
         // Lies over the lost one: writing only that again would undo this.
         unstable.keep(write(10, b"newer", SECOND));
-        assert_eq!(unstable.confirm(SECOND), 2);
+        assert_eq!(confirm(&unstable, SECOND), 2);
         assert_eq!(offsets(&unstable), [8, 10]);
         unstable.rewritten(0, Some(SECOND));
         unstable.rewritten(1, Some(SECOND));
-        assert_eq!(unstable.confirm(SECOND), 0);
+        assert_eq!(confirm(&unstable, SECOND), 0);
+    }
+
+    #[test]
+    fn a_commit_confirms_nothing_that_was_written_after_it_was_asked_for() {
+        let unstable = Unstable::default();
+        unstable.keep(write(0, b"abcd", FIRST));
+        let asked = unstable.kept_ever();
+        unstable.keep(write(4, b"efgh", FIRST));
+        assert_eq!(unstable.confirm(asked, FIRST), 0);
+        assert_eq!(offsets(&unstable), [4]);
+        // In its own place, but newer than the COMMIT.
+        let asked = unstable.kept_ever();
+        unstable.keep(write(4, b"EFGH", FIRST));
+        assert_eq!(unstable.confirm(asked, FIRST), 0);
+        assert_eq!(offsets(&unstable), [4]);
+        let asked = unstable.kept_ever();
+        unstable.keep(write(8, b"ijkl", SECOND));
+        assert_eq!(unstable.confirm(asked, SECOND), 1);
+        assert_eq!(offsets(&unstable), [4, 8]);
     }
 
     #[test]

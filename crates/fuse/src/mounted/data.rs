@@ -1,7 +1,7 @@
 //! Reading and writing, and making durable what was written.
 
 use super::Mounted;
-use crate::limits::{FILE_KEPT_MAX, KEPT_MAX, RESENDS_MAX};
+use crate::limits::{COMMIT_AHEAD, FILE_KEPT_MAX, KEPT_MAX, RESENDS_MAX};
 use crate::open::OpenFile;
 use crate::status::errno;
 use crate::unstable::{Kept, Unstable};
@@ -67,7 +67,7 @@ impl<V: Vfs> Mounted<V> {
     /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at
     /// once.
     pub(crate) async fn write(
-        &self,
+        self: &Rc<Self>,
         key: u64,
         offset: u64,
         data: Buffer,
@@ -93,6 +93,7 @@ impl<V: Vfs> Mounted<V> {
                 self.keep(&unstable, |unstable| unstable.keep(write));
             }
         }
+        self.commit_ahead(&file, &unstable);
         if unstable.bytes() > FILE_KEPT_MAX {
             self.commit(file.number, &file.caller).await?;
         }
@@ -173,11 +174,11 @@ impl<V: Vfs> Mounted<V> {
         if unstable.is_empty() {
             return Ok(());
         }
-        let _turn = unstable.turn.write().await;
         let file = OpenFile {
             number,
             caller: caller.clone(),
         };
+        let _turn = unstable.turn.write().await;
         let committed = self.commit_alone(&file, &handle, &unstable).await;
         if committed.is_err() {
             self.keep(&unstable, Unstable::clear);
@@ -185,20 +186,64 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
+    /// Has what was written made durable beside the writes that follow, once that is much: the disks work meanwhile.
+    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
+        if unstable.bytes() < COMMIT_AHEAD || unstable.committing.try_lock().is_err() {
+            return;
+        }
+        let (mounted, file, unstable) = (Rc::clone(self), file.clone(), Rc::clone(unstable));
+        let ahead = async move {
+            // What fails here is tried again, and told, when somebody waits for it.
+            let _ = mounted
+                .within(mounted.commit_beside(&file, &unstable))
+                .await;
+        };
+        self.runtime.spawn("commit ahead", Box::pin(ahead));
+    }
+
+    async fn commit_beside(&self, file: &OpenFile, unstable: &Unstable) -> Result<(), Errno> {
+        let handle = self.handle(file.number)?;
+        let lost = match unstable.committing.try_lock() {
+            Ok(_committing) => self.commit_once(file, &handle, unstable).await?,
+            Err(_) => return Ok(()),
+        };
+        if lost > 0 {
+            let _turn = unstable.turn.write().await;
+            self.commit_alone(file, &handle, unstable).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for one COMMIT; how many writes are to be done again.
+    async fn commit_once(
+        &self,
+        file: &OpenFile,
+        handle: &FileHandle,
+        unstable: &Unstable,
+    ) -> Result<usize, Errno> {
+        let asked = unstable.kept_ever();
+        let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
+        let verifier = done.result.map_err(errno)?.verifier;
+        let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
+        if unstable.is_empty() {
+            self.note_own_writes(file.number, handle, done.wcc.after)
+                .await;
+        }
+        Ok(lost)
+    }
+
+    /// Commits everything, and writes again what was lost; nobody may write meanwhile.
     async fn commit_alone(
         &self,
         file: &OpenFile,
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<(), Errno> {
+        let _committing = unstable.committing.lock().await;
         let mut resends = 0;
         while !unstable.is_empty() {
-            let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
-            let verifier = done.result.map_err(errno)?.verifier;
-            let left = self.keep(unstable, |unstable| unstable.confirm(verifier));
-            if left == 0 {
-                self.note_own_writes(file.number, handle, done.wcc.after)
-                    .await;
+            let lost = self.commit_once(file, handle, unstable).await?;
+            if lost == 0 {
                 break;
             }
             resends += 1;
@@ -207,10 +252,10 @@ impl<V: Vfs> Mounted<V> {
                 return Err(Errno::EIO);
             }
             tracing::info!(
-                writes = left,
+                writes = lost,
                 "the server lost unstable data: writing it again"
             );
-            for index in 0..left {
+            for index in 0..lost {
                 let verifier = self.rewrite(file, handle, unstable, index).await?;
                 unstable.rewritten(index, verifier);
             }
@@ -269,15 +314,15 @@ mod tests {
     use super::*;
     use crate::mounted::IfThere;
     use crate::session::{Caching, MountOptions};
-    use gannet_runtime::tokio_plug;
+    use gannet_runtime::{timeout, tokio_plug};
     use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
     use std::time::Duration;
 
     /// The kernel's number of the root.
     const ROOT: u64 = 1;
 
-    #[test]
-    fn what_is_durable_at_once_is_not_kept() {
+    /// Has `story` done on a mounted directory, with the key of an empty file in it.
+    fn on_a_file(story: impl AsyncFnOnce(Rc<Mounted<LocalStore>>, u64)) {
         let share = tempfile::tempdir().unwrap();
         let done = tokio_plug::block_on(async |runtime| {
             let tree = LocalTree::open(share.path(), &LocalOptions::default()).unwrap();
@@ -294,9 +339,17 @@ mod tests {
                 cache_age: Duration::from_secs(1),
                 deadline: Duration::from_secs(60),
             };
-            let mounted = Mounted::new(runtime, (store, root), options);
+            let mounted = Rc::new(Mounted::new(runtime, (store, root), options));
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
             let (_, key) = made.await.unwrap();
+            story(mounted, key).await;
+        });
+        done.unwrap();
+    }
+
+    #[test]
+    fn what_is_durable_at_once_is_not_kept() {
+        on_a_file(async |mounted, key| {
             let write = async |offset, stability| {
                 let data = Buffer::from_vec(vec![7; 5000]);
                 let written = mounted.write(key, offset, data, 5000, stability);
@@ -309,6 +362,25 @@ mod tests {
             // Those before may not be written again over it.
             assert_eq!(write(3000, Stability::DataSync).await, 0);
         });
-        done.unwrap();
+    }
+
+    #[test]
+    fn much_is_made_durable_although_nobody_asks_for_it() {
+        on_a_file(async |mounted, key| {
+            const LEN: u64 = 1 << 20;
+            for place in 0..COMMIT_AHEAD / LEN {
+                let data = Buffer::from_vec(vec![7; LEN as usize]);
+                let (offset, len) = (place * LEN, LEN as usize);
+                let written = mounted.write(key, offset, data, len, Stability::Unstable);
+                assert_eq!(written.await, Ok(LEN as u32));
+            }
+            let all_durable = async {
+                while mounted.kept.get() > 0 {
+                    gannet_runtime::yield_now().await;
+                }
+            };
+            let durable = timeout(&mounted.runtime, Duration::from_secs(60), all_durable);
+            assert!(durable.await.is_ok());
+        });
     }
 }
