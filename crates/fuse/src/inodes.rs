@@ -182,6 +182,13 @@ impl Inodes {
         self.kernel_caches && known.is_some_and(|inode| inode.is_outdated(attributes))
     }
 
+    /// True when a file that is to be opened and has these attributes is open, and the kernel believes something else.
+    pub(crate) fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
+        let differs = |inode: &Inode| inode.seen != Some(Seen::of(attributes));
+        let open = self.inode(number).filter(|inode| inode.is_open());
+        self.kernel_caches && open.is_some_and(differs)
+    }
+
     /// A file has these attributes after the kernel itself changed it.
     pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
         if let Some(inode) = self.by_number.get_mut(&number) {

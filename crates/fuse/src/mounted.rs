@@ -38,6 +38,8 @@ pub(crate) struct Mounted<V> {
     pub(crate) open: OpenTable,
     callers: Callers,
     turns: Turns,
+    /// A file was closed.
+    closed: tokio::sync::Notify,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
     /// An operation has waited in vain, and none has ended well since.
@@ -63,6 +65,7 @@ impl<V: Vfs> Mounted<V> {
             open: OpenTable::default(),
             callers: Callers::default(),
             turns: Turns::new(options.caching),
+            closed: tokio::sync::Notify::new(),
             kept: Cell::new(0),
             is_away: Cell::new(false),
             vfs,

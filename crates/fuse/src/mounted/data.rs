@@ -314,15 +314,16 @@ mod tests {
     use super::*;
     use crate::mounted::IfThere;
     use crate::session::{Caching, MountOptions};
-    use gannet_runtime::{timeout, tokio_plug};
+    use gannet_runtime::{both, timeout, tokio_plug};
     use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
+    use std::path::Path;
     use std::time::Duration;
 
     /// The kernel's number of the root.
     const ROOT: u64 = 1;
 
     /// Has `story` done on a mounted directory, with the key of an empty file in it.
-    fn on_a_file(story: impl AsyncFnOnce(Rc<Mounted<LocalStore>>, u64)) {
+    fn on_a_file(caching: Caching, story: impl AsyncFnOnce(&Path, Rc<Mounted<LocalStore>>, u64)) {
         let share = tempfile::tempdir().unwrap();
         let done = tokio_plug::block_on(async |runtime| {
             let tree = LocalTree::open(share.path(), &LocalOptions::default()).unwrap();
@@ -332,7 +333,7 @@ mod tests {
             let caller = Credentials::new(uid.as_raw(), gid.as_raw(), &[]);
             let options = MountOptions {
                 source: String::from("share"),
-                caching: Caching::Direct,
+                caching,
                 read_only: false,
                 allow_other: false,
                 caller: Some(caller.clone()),
@@ -342,14 +343,14 @@ mod tests {
             let mounted = Rc::new(Mounted::new(runtime, (store, root), options));
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
             let (_, key) = made.await.unwrap();
-            story(mounted, key).await;
+            story(share.path(), mounted, key).await;
         });
         done.unwrap();
     }
 
     #[test]
     fn what_is_durable_at_once_is_not_kept() {
-        on_a_file(async |mounted, key| {
+        on_a_file(Caching::Direct, async |_, mounted, key| {
             let write = async |offset, stability| {
                 let data = Buffer::from_vec(vec![7; 5000]);
                 let written = mounted.write(key, offset, data, 5000, stability);
@@ -365,8 +366,20 @@ mod tests {
     }
 
     #[test]
+    fn who_opens_waits_for_closes_that_are_on_their_way() {
+        on_a_file(Caching::Writeback, async |share, mounted, key| {
+            let file = mounted.open_file(key).unwrap();
+            std::fs::write(share.join("file"), "changed by another").unwrap();
+            let open = mounted.open(&file.caller, file.number, false);
+            let (opened, ()) = both(open, mounted.close(key)).await;
+            // The kernel looks it up again, and learns of its size.
+            assert_eq!(opened, Err(Errno::ESTALE));
+        });
+    }
+
+    #[test]
     fn much_is_made_durable_although_nobody_asks_for_it() {
-        on_a_file(async |mounted, key| {
+        on_a_file(Caching::Direct, async |_, mounted, key| {
             const LEN: u64 = 1 << 20;
             for place in 0..COMMIT_AHEAD / LEN {
                 let data = Buffer::from_vec(vec![7; LEN as usize]);

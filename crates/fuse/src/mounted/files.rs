@@ -2,10 +2,12 @@
 
 use super::{Mounted, is_refused};
 use crate::convert::set_time;
-use crate::inodes::Opened;
+use crate::inodes::{Inodes, Opened};
+use crate::limits::CLOSING_AGE;
 use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
+use gannet_runtime::timeout;
 use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Vfs};
 use std::time::SystemTime;
 
@@ -122,6 +124,16 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(u64, bool), Errno> {
         let handle = self.handle(number)?;
         let attributes = self.attributes(&handle).await?;
+        let is_changed = |inodes: &Inodes| inodes.is_changed_while_open(number, &attributes);
+        if is_changed(&self.inodes.borrow()) {
+            // Read-ahead holds a file open for a moment after its last close(2), if it ends then.
+            let closed = async {
+                while is_changed(&self.inodes.borrow()) {
+                    self.closed.notified().await;
+                }
+            };
+            let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
+        }
         let now = self.runtime.now();
         let mut inodes = self.inodes.borrow_mut();
         let opened = inodes.open(number, &attributes, now);
@@ -146,6 +158,7 @@ impl<V: Vfs> Mounted<V> {
         };
         let number = file.number;
         let is_last = self.inodes.borrow_mut().close(number);
+        self.closed.notify_waiters();
         if !is_last {
             return;
         }
