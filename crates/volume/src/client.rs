@@ -9,6 +9,7 @@ mod policy;
 mod servers;
 mod tickets;
 mod verifier;
+mod written;
 
 pub use file::{File, FileError};
 pub use file_system::{BytesRead, Striping, VolumeFs};

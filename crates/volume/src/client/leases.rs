@@ -5,6 +5,7 @@
 //! machine's is needed.
 
 use super::servers::Servers;
+use super::written::{Asked, Written};
 use crate::calls::{Call, Granted, Ticket};
 use crate::limits::{CAPABILITIES_MAX, CAPABILITY_AGE, GIVE_BACK_AFTER};
 use crate::meta::FileId;
@@ -12,7 +13,7 @@ use gannet_runtime::{Handle, Instant, sleep};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{Capability, Class, LayoutRecord};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Whose, and for what: a file, a caller, rights.
@@ -33,16 +34,8 @@ pub(super) struct Leases {
     runtime: Handle,
     servers: Rc<Servers>,
     held: RefCell<HashMap<Key, Lease>>,
-    /// Files being written: how many writes are under way, and how many have ended.
-    writes: RefCell<BTreeMap<FileId, Writes>>,
+    written: RefCell<Written>,
     giving_back: Cell<bool>,
-}
-
-#[derive(Default)]
-struct Writes {
-    under_way: u32,
-    /// When the last ended that made its data durable; the grants may go back some time after.
-    durable: Option<Instant>,
 }
 
 impl Leases {
@@ -51,7 +44,7 @@ impl Leases {
             runtime,
             servers,
             held: RefCell::default(),
-            writes: RefCell::default(),
+            written: RefCell::default(),
             giving_back: Cell::new(false),
         })
     }
@@ -91,22 +84,28 @@ impl Leases {
 
     /// A write begins.
     pub(super) fn writing(self: &Rc<Self>, file: FileId) -> Writing {
-        let mut writes = self.writes.borrow_mut();
-        let of_file = writes.entry(file).or_default();
-        of_file.under_way += 1;
-        of_file.durable = None;
+        self.written.borrow_mut().begins(file);
         Writing {
             leases: Rc::clone(self),
             file,
         }
     }
 
-    /// All that was written to a file is durable. If no more is written, grants for it go back soon.
-    pub(super) fn durable(self: &Rc<Self>, file: FileId) {
-        {
-            let mut writes = self.writes.borrow_mut();
-            let of_file = writes.entry(file).or_default();
-            of_file.durable = Some(self.runtime.now());
+    /// See [`Written::is_unstable`].
+    pub(super) fn is_unstable(&self, file: FileId) {
+        self.written.borrow_mut().is_unstable(file);
+    }
+
+    /// See [`Written::asked`].
+    pub(super) fn asked(&self) -> Asked {
+        self.written.borrow().asked()
+    }
+
+    /// See [`Written::is_durable`]. If that was all, and no more is written, grants for the file go back soon.
+    pub(super) fn is_durable(self: &Rc<Self>, file: FileId, asked: Asked) {
+        let now = self.runtime.now();
+        if !(self.written.borrow_mut()).is_durable(file, asked, now) {
+            return;
         }
         if !self.giving_back.replace(true) {
             let leases = Rc::clone(self);
@@ -120,16 +119,7 @@ impl Leases {
         loop {
             let ready = self.runtime.now();
             sleep(&self.runtime, GIVE_BACK_AFTER).await;
-            let (mut idle, mut rest) = (Vec::new(), false);
-            self.writes.borrow_mut().retain(|file, writes| {
-                let durable = writes.durable.filter(|_| writes.under_way == 0);
-                let goes = durable.is_some_and(|since| since <= ready);
-                if goes {
-                    idle.push(*file);
-                }
-                rest |= durable.is_some() && !goes;
-                !goes
-            });
+            let (idle, rest) = self.written.borrow_mut().take_idle(ready);
             if !idle.is_empty() {
                 self.give_back(&idle).await;
             }
@@ -172,12 +162,6 @@ pub(super) struct Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        let mut writes = self.leases.writes.borrow_mut();
-        if let Some(of_file) = writes.get_mut(&self.file) {
-            of_file.under_way -= 1;
-            if of_file.under_way == 0 && of_file.durable.is_none() {
-                writes.remove(&self.file);
-            }
-        }
+        self.leases.written.borrow_mut().ends(self.file);
     }
 }

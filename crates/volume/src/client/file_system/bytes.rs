@@ -3,6 +3,7 @@
 use super::{VolumeFs, shape, size_of};
 use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
+use crate::client::written::Asked;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
 use crate::meta::FileId;
@@ -207,8 +208,11 @@ impl VolumeFs {
                     DataError::Refused { index: 0, status }
                 }
                 Ok(states) => {
-                    if stability == Some(Stability::FileSync) {
-                        self.leases.durable(id);
+                    match stability {
+                        // Older writes that are not durable stay so.
+                        Some(Stability::FileSync) => self.leases.is_durable(id, Asked::default()),
+                        Some(_) => self.leases.is_unstable(id),
+                        None => {}
                     }
                     let proven = size_of(&lease.layout, &states);
                     return Ok((proven, self.note_verifiers(&lease.layout, &states)));
@@ -228,13 +232,14 @@ impl VolumeFs {
         let deadline = self.deadline();
         loop {
             let lease = self.lease(caller, id, Capability::WRITE).await?;
+            let asked = self.leases.asked();
             let done = match self.targets(&lease.layout).await {
                 Ok(targets) => commit_objects(&targets, lease.capability).await,
                 Err(error) => Err(DataError::Link { index: 0, error }),
             };
             match done {
                 Ok(states) => {
-                    self.leases.durable(id);
+                    self.leases.is_durable(id, asked);
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
                 Err(error) => self.after(id, deadline, error).await?,
