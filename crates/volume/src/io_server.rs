@@ -6,6 +6,7 @@
 mod gone;
 mod lent;
 mod list;
+mod order;
 mod read;
 mod turns;
 mod write;
@@ -28,6 +29,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::Encoder;
 use gone::Gone;
+use order::Orders;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -45,6 +47,7 @@ pub struct IoServer<V: Vfs> {
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
     gone: RefCell<Gone>,
+    orders: Orders,
     /// Memory for what is on its way to the disk.
     zones: Zones,
     /// Of long READs.
@@ -118,6 +121,7 @@ impl<V: Vfs> IoServer<V> {
             keys,
             objects: RefCell::default(),
             gone: RefCell::default(),
+            orders: Orders::default(),
         })
     }
 
@@ -257,6 +261,8 @@ impl<V: Vfs> IoServer<V> {
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
+        let begun = self.orders.begin(capability.file);
+        let _alone = begun.truncate().await;
         let object = match size {
             0 => self.find(capability.file).await?,
             _ => Some(self.find_or_make(capability.file).await?),

@@ -1,13 +1,13 @@
 //! Client-based RDMA: the server lends memory, and the client moves the bytes to it and from it.
 
-use super::write::Fetched;
+use super::write::{Fetched, Target};
 use super::{IoServer, parse};
 use crate::calls::encode;
 use crate::layout::{parts, runs};
 use crate::link::Link;
 use gannet_fabric::Access;
 use gannet_runtime::FileRef;
-use gannet_vfs::{FileHandle, Stability, Status, Vfs};
+use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
     Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, ObjectState, Transfer,
     TransferDone,
@@ -33,7 +33,7 @@ impl<V: Vfs> IoServer<V> {
         (link, number, class): (&Link, u64, Class),
         transfer: &Transfer,
         count: u64,
-        (handle, stability): (&FileHandle, Stability),
+        target: Target<'_>,
     ) -> Result<(), Status> {
         // From now on not a byte of it changes. A client that came too late may try again.
         let buffer = link.take_back(number).ok_or(Status::Jukebox)?;
@@ -51,7 +51,7 @@ impl<V: Vfs> IoServer<V> {
         let data = 0..count as usize;
         let ranges = ranges.collect();
         let fetched = Fetched { buffer, ranges };
-        self.store_ranges(handle, fetched, data, stability).await
+        self.store_ranges(target, fetched, data).await
     }
 
     /// The answer to a WRITE by lent memory: some for the next one comes with it.

@@ -1,5 +1,6 @@
 //! WRITE: bytes are fetched a piece ahead of the disk.
 
+use super::order::Begun;
 use super::turns::Turn;
 use super::{IoServer, class_of, own, parse, stability};
 use crate::calls::encode;
@@ -22,6 +23,14 @@ pub(super) struct Fetched {
     pub(super) ranges: Vec<(u64, u64)>,
 }
 
+/// Where a WRITE's bytes go, and how durable they are there when it is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) handle: &'a FileHandle,
+    pub(super) begun: &'a Begun<'a>,
+    pub(super) stability: Stability,
+}
+
 /// Where a WRITE's bytes are fetched from, and how.
 struct Fetching<'a> {
     link: &'a Link,
@@ -35,8 +44,13 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
         let transfer: Transfer = parse(request.body())?;
         self.check(&transfer.capability, Capability::WRITE)?;
-        let stability = stability(transfer.stability)?;
+        let begun = self.orders.begin(transfer.capability.file);
         let handle = self.find_or_make(transfer.capability.file).await?;
+        let target = Target {
+            handle: &handle,
+            begun: &begun,
+            stability: stability(transfer.stability)?,
+        };
         let count = own_len(&transfer.file, transfer.placement);
         let class = class_of(request.header.class, count);
         // From before the first byte: if it changes meanwhile, a part may be lost that was written already.
@@ -51,7 +65,7 @@ impl<V: Vfs> IoServer<V> {
                 }
                 let buffer = request.into_buffer();
                 let fetched = Fetched { buffer, ranges };
-                self.store_ranges(&handle, fetched, data, stability).await?;
+                self.store_ranges(target, fetched, data).await?;
             }
             Memory::Region { key, shape } => {
                 let key = RemoteKey(*key);
@@ -62,18 +76,17 @@ impl<V: Vfs> IoServer<V> {
                     class,
                     piece: self.write_piece(count),
                 };
-                self.write_from(source, pairs, (&handle, stability)).await?;
+                self.write_from(source, pairs, target).await?;
             }
             Memory::Fast { slot } => {
-                let stored = self.write_fast(link, *slot, &transfer, (&handle, stability));
+                let stored = self.write_fast(link, *slot, &transfer, target);
                 let stored = stored.await;
                 link.settle();
                 stored?;
             }
             Memory::Lent { number } => {
                 let lent = (link, *number, class);
-                self.write_lent(lent, &transfer, count, (&handle, stability))
-                    .await?;
+                self.write_lent(lent, &transfer, count, target).await?;
             }
         }
         let state = self.state_of(Some(&handle)).await?;
@@ -93,7 +106,7 @@ impl<V: Vfs> IoServer<V> {
         link: &Link,
         slot: u32,
         transfer: &Transfer,
-        (handle, stability): (&FileHandle, Stability),
+        target: Target<'_>,
     ) -> Result<(), Status> {
         let buffer = link.lend_buffer(slot).ok_or(Status::Inval)?;
         let own = parts(&transfer.file, transfer.placement);
@@ -105,7 +118,7 @@ impl<V: Vfs> IoServer<V> {
             return Err(Status::Inval);
         }
         let fetched = Fetched { buffer, ranges };
-        self.store_ranges(handle, fetched, data, stability).await
+        self.store_ranges(target, fetched, data).await
     }
 
     /// Bytes to fetch at a time of `count`: half of them, within bounds, so that network and disk overlap.
@@ -120,7 +133,7 @@ impl<V: Vfs> IoServer<V> {
         &self,
         source: Fetching<'_>,
         pairs: impl Iterator<Item = Pair>,
-        (handle, stability): (&FileHandle, Stability),
+        target: Target<'_>,
     ) -> Result<(), Status> {
         let mut plans = plans(pairs, source.piece);
         let mut here = match plans.next() {
@@ -133,7 +146,7 @@ impl<V: Vfs> IoServer<V> {
             // Bounded by ZONE_LEN_MAX.
             let range = 0..len as usize;
             let storing = async {
-                let stored = self.store_ranges(handle, fetched, range, stability).await;
+                let stored = self.store_ranges(target, fetched, range).await;
                 drop(turn);
                 stored
             };
@@ -195,16 +208,13 @@ impl<V: Vfs> IoServer<V> {
     /// Writes the bytes of `data` in a buffer to where they go.
     pub(super) async fn store_ranges(
         &self,
-        handle: &FileHandle,
+        target: Target<'_>,
         fetched: Fetched,
         data: Range<usize>,
-        stability: Stability,
     ) -> Result<(), Status> {
         let Fetched { buffer, ranges } = fetched;
         if let [(offset, _)] = ranges[..] {
-            return self
-                .store_one(handle, offset, buffer, data, stability)
-                .await;
+            return self.store_one(target, offset, buffer, data).await;
         }
         let mut at = data.start;
         let mut ranges = ranges.into_iter().peekable();
@@ -220,7 +230,7 @@ impl<V: Vfs> IoServer<V> {
                 let bytes = buffer.get(at..end).ok_or(Status::Inval)?;
                 let part = Buffer::from_vec(bytes.to_vec());
                 let range = 0..part.len();
-                let storing = self.store_one(handle, offset, part, range, stability);
+                let storing = self.store_one(target, offset, part, range);
                 together.push(Box::pin(storing));
                 (at, end_before) = (end, offset.saturating_add(len));
             }
@@ -232,12 +242,17 @@ impl<V: Vfs> IoServer<V> {
 
     async fn store_one(
         &self,
-        handle: &FileHandle,
+        target: Target<'_>,
         offset: u64,
         buffer: Buffer,
         data: Range<usize>,
-        stability: Stability,
     ) -> Result<(), Status> {
+        let Target {
+            handle,
+            begun,
+            stability,
+        } = target;
+        let _storing = begun.store().await.ok_or(Status::Jukebox)?;
         let wanted = data.len();
         let written = self
             .store
