@@ -355,7 +355,7 @@ pub struct ServeOptions {
     /// Where I/O servers that run without the manager find it [default: what volume.toml says]
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["path", "config"])]
     pub manager: Option<Place>,
-    /// How many threads serve [default: one per core of this machine]
+    /// How many threads serve [default: one per core of this machine, one less for a volume]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
     /// Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]
