@@ -2,7 +2,7 @@
 
 use crate::region::{Capabilities, Domain, EndpointId, Region, RemoteKey, Span};
 use crate::{Buffer, ConnectError, Disconnected, PostError, WorkError};
-use gannet_runtime::{FileRef, LocalFuture};
+use gannet_runtime::{Dscp, FileRef, LocalFuture};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -234,6 +234,9 @@ pub struct ConnectOptions {
     pub ird: u16,
     /// Receives to have in place before the peer can send; posted in order with ids 0, 1, 2 ...
     pub receives: Vec<Buffer>,
+    /// Marks all that this side sends; what stands for nothing leaves it to the system. A provider that has no traffic
+    /// classes refuses any other with [`ConnectError::Unsupported`].
+    pub traffic_class: Dscp,
 }
 
 /// A connection made.

@@ -6,7 +6,7 @@ use crate::startup::{self, Refusal, Role};
 use crate::{crc, endpoint};
 use gannet_fabric::{ConnectError, ConnectOptions, Connected};
 use gannet_runtime::stream::{Follow, readable, writable};
-use gannet_runtime::{ByteStream, Stream, sleep, timeout};
+use gannet_runtime::{ByteStream, Dscp, Stream, sleep, timeout};
 use gannet_wire::ddp::{Header, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
 use gannet_wire::rdmap::{Opcode, TERMINATE_LEN_MAX, Terminate, TerminateCode};
@@ -61,6 +61,7 @@ pub(crate) async fn connect(
     let stream = timeout(&core.runtime, core.config.connect_deadline, connecting)
         .await
         .map_err(|_| ConnectError::TimedOut)??;
+    mark(&*stream, options.traffic_class)?;
     send_frame(&core, &*stream, &startup::request(&core.config, &options)).await?;
     let bytes = receive_frame(
         &core,
@@ -109,6 +110,7 @@ pub(crate) async fn accept(
     options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
     check_private_data(&options.private_data)?;
+    mark(&*stream, options.traffic_class)?;
     let request = parsed(FrameKind::Request, &request)?;
     let (reply, agreement) = match startup::accept(&core.config, &request, &options) {
         Ok(accepted) => accepted,
@@ -224,6 +226,19 @@ fn check_private_data(bytes: &[u8]) -> Result<(), ConnectError> {
         return Err(ConnectError::Unsupported("too much private data"));
     }
     Ok(())
+}
+
+/// Sets the traffic class that was asked for, if one was.
+fn mark(stream: &dyn ByteStream, class: Dscp) -> Result<(), ConnectError> {
+    if class == Dscp::default() {
+        return Ok(());
+    }
+    stream
+        .set_traffic_class(class)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => ConnectError::Unsupported("a traffic class"),
+            _ => error.into(),
+        })
 }
 
 /// Tells the peer why set-up failed (RFC 6581 section 9), then closes.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;
-pub use stream::{ByteStream, Listener, Stream};
+pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
 pub use together::{all, both};
 

@@ -62,6 +62,40 @@ pub trait ByteStream {
 
     /// Breaks the connection at once; the peer sees a reset.
     fn abort(&self);
+
+    /// Marks what this side sends from now on.
+    ///
+    /// # Errors
+    /// `Unsupported` when the stream has no traffic classes, as those have none that do not say otherwise.
+    fn set_traffic_class(&self, _class: Dscp) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A traffic class: the differentiated services code point of packets (RFC 2474), by which networks sort them.
+/// 0 is that of packets of which nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The largest: there are six bits.
+    pub const MAX: Dscp = Dscp(63);
+
+    /// This code point, if there is such a one.
+    pub fn new(value: u8) -> Option<Dscp> {
+        (value <= Dscp::MAX.0).then_some(Dscp(value))
+    }
+
+    /// Its number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The byte that it has the upper six bits of: TOS of IPv4, traffic class of IPv6. The other two are the kernel's
+    /// (ECN).
+    pub fn to_byte(self) -> u8 {
+        self.0 << 2
+    }
 }
 
 /// Whether more bytes follow at once, so that a partial segment should wait for them.

@@ -80,6 +80,7 @@ impl Bed<'_> {
             ord: READ_DEPTH,
             ird: READ_DEPTH,
             receives: receives?,
+            ..ConnectOptions::default()
         })
     }
 

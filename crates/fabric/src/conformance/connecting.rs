@@ -1,10 +1,14 @@
 //! Set-up: private data, refusals, depths.
 
-use super::bed::{Bed, pattern, ping};
+use super::bed::{Bed, Peer, pattern, ping};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::limits::PRIVATE_DATA_MAX;
 use crate::{ConnectError, ConnectOptions};
-use gannet_runtime::both;
+use gannet_runtime::{Dscp, both, timeout};
+use std::time::Duration;
+
+/// After which a peer that has given up will not ask any more.
+const NOBODY_COMES: Duration = Duration::from_secs(2);
 
 pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
     for (there, back) in [
@@ -102,6 +106,39 @@ pub(super) async fn read_depths_are_agreed(bed: &Bed<'_>) -> Outcome {
             (near.ord > 0, far.ord > 0),
             (true, true),
         )?;
+    }
+    Ok(())
+}
+
+pub(super) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -> Outcome {
+    let none = Dscp::default();
+    for (near_class, far_class) in [(Dscp::MAX, none), (none, Dscp::MAX)] {
+        let options = |traffic_class| {
+            Outcome::Ok(ConnectOptions {
+                traffic_class,
+                ..bed.options()?
+            })
+        };
+        let mut listener = bed.far.listen(bed.address())?;
+        let connecting = bed
+            .near
+            .connect(listener.local_address(), options(near_class)?);
+        let far_options = options(far_class)?;
+        let accepting = async {
+            // When the near end refuses, nobody comes.
+            let incoming = timeout(&bed.runtime, NOBODY_COMES, listener.accept()).await;
+            let incoming = incoming.map_err(|_| ConnectError::TimedOut)??;
+            incoming.accept(far_options).await
+        };
+        let (near, far) = both(connecting, accepting).await;
+        let refused = match near_class == none {
+            true => &far,
+            false => &near,
+        };
+        match refused {
+            Err(ConnectError::Unsupported(_)) => {}
+            _ => ping(&mut Peer::new(near?), &mut Peer::new(far?)).await?,
+        }
     }
     Ok(())
 }

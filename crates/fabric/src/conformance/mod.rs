@@ -152,6 +152,7 @@ cases! {
         a_rejection_brings_its_private_data,
         nobody_listening_is_an_error,
         read_depths_are_agreed,
+        a_traffic_class_is_taken_or_refused_at_home,
         many_connections_at_once,
     }
     messages {

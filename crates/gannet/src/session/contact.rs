@@ -3,7 +3,8 @@
 
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
-    BlockingJob, ByteStream, FileSource, Handle, Instant, Listener, LocalFuture, Runtime, Stream,
+    BlockingJob, ByteStream, Dscp, FileSource, Handle, Instant, Listener, LocalFuture, Runtime,
+    Stream,
 };
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -146,6 +147,10 @@ impl ByteStream for Opened {
     fn abort(&self) {
         self.permit.take();
         self.stream.abort();
+    }
+
+    fn set_traffic_class(&self, class: Dscp) -> io::Result<()> {
+        self.stream.set_traffic_class(class)
     }
 }
 

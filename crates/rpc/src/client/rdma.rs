@@ -101,6 +101,7 @@ pub(super) async fn connect(
         },
         ird: capabilities.read_depth_max,
         receives: (0..RECEIVES).map_while(|_| inline.take()).collect(),
+        ..ConnectOptions::default()
     };
     let endpoint = provider.connect(address, options).await?;
     let agreed = Design::find(endpoint.private_data()) == wanted;

@@ -196,6 +196,7 @@ pub(super) async fn serve<S: Service>(
             Design::ReadRead => memory.read_depth_max,
         },
         receives,
+        ..ConnectOptions::default()
     };
     let memory = Memory { design, ..memory };
     match activity.unless_stopped(incoming.accept(options)).await {

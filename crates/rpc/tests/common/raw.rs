@@ -99,6 +99,7 @@ impl Raw {
             ord: 8,
             ird: 8,
             receives: (0..200).map(|_| Buffer::zeroed(4096)).collect(),
+            ..ConnectOptions::default()
         };
         let endpoint = provider.connect(address, options).await?;
         Ok(Raw {

@@ -5,10 +5,10 @@
 //! that arrives later.
 
 use crate::FileSource;
-use crate::stream::{ByteStream, Follow};
-use rustix::net::{RecvFlags, SendFlags};
+use crate::stream::{ByteStream, Dscp, Follow};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -142,6 +142,16 @@ impl ByteStream for TcpByteStream {
         // Dissolving the association resets the connection; fails only when it is already gone.
         let _ = rustix::net::connect_unspec(socket);
     }
+
+    fn set_traffic_class(&self, class: Dscp) -> io::Result<()> {
+        let byte = class.to_byte();
+        // A socket that listens at [::] takes IPv4 as well, which has an option of its own.
+        let set = match self.peer.ip().to_canonical() {
+            IpAddr::V4(_) => sockopt::set_ip_tos(&self.socket, byte),
+            IpAddr::V6(_) => sockopt::set_ipv6_tclass(&self.socket, byte.into()),
+        };
+        Ok(set?)
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +200,33 @@ mod tests {
         })
         .unwrap();
         assert!(received);
+    }
+
+    #[test]
+    fn both_ends_have_traffic_classes_of_their_own_over_ipv4_and_ipv6() {
+        let class = |value| Dscp::new(value).unwrap();
+        assert_eq!((Dscp::new(64), class(63)), (None, Dscp::MAX));
+        for (listen, connect) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+            // IPv4 at a socket of IPv6.
+            ("[::]", "127.0.0.1"),
+        ] {
+            let found = block_on(|_| async move {
+                let listener = std::net::TcpListener::bind(format!("{listen}:0")).unwrap();
+                let port = listener.local_addr().unwrap().port();
+                let near = std::net::TcpStream::connect(format!("{connect}:{port}")).unwrap();
+                let near = TcpByteStream::new(near).unwrap();
+                let far = TcpByteStream::new(listener.accept().unwrap().0).unwrap();
+                near.set_traffic_class(class(10)).unwrap();
+                far.set_traffic_class(class(26)).unwrap();
+                [near, far].map(|end| match end.peer.ip().to_canonical() {
+                    IpAddr::V4(_) => sockopt::ip_tos(&end.socket).unwrap(),
+                    IpAddr::V6(_) => sockopt::ipv6_tclass(&end.socket).unwrap() as u8,
+                })
+            });
+            assert_eq!(found.unwrap(), [10 << 2, 26 << 2], "{listen} {connect}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
     Listener, Outgoing, ProtectionTable, Provider,
 };
-use gannet_runtime::{Handle, LocalFuture};
+use gannet_runtime::{Dscp, Handle, LocalFuture};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -232,7 +232,7 @@ impl Side {
         address: SocketAddr,
         options: ConnectOptions,
     ) -> Result<Connected, ConnectError> {
-        check_private_data(&options)?;
+        check_options(&options)?;
         let core = Rc::clone(&self.fabric.core);
         network::reach(&core, self.node, address).await?;
         let waiting = self.fabric.listeners.borrow().get(&address).cloned();
@@ -268,12 +268,15 @@ impl Side {
     }
 }
 
-fn check_private_data(options: &ConnectOptions) -> Result<(), ConnectError> {
+fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
     if options.private_data.len() > PRIVATE_DATA_MAX {
         return Err(ConnectError::Unsupported("private data this long"));
     }
     if options.receives.len() > RECEIVE_QUEUE_MAX as usize {
         return Err(ConnectError::Unsupported("this many receives"));
+    }
+    if options.traffic_class != Dscp::default() {
+        return Err(ConnectError::Unsupported("a traffic class"));
     }
     Ok(())
 }
@@ -339,7 +342,7 @@ impl Incoming for SimIncoming {
 
     fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
         Box::pin(async move {
-            check_private_data(&options)?;
+            check_options(&options)?;
             let SimIncoming { side, request } = *self;
             let (near_attributes, far_attributes) = agree(
                 &request.options,

@@ -84,6 +84,7 @@ pub async fn connect(
         ord: depth,
         ird: depth,
         receives: receives(&pool.messages),
+        ..ConnectOptions::default()
     };
     let endpoint = provider.connect(address, options).await.map_err(ended)?;
     let accepted = Accepted::from_bytes(endpoint.private_data());
@@ -167,6 +168,7 @@ pub async fn accept(
         ord: read_depth,
         ird: read_depth,
         receives: receives(&pool.messages),
+        ..ConnectOptions::default()
     };
     let endpoint = incoming.accept(options).await.map_err(ended)?;
     let first = timeout(runtime, HELLO_DEADLINE, first_message(&endpoint)).await;
