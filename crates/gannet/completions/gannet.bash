@@ -139,7 +139,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -190,6 +190,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -251,7 +255,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__iozone)
-            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --timeout --crc --uid --gid --log --log-format --busy-poll --help"
+            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --dscp --timeout --crc --uid --gid --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -306,6 +310,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -375,7 +383,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cat)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -409,6 +417,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -429,7 +441,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cp)
-            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -468,6 +480,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -525,7 +541,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -556,6 +572,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -579,7 +599,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__doctor)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -610,6 +630,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -763,7 +787,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -794,6 +818,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -817,7 +845,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mkdir)
-            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -851,6 +879,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -871,7 +903,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mount)
-            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -913,6 +945,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -933,7 +969,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mv)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -964,6 +1000,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1017,7 +1057,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1051,6 +1091,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -1071,7 +1115,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --lost-disk --manager --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --lost-disk --manager --dscp --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1117,6 +1161,10 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --cores)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1157,7 +1205,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__stat)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1188,6 +1236,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1237,7 +1289,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__check)
-            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1268,6 +1320,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1445,7 +1501,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__stripes)
-            opts="-h --unit --count --width --first --servers --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --log --log-format --busy-poll --help"
+            opts="-h --unit --count --width --first --servers --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1496,6 +1552,10 @@ _gannet() {
                     return 0
                     ;;
                 --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -73,6 +73,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l native -d 'Liste
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l role -d 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l lost-disk -d 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where the server was served before' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manager -d 'Where I/O servers that run without the manager find it [default: what volume.toml says]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l dscp -d 'Mark what the volume\'s servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine, one less for a volume]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
@@ -102,6 +103,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand mount" -l gid -d 'Call as 
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -183,6 +185,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -206,6 +209,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -235,6 +239,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand ls" -l gid -d 'Call as thi
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -257,6 +262,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand cat" -l gid -d 'Call as th
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -275,6 +281,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand stat" -l gid -d 'Call as t
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -295,6 +302,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand cp" -l gid -d 'Call as thi
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -316,6 +324,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l gid -d 'Call as 
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -335,6 +344,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand rm" -l gid -d 'Call as thi
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -355,6 +365,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand mv" -l gid -d 'Call as thi
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -373,6 +384,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand df" -l gid -d 'Call as thi
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -401,6 +413,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l inline-max -d 'gannet://: a server\'s share of an operation travels in the message up to this length [default: 4K, the most]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l fast-max -d 'gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the most]; the server moves what is longer' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
@@ -447,6 +460,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l scratch -d 'Where `local` puts its scratch directory [default: the system\'s temporary directory]' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l chart -d 'Draw the rows: rates, and where the time went' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
@@ -494,6 +508,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l gid -d 'Call as
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''

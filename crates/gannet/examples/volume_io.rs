@@ -46,6 +46,7 @@ pub(crate) fn connect(
         role: Role::Client,
         volume: key.identity,
         key: key.secret(),
+        classes: Default::default(),
     };
     let addresses = Addresses {
         manager: Some(address),

@@ -25,6 +25,7 @@ use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use gannet_rpc::Design;
 use gannet_runtime::tokio_plug::available_cores;
+use gannet_volume::link::TrafficClasses;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -206,15 +207,15 @@ pub struct ClientOptions {
     pub memory: MemoryOptions,
     /// For gannet:// URLs.
     #[command(flatten)]
-    pub key: KeyOptions,
+    pub native: NativeOptions,
     /// Of `bench` alone.
     #[arg(skip)]
     pub transfers: TransferOptions,
 }
 
-/// What lets a client into a volume.
+/// What clients of volumes need to know.
 #[derive(Debug, Clone, Default, Args)]
-pub struct KeyOptions {
+pub struct NativeOptions {
     /// The key of the volume that gannet:// URLs name: its `client-key`
     #[arg(
         long,
@@ -223,6 +224,10 @@ pub struct KeyOptions {
         hide_env_values = true
     )]
     pub volume_key: Option<PathBuf>,
+    /// gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the
+    /// manager, data=N to I/O servers [default: 0]
+    #[arg(long, value_name = "metadata=N,data=N")]
+    pub dscp: Option<TrafficClasses>,
 }
 
 /// How calls are made, and by whom.
@@ -355,6 +360,10 @@ pub struct ServeOptions {
     /// Where I/O servers that run without the manager find it [default: what volume.toml says]
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["path", "config"])]
     pub manager: Option<Place>,
+    /// Mark what the volume's servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where
+    /// the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]
+    #[arg(long, value_name = "metadata=N,data=N", conflicts_with_all = ["path", "config"])]
+    pub dscp: Option<TrafficClasses>,
     /// How many threads serve [default: one per core of this machine, one less for a volume]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
@@ -678,9 +687,9 @@ mod tests {
             "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
             "gannet serve --config gannet.toml",
             "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
-            "gannet serve --volume /data --role manager --native :20050",
+            "gannet serve --volume /data --role manager --native :20050 --dscp metadata=24,data=10",
             "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
-            "gannet ls gannet://h/a --volume-key k",
+            "gannet ls gannet://h/a --volume-key k --dscp data=10",
             "gannet volume create /data --io-servers 4 --stripe-unit 1M --stripe-width 2",
             "gannet volume create /data --io-server /disk1/a --io-server /disk2/a",
             "gannet volume show /data --json",
@@ -712,6 +721,9 @@ mod tests {
             ("gannet ls other://h/x", "gannet://HOST"),
             ("gannet serve /d --native :1", "--native"),
             ("gannet serve --volume /v --role io-server", "io-server=N"),
+            ("gannet serve --volume /v --dscp data=64", "0 to 63"),
+            ("gannet serve /d --dscp data=10", "--dscp"),
+            ("gannet mount gannet://h/ /m --dscp 10", "metadata=N,data=N"),
             ("gannet cp nfs://h/x", "<SOURCE>..."),
             ("gannet mv", "<SOURCE>... <TARGET>"),
             ("gannet bench", "<URL>"),

@@ -89,6 +89,7 @@ pub fn identity(role: Role) -> Identity {
         role,
         volume: VOLUME,
         key: keys().between(role),
+        classes: Default::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Both sides are a [`Link`]. The connecting side calls ([`Link::call`]); the accepting side has a [`Handler`] answer.
 //! A task per connection drives it: it takes completions, posts what is queued, and wakes who waits.
 
+mod class;
 mod connect;
 mod drive;
 mod fast;
@@ -10,6 +11,7 @@ mod lent;
 mod queue;
 mod staged;
 
+pub use class::TrafficClasses;
 pub use connect::{Identity, Session, accept, connect};
 pub(crate) use fast::FastSlot;
 pub use fast::Pool;

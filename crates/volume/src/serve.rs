@@ -1,7 +1,7 @@
 //! Answering peers: what the manager and the I/O servers have in common.
 
 use crate::limits::{CONNECTIONS_MAX, REPLACE_DEADLINE, STRANGERS_MAX};
-use crate::link::{self, Handler, Link, LinkError, Pool};
+use crate::link::{self, Handler, Link, LinkError, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, timeout};
@@ -18,6 +18,7 @@ pub struct Server {
     handler: Rc<dyn Handler>,
     /// As [`Hello::server`] names it; whoever connects may also mean any other if it is not said.
     named: Cell<Option<u16>>,
+    classes: Cell<TrafficClasses>,
     pool: Pool,
     links: RefCell<Vec<Link>>,
     /// Peers that have not yet proven who they are.
@@ -38,6 +39,7 @@ impl Server {
             keys,
             handler,
             named: Cell::new(None),
+            classes: Cell::default(),
             pool: Pool::new(),
             links: RefCell::default(),
             strangers: Cell::new(0),
@@ -48,6 +50,13 @@ impl Server {
     #[must_use]
     pub fn named(self: Rc<Self>, name: u16) -> Rc<Server> {
         self.named.set(Some(name));
+        self
+    }
+
+    /// Marks what it sends as `classes` say.
+    #[must_use]
+    pub fn marking(self: Rc<Self>, classes: TrafficClasses) -> Rc<Server> {
+        self.classes.set(classes);
         self
     }
 
@@ -112,7 +121,7 @@ impl Server {
             self.strangers.set(strangers + 1);
             let task = async move {
                 let peer = incoming.peer_address();
-                let volume = (server.volume, server.keys);
+                let volume = (server.volume, server.keys, server.classes.get());
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
                 let admit = async |link: &Link| server.admit(link).await;

@@ -135,6 +135,26 @@ fn without_a_capability_nothing_is_read_or_written() {
 }
 
 #[test]
+fn a_class_that_the_fabric_does_not_have_is_not_lost_in_silence() {
+    let bed = Bed::new(6, 1);
+    let address = bed.addresses()[0];
+    let (fabric, client) = (bed.fabric, bed.client);
+    let done = bed.world.run(async move {
+        let (runtime, provider) = (client.runtime(), fabric.provider(&client));
+        let identity = Identity {
+            classes: "metadata=24,data=10".parse().unwrap(),
+            ..identity(keys())
+        };
+        let server = (address, Hello::io_server(0));
+        let who = (identity, Session::new(&runtime));
+        let link = link::connect(&runtime, &provider, &Pool::new(), server, who).await;
+        let error = link.unwrap_err().to_string();
+        assert_eq!(error, "not possible here: a traffic class");
+    });
+    done.unwrap();
+}
+
+#[test]
 fn who_does_not_know_the_key_is_not_let_in_on_either_side() {
     let Bed {
         world,

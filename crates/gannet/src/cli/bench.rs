@@ -1,6 +1,6 @@
 //! The command line of what measures: `gannet bench` and `gannet papers`.
 
-use super::{CallOptions, ClientOptions, KeyOptions, parse_seconds, url_parser};
+use super::{CallOptions, ClientOptions, NativeOptions, parse_seconds, url_parser};
 use crate::size;
 use crate::url::{Scheme, Url};
 use clap::builder::TypedValueParser;
@@ -201,7 +201,7 @@ pub struct IozoneOptions {
     pub chart: Option<PathBuf>,
     /// For gannet:// URLs.
     #[command(flatten)]
-    pub key: KeyOptions,
+    pub native: NativeOptions,
     /// Talking to servers.
     #[command(flatten)]
     pub call: CallOptions,

@@ -5,7 +5,7 @@ mod tree;
 
 use crate::bench::{own_cpu, rounded};
 use crate::cli::{
-    CallOptions, ClientOptions, DemoOptions, KeyOptions, MemoryOptions, Switch, TransferOptions,
+    CallOptions, ClientOptions, DemoOptions, MemoryOptions, NativeOptions, Switch, TransferOptions,
 };
 use crate::copy::{Engine, Node, Place, Progress};
 use crate::failure::{Explain, Failure};
@@ -149,7 +149,7 @@ impl Demo<'_> {
                 gid: None,
             },
             memory: MemoryOptions::default(),
-            key: KeyOptions::default(),
+            native: NativeOptions::default(),
             transfers: TransferOptions::default(),
         };
         let session = Session::connect(self.runtime, &self.url, &options).await?;

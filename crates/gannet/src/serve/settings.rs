@@ -233,6 +233,7 @@ fn host_options(options: &ServeOptions, (cores, crc): (usize, bool)) -> HostOpti
         roles: options.role.clone(),
         lost_disks: options.lost_disk.iter().map(|it| *it as usize).collect(),
         manager: options.manager.clone(),
+        dscp: options.dscp,
         threads: cores,
         crc,
     }

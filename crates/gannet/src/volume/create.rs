@@ -41,6 +41,7 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
         format: FORMAT,
         name: name.to_string_lossy().into_owned(),
         identity: random()?,
+        dscp: None,
         manager: ManagerDescription::default(),
         stripes: StripesDescription {
             unit: options.stripe_unit,

@@ -4,6 +4,7 @@ use super::IO_SERVERS_MAX;
 use super::place::Place;
 use crate::failure::{Explain, Failure};
 use gannet_volume::limits::{UNIT_MAX, UNIT_MIN};
+use gannet_volume::link::TrafficClasses;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{NAME_MAX, Token};
 use serde::Deserialize;
@@ -32,6 +33,9 @@ pub struct Description {
     /// What its servers and clients know it by.
     #[serde(deserialize_with = "identity")]
     pub identity: Token,
+    /// How what its servers send is marked.
+    #[serde(default, deserialize_with = "dscp")]
+    pub dscp: Option<TrafficClasses>,
     /// Where the manager is, for those that run apart from it.
     #[serde(default)]
     pub manager: ManagerDescription,
@@ -79,6 +83,11 @@ pub(super) fn identity<'de, D: serde::Deserializer<'de>>(source: D) -> Result<To
         .ok_or_else(|| D::Error::custom("an identity is 32 hexadecimal digits"))
 }
 
+fn dscp<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<TrafficClasses>, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
 /// An identity as people read it.
 pub(super) fn identity_text(identity: &Token) -> String {
     format!("{:032x}", u128::from_be_bytes(*identity))
@@ -92,11 +101,15 @@ impl Description {
     pub fn to_text(&self) -> Result<String, Failure> {
         let mut text = format!(
             "# A volume of Gannet. Its secret is in `{SECRET_FILE}`, its names and attributes are in `{METADATA_FILE}`.\n\
-             format = {}\nname = {}\nidentity = \"{}\"\n\n\
+             format = {}\nname = {}\nidentity = \"{}\"\n{}\n\
              {}[stripes]\nunit = {}    # bytes\nwidth = {}    # I/O servers of a file; 0: all\n",
             self.format,
             quoted(&self.name)?,
             identity_text(&self.identity),
+            match &self.dscp {
+                Some(classes) => format!("dscp = \"{classes}\"\n"),
+                None => String::new(),
+            },
             match &self.manager.address {
                 Some(address) => format!("[manager]\naddress = \"{address}\"\n\n"),
                 None => String::new(),
@@ -276,6 +289,7 @@ mod tests {
             format: FORMAT,
             name: String::from("a \"volume\" \\ é"),
             identity: [0xab; 16],
+            dscp: Some("metadata=24,data=10".parse().unwrap()),
             manager: ManagerDescription {
                 address: Some("[::1]:20050".parse().unwrap()),
             },
@@ -306,6 +320,7 @@ mod tests {
             ("abab", "ab", "32 hexadecimal digits"),
             ("[stripes]", "[stripes]\nmore = 1", "more"),
             ("io1:20051", "io1", "HOST:PORT"),
+            ("data=10", "data=100", "0 to 63"),
         ] {
             assert!(text.contains(from));
             let error = Description::parse(&text.replacen(from, to, 1)).unwrap_err();

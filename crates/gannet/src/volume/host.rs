@@ -14,7 +14,7 @@ use gannet_runtime::{Handle, all, timeout};
 use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
 use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_servers};
 use gannet_volume::io_server::IoServer;
-use gannet_volume::link::{Handler, Identity};
+use gannet_volume::link::{Handler, Identity, TrafficClasses};
 use gannet_volume::manager::{Manager, Registration, Registry};
 use gannet_volume::meta::{Chosen, JournaledStore, MetaStore, Stripes, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
@@ -46,6 +46,8 @@ pub struct HostOptions {
     pub lost_disks: Vec<usize>,
     /// Where the manager is, for I/O servers without it; otherwise `volume.toml` says that.
     pub manager: Option<Place>,
+    /// How what they send is marked; otherwise `volume.toml` says that.
+    pub dscp: Option<TrafficClasses>,
     /// Most threads to run them on.
     pub threads: usize,
     /// Insist on CRCs on their connections.
@@ -129,6 +131,7 @@ struct Roles {
     io_servers: Vec<IoServerRole>,
     threads: usize,
     crc: bool,
+    classes: TrafficClasses,
     stop: watch::Receiver<bool>,
     /// Takes why a server of this process, which runs already, is none.
     failed: Sender<Failure>,
@@ -194,6 +197,7 @@ impl Host {
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
             crc: options.crc,
+            classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
             stop: stopped,
             failed,
         };
@@ -270,11 +274,7 @@ impl Roles {
 
     fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, Failure> {
         Ok(Arc::new(Front {
-            identity: Identity {
-                role: Role::Client,
-                volume: self.identity,
-                key: self.keys.between(Role::Client),
-            },
+            identity: self.identity(Role::Client),
             handles: self.keys.for_handles(),
             manager: SocketAddr::new(here(manager.ip()), manager.port()),
             crc: self.crc,
@@ -570,6 +570,7 @@ impl Roles {
             role,
             volume: self.identity,
             key: self.keys.between(role),
+            classes: self.classes,
         }
     }
 
@@ -679,7 +680,7 @@ fn accept(
     let provider = provider(runtime, roles.crc);
     let streams = Box::new(provider.listen_on(socket.for_core(0)));
     let server = Server::new(Handle::clone(runtime), roles.identity, roles.keys, handler);
-    let server = server.named(name);
+    let server = server.named(name).marking(roles.classes);
     let serving = async move {
         let served = server.serve(provider as Rc<dyn Provider>, streams).await;
         if let Err(error) = served {

@@ -26,7 +26,7 @@ pub async fn connect(
     patience: Option<Duration>,
 ) -> Result<VolumeFs, Failure> {
     let what = || format!("cannot use the volume at {}:{}", url.host, url.port);
-    let key = options.key.volume_key.as_ref().ok_or_else(|| {
+    let key = options.native.volume_key.as_ref().ok_or_else(|| {
         let hint = "give --volume-key FILE, or set GANNET_VOLUME_KEY: it is `client-key` in the volume's folder";
         Failure::new(what(), "its key is missing").hint(hint)
     })?;
@@ -35,6 +35,7 @@ pub async fn connect(
         role: Role::Client,
         volume: key.identity,
         key: key.secret(),
+        classes: options.native.dscp.unwrap_or_default(),
     };
     let addresses = Addresses {
         manager: Some(address),

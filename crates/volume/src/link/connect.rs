@@ -2,7 +2,7 @@
 
 use super::drive::{RECEIVES, control, drive};
 use super::queue::{Outgoing, State};
-use super::{Handler, Link, LinkError, Message, Pool, Shared, compose};
+use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, HELLO_DEADLINE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Who connects, to which volume, and by which key.
+/// Who connects, to which volume, by which key, and how that is marked.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
     /// Who.
@@ -25,6 +25,8 @@ pub struct Identity {
     pub volume: Token,
     /// The key of this role; see [`ServerKeys::between`].
     pub key: Secret,
+    /// How what is sent on the connections is marked.
+    pub classes: TrafficClasses,
 }
 
 /// Tells one client of a volume, or one of its servers, from all others as long as it runs, over all its connections. A
@@ -70,7 +72,12 @@ pub async fn connect(
     (address, server): (SocketAddr, u16),
     (identity, session): (Identity, Session),
 ) -> Result<Link, LinkError> {
-    let Identity { role, volume, key } = identity;
+    let Identity {
+        role,
+        volume,
+        key,
+        classes,
+    } = identity;
     let hello = Hello {
         role,
         server,
@@ -84,7 +91,7 @@ pub async fn connect(
         ord: depth,
         ird: depth,
         receives: receives(&pool.messages),
-        ..ConnectOptions::default()
+        traffic_class: classes.of(&hello),
     };
     let endpoint = provider.connect(address, options).await.map_err(ended)?;
     let accepted = Accepted::from_bytes(endpoint.private_data());
@@ -143,7 +150,7 @@ fn start(link: &Link) {
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
-    (volume, keys): (Token, ServerKeys),
+    (volume, keys, classes): (Token, ServerKeys, TrafficClasses),
     incoming: Box<dyn Incoming>,
     read_depth: u16,
     handler: Rc<dyn Handler>,
@@ -168,7 +175,7 @@ pub async fn accept(
         ord: read_depth,
         ird: read_depth,
         receives: receives(&pool.messages),
-        ..ConnectOptions::default()
+        traffic_class: classes.of(&hello),
     };
     let endpoint = incoming.accept(options).await.map_err(ended)?;
     let first = timeout(runtime, HELLO_DEADLINE, first_message(&endpoint)).await;

@@ -304,6 +304,7 @@ mod tests {
                 role: Role::Client,
                 volume: VOLUME,
                 key: keys().for_clients(),
+                classes: Default::default(),
             };
             let (runtime, pool) = (client.runtime(), Pool::new());
             let server = (address, Hello::io_server(0));

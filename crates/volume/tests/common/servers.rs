@@ -113,6 +113,7 @@ pub(crate) fn identity(keys: ServerKeys) -> Identity {
         role: Role::Client,
         volume: VOLUME,
         key: keys.for_clients(),
+        classes: Default::default(),
     }
 }
 

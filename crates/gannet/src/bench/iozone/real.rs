@@ -87,7 +87,7 @@ fn measure(
             trust_peer: options.trust_peer,
             design: variant.design,
         },
-        key: options.key.clone(),
+        native: options.native.clone(),
         transfers: TransferOptions::default(),
     };
     let recorder = Arc::new(Recorder {
