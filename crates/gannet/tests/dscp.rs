@@ -26,6 +26,22 @@ struct End {
     dscp: u8,
 }
 
+/// Containers may keep processes from each other's descriptors, and old kernels do.
+fn may_look() -> bool {
+    let child = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    let pid = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    let handle = pidfd_open(pid, PidfdFlags::empty());
+    let copy = handle.and_then(|handle| pidfd_getfd(&handle, 0, PidfdGetfdFlags::empty()));
+    drop(child.stdin.take());
+    let refused = matches!(copy, Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS));
+    drop(copy);
+    child.wait().unwrap();
+    !refused
+}
+
 /// All that a process has.
 fn ends(process: u32) -> Vec<End> {
     let pid = Pid::from_raw(process.try_into().unwrap()).unwrap();
@@ -72,6 +88,10 @@ struct Options {
 
 #[test]
 fn links_to_the_manager_and_those_with_data_are_marked_at_both_ends() {
+    if !may_look() {
+        eprintln!("left out: other processes' sockets cannot be looked at here");
+        return;
+    }
     let place = Place::new();
     let (volume, file) = (place.text("volume"), place.text("file"));
     succeed(&["volume", "create", &volume]);
