@@ -441,8 +441,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEmpty,
     ) {
         self.submit_empty(request, reply, async move |it, _| {
-            let caller = it.open_file(key.0)?.caller;
-            it.commit(number.0, &caller).await
+            it.sync(number.0, key.0).await
         });
     }
 
@@ -455,8 +454,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEmpty,
     ) {
         self.submit_empty(request, reply, async move |it, _| {
-            let caller = it.open_file(key.0)?.caller;
-            it.commit(number.0, &caller).await
+            it.sync(number.0, key.0).await
         });
     }
 

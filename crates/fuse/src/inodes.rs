@@ -13,7 +13,7 @@ use crate::hidden::Hidden;
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// The number of the directory that is mounted.
@@ -71,7 +71,8 @@ pub(crate) enum Opened {
 
 /// All objects that the kernel knows.
 pub(crate) struct Inodes {
-    by_number: HashMap<u64, Inode>,
+    /// In order, so that a run of the simulator can be repeated.
+    by_number: BTreeMap<u64, Inode>,
     by_handle: HashMap<FileHandle, u64>,
     /// The kernel believes itself about files.
     kernel_caches: bool,
@@ -83,7 +84,7 @@ pub(crate) struct Inodes {
 impl Inodes {
     pub(crate) fn new(root: FileHandle, kernel_caches: bool) -> Inodes {
         let mut inodes = Inodes {
-            by_number: HashMap::new(),
+            by_number: BTreeMap::new(),
             by_handle: HashMap::new(),
             kernel_caches,
             own_made: 0,

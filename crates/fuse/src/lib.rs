@@ -9,11 +9,14 @@
 //!
 //! What this crate refuses: protocols and transports. It never asks what is behind the store.
 //!
+//! What needs no kernel stands behind [`headless::Headless`] too, for the simulator.
+//!
 //! First thing to read: [`Mount`].
 
 mod callers;
 mod convert;
 mod front;
+pub mod headless;
 mod hidden;
 mod inodes;
 pub mod limits;

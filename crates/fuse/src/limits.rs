@@ -19,6 +19,27 @@ pub(crate) const SHORT_MAX: usize = 64 << 10;
 /// Kibibytes that the kernel reads ahead, where it lets us say so: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 
+/// How much of what was written unstably is kept until COMMITs, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptBounds {
+    /// Of one file, when a COMMIT is asked for beside the writes that follow.
+    pub commit_ahead: u64,
+    /// Of one file, before its writers wait for a COMMIT.
+    pub file_max: u64,
+    /// Of all files, before writers wait.
+    pub all_max: u64,
+}
+
+impl Default for KeptBounds {
+    fn default() -> KeptBounds {
+        KeptBounds {
+            commit_ahead: COMMIT_AHEAD,
+            file_max: FILE_KEPT_MAX,
+            all_max: KEPT_MAX,
+        }
+    }
+}
+
 /// Bytes of one file that are kept when a COMMIT is asked for beside the writes that follow.
 pub(crate) const COMMIT_AHEAD: u64 = 8 << 20;
 /// Bytes of one file that were written unstably and are kept until a COMMIT.

@@ -7,7 +7,7 @@ mod names;
 use crate::callers::{Asker, Callers};
 use crate::convert::file_attr;
 use crate::inodes::{Inode, Inodes};
-use crate::limits::{AWAY_DEADLINE, BUFFERS_MAX, REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::limits::{AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX};
 use crate::open::OpenTable;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
@@ -40,6 +40,7 @@ pub(crate) struct Mounted<V> {
     turns: Turns,
     /// A file was closed.
     closed: tokio::sync::Notify,
+    bounds: KeptBounds,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
     /// An operation has waited in vain, and none has ended well since.
@@ -66,12 +67,18 @@ impl<V: Vfs> Mounted<V> {
             callers: Callers::default(),
             turns: Turns::new(options.caching),
             closed: tokio::sync::Notify::new(),
+            bounds: KeptBounds::default(),
             kept: Cell::new(0),
             is_away: Cell::new(false),
             vfs,
             runtime,
             options,
         }
+    }
+
+    /// Keeps other amounts than usual.
+    pub(crate) fn bounded(self, bounds: KeptBounds) -> Mounted<V> {
+        Mounted { bounds, ..self }
     }
 
     /// Does requests until the session with the kernel is over and the last of them is answered.

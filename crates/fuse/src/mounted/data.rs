@@ -1,7 +1,7 @@
 //! Reading and writing, and making durable what was written.
 
 use super::Mounted;
-use crate::limits::{COMMIT_AHEAD, FILE_KEPT_MAX, KEPT_MAX, RESENDS_MAX};
+use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
 use crate::status::errno;
 use crate::unstable::{Kept, Unstable};
@@ -94,10 +94,10 @@ impl<V: Vfs> Mounted<V> {
             }
         }
         self.commit_ahead(&file, &unstable);
-        if unstable.bytes() > FILE_KEPT_MAX {
+        if unstable.bytes() > self.bounds.file_max {
             self.commit(file.number, &file.caller).await?;
         }
-        while self.kept.get() > KEPT_MAX {
+        while self.kept.get() > self.bounds.all_max {
             self.commit_fullest(&file.caller).await?;
         }
         u32::try_from(len).map_err(|_| Errno::EINVAL)
@@ -186,9 +186,16 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
+    /// As [`Mounted::commit`], for whoever has opened the file with `key`.
+    pub(crate) async fn sync(&self, number: u64, key: u64) -> Result<(), Errno> {
+        let caller = self.open_file(key)?.caller;
+        self.commit(number, &caller).await
+    }
+
     /// Has what was written made durable beside the writes that follow, once that is much: the disks work meanwhile.
     fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
-        if unstable.bytes() < COMMIT_AHEAD || unstable.committing.try_lock().is_err() {
+        let is_much = unstable.bytes() >= self.bounds.commit_ahead;
+        if !is_much || unstable.committing.try_lock().is_err() {
             return;
         }
         let (mounted, file, unstable) = (Rc::clone(self), file.clone(), Rc::clone(unstable));
@@ -312,6 +319,7 @@ impl<V: Vfs> Mounted<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::COMMIT_AHEAD;
     use crate::mounted::IfThere;
     use crate::session::{Caching, MountOptions};
     use gannet_runtime::{both, timeout, tokio_plug};

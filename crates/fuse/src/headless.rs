@@ -1,0 +1,174 @@
+//! A mounted store without a kernel: the same core, asked by a program.
+
+use crate::limits::KeptBounds;
+use crate::mounted::{IfThere, Mounted, Setting};
+use crate::session::MountOptions;
+use fuser::Errno;
+use gannet_fabric::Buffer;
+use gannet_runtime::Handle;
+use gannet_vfs::{Credentials, FileHandle, Stability, Vfs};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+
+/// The kernel's number of the directory that is mounted.
+pub const ROOT: u64 = crate::inodes::ROOT;
+
+/// A file that [`Headless::open`] or [`Headless::create`] has opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// The kernel's number of the file.
+    pub number: u64,
+    /// The key of this opening.
+    pub key: u64,
+}
+
+/// What a mount does with the kernel's requests, for a simulator that has no kernel: each function is one request, has
+/// its deadline, and fails with the error number that a program would see. Whoever asks plays the kernel: an open that
+/// fails with `ESTALE` is repeated after a lookup, and an object is forgotten as often as it was looked up or made.
+///
+/// Everything is done for the caller of the options.
+pub struct Headless<V> {
+    mounted: Rc<Mounted<V>>,
+    caller: Credentials,
+}
+
+impl<V: Vfs> Headless<V> {
+    /// The core of a mount of the directory `root` of `vfs`, which keeps as much as `bounds` say.
+    pub fn new(
+        runtime: &Handle,
+        (vfs, root): (V, FileHandle),
+        options: MountOptions,
+        bounds: KeptBounds,
+    ) -> Headless<V> {
+        let caller = options.caller.clone();
+        let mounted = Mounted::new(Handle::clone(runtime), (vfs, root), options);
+        Headless {
+            mounted: Rc::new(mounted.bounded(bounds)),
+            caller: caller.unwrap_or_else(|| Credentials::new(0, 0, &[])),
+        }
+    }
+
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, Errno>>) -> io::Result<T> {
+        let done = self.mounted.within(request).await;
+        done.map_err(|errno| io::Error::from_raw_os_error(errno.code()))
+    }
+
+    /// The number and the size of what a name stands for.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub async fn lookup(&self, parent: u64, name: &[u8]) -> io::Result<(u64, u64)> {
+        let entry = self
+            .ask(self.mounted.lookup(&self.caller, parent, name))
+            .await?;
+        Ok((entry.attr.ino.0, entry.attr.size))
+    }
+
+    /// So many lookups of an object count no more.
+    pub fn forget(&self, number: u64, lookups: u64) {
+        self.mounted.inodes.borrow_mut().forget(number, lookups);
+    }
+
+    /// Makes a file that must not be there, and opens it.
+    ///
+    /// # Errors
+    /// As open(2) with O_EXCL.
+    pub async fn create(&self, parent: u64, name: &[u8]) -> io::Result<Opened> {
+        let (caller, how) = (&self.caller, IfThere::Refuse);
+        let making = self.mounted.create(caller, parent, name, 0o644, how);
+        let (entry, key) = self.ask(making).await?;
+        let number = entry.attr.ino.0;
+        Ok(Opened { number, key })
+    }
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// As open(2); `ESTALE` wants another lookup first.
+    pub async fn open(&self, number: u64) -> io::Result<Opened> {
+        let opening = self.mounted.open(&self.caller, number, true);
+        let (key, _) = self.ask(opening).await?;
+        Ok(Opened { number, key })
+    }
+
+    /// Reads up to `count` bytes at `offset`; fewer at the end of the file.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub async fn read(&self, file: Opened, offset: u64, count: u32) -> io::Result<Vec<u8>> {
+        let read = self.ask(self.mounted.read(file.key, offset, count)).await?;
+        Ok(read.bytes().to_vec())
+    }
+
+    /// Writes `bytes` at `offset`: all of them.
+    ///
+    /// # Errors
+    /// As pwrite(2) of a file that was opened with O_SYNC, O_DSYNC or neither.
+    pub async fn write(
+        &self,
+        file: Opened,
+        offset: u64,
+        bytes: &[u8],
+        stability: Stability,
+    ) -> io::Result<()> {
+        let (data, len) = (Buffer::from_vec(bytes.to_vec()), bytes.len());
+        let writing = self.mounted.write(file.key, offset, data, len, stability);
+        let written = self.ask(writing).await?;
+        match written as usize == len {
+            true => Ok(()),
+            false => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        }
+    }
+
+    /// Makes durable what was written: what fsync(2), and close(2) before it returns, ask for.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub async fn sync(&self, file: Opened) -> io::Result<()> {
+        let syncing = self.mounted.sync(file.number, file.key);
+        self.ask(syncing).await
+    }
+
+    /// Lets go of an open file, of which close(2) has been told already.
+    pub async fn release(&self, file: Opened) {
+        self.mounted.close(file.key).await;
+    }
+
+    /// Cuts a file, or makes it longer.
+    ///
+    /// # Errors
+    /// As truncate(2).
+    pub async fn truncate(&self, number: u64, size: u64) -> io::Result<()> {
+        let setting = Setting {
+            mode: None,
+            uid: None,
+            gid: None,
+            size: Some(size),
+            access_time: None,
+            modify_time: None,
+            change_time: None,
+            open_file: None,
+        };
+        let set = self.ask(self.mounted.set(&self.caller, number, setting));
+        set.await.map(|_| ())
+    }
+
+    /// Removes the name of a file.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub async fn remove(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        let removing = self.mounted.remove(&self.caller, parent, name);
+        self.ask(removing).await
+    }
+
+    /// Moves a name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        let renaming = self.mounted.rename(&self.caller, from, to);
+        self.ask(renaming).await
+    }
+}
