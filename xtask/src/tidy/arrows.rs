@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume",
+            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
         ],
     ),
     (
