@@ -45,6 +45,8 @@ pub(crate) struct Inode {
     lookups: u64,
     /// How often it is open.
     opens: u64,
+    /// How many last closes are being done: what is kept of it may be on its way.
+    closing: u64,
     /// What the kernel believes of a regular file.
     seen: Option<Seen>,
     /// An open was refused since it has changed; the kernel will look it up and come back.
@@ -102,6 +104,7 @@ impl Inodes {
             generation: self.generations,
             lookups: 0,
             opens: 0,
+            closing: 0,
             seen: None,
             refused: false,
             renewed: None,
@@ -237,13 +240,25 @@ impl Inodes {
         }
     }
 
-    /// An open file was closed; true when it was the last time.
+    /// An open file was closed; true when it was the last time. The object stays until [`Inodes::closed`] then: what
+    /// is still being written again of it must not meet what is written to another of the same handle.
     pub(crate) fn close(&mut self, number: u64) -> bool {
         self.opens = self.opens.saturating_sub(1);
-        self.by_number.get_mut(&number).is_some_and(|inode| {
-            inode.opens = inode.opens.saturating_sub(1);
-            inode.opens == 0
-        })
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return false;
+        };
+        inode.opens = inode.opens.saturating_sub(1);
+        let is_last = inode.opens == 0;
+        inode.closing += u64::from(is_last);
+        is_last
+    }
+
+    /// What a last close has to do is done.
+    pub(crate) fn closed(&mut self, number: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.closing = inode.closing.saturating_sub(1);
+            self.drop_unused(number);
+        }
     }
 
     /// True when any file is open.
@@ -265,8 +280,16 @@ impl Inodes {
             return;
         };
         inode.lookups = inode.lookups.saturating_sub(lookups);
-        if inode.lookups == 0 && inode.opens == 0 && number != ROOT {
-            self.by_handle.remove(&inode.handle);
+        self.drop_unused(number);
+    }
+
+    fn drop_unused(&mut self, number: u64) {
+        let is_used = |inode: &Inode| inode.lookups > 0 || inode.opens > 0 || inode.closing > 0;
+        let unused = self.inode(number).filter(|it| !is_used(it));
+        if let Some(handle) = unused.map(|inode| inode.handle)
+            && number != ROOT
+        {
+            self.by_handle.remove(&handle);
             self.by_number.remove(&number);
         }
     }
@@ -333,6 +356,25 @@ mod tests {
     }
 
     #[test]
+    fn an_object_stays_while_its_last_close_is_done() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let (number, _) = inodes.tell(&handle(1), &file(77, 0), at(0));
+        inodes.open_new(number);
+        assert!(inodes.close(number));
+        inodes.forget(number, 1);
+        assert!(inodes.inode(number).is_some());
+        inodes.closed(number);
+        assert!(inodes.inode(number).is_none());
+        // The kernel may send both in the other order too.
+        let (number, _) = inodes.tell(&handle(1), &file(77, 0), at(0));
+        inodes.open_new(number);
+        inodes.forget(number, 1);
+        assert!(inodes.close(number) && inodes.inode(number).is_some());
+        inodes.closed(number);
+        assert!(inodes.inode(number).is_none());
+    }
+
+    #[test]
     fn two_live_objects_never_share_a_number() {
         let mut inodes = Inodes::new(handle(0), true);
         let odd = [0, 1, 77, 77, OWN | 1, OWN | 2];
@@ -352,6 +394,7 @@ mod tests {
         let (number, generation) = inodes.tell(&handle(1), &file(77, 10), at(0));
         assert_eq!(inodes.open(number, &file(77, 10), at(0)), Opened::Unchanged);
         assert!(inodes.close(number));
+        inodes.closed(number);
         assert_eq!(inodes.open(number, &file(77, 11), at(5)), Opened::Outdated);
         assert!(!inodes.any_open());
         let (same, renewed) = inodes.tell(&handle(1), &file(77, 11), at(6));

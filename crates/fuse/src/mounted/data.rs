@@ -98,7 +98,9 @@ impl<V: Vfs> Mounted<V> {
             self.commit(file.number, &file.caller).await?;
         }
         while self.kept.get() > self.bounds.all_max {
-            self.commit_fullest(&file.caller).await?;
+            if !self.commit_fullest(&file.caller).await? {
+                break;
+            }
         }
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
@@ -298,8 +300,8 @@ impl<V: Vfs> Mounted<V> {
         Ok(write.verifier)
     }
 
-    /// Commits the file of which most is kept.
-    async fn commit_fullest(&self, caller: &Credentials) -> Result<(), Errno> {
+    /// Commits the file of which most is kept; false if there is none.
+    async fn commit_fullest(&self, caller: &Credentials) -> Result<bool, Errno> {
         let fullest = {
             let inodes = self.inodes.borrow();
             let kept = inodes
@@ -309,9 +311,11 @@ impl<V: Vfs> Mounted<V> {
         };
         match fullest {
             Some((bytes, number, writer)) if bytes > 0 => {
-                self.commit(number, writer.as_ref().unwrap_or(caller)).await
+                let writer = writer.as_ref().unwrap_or(caller);
+                self.commit(number, writer).await?;
+                Ok(true)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 }

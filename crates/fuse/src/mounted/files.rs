@@ -159,9 +159,13 @@ impl<V: Vfs> Mounted<V> {
         let number = file.number;
         let is_last = self.inodes.borrow_mut().close(number);
         self.closed.notify_waiters();
-        if !is_last {
-            return;
+        if is_last {
+            self.close_last(number, &file.caller).await;
+            self.inodes.borrow_mut().closed(number);
         }
+    }
+
+    async fn close_last(&self, number: u64, caller: &Credentials) {
         let hidden = match self.inodes.borrow_mut().inode_mut(number) {
             Some(inode) => inode.hidden.take(),
             None => return,
@@ -176,7 +180,7 @@ impl<V: Vfs> Mounted<V> {
                 let _ = removed.await;
             }
             None => {
-                let committed = self.within(self.commit(number, &file.caller)).await;
+                let committed = self.within(self.commit(number, caller)).await;
                 let is_open = self
                     .inodes
                     .borrow()
