@@ -65,7 +65,8 @@ impl Unstable {
 
     /// A COMMIT that was asked for when `asked` writes had been kept has answered with `verifier`: drops what it
     /// confirms, and gives the number of writes that it should have confirmed too. All of them are to be done again, in
-    /// order, even those with that verifier: they may lie over ones that were lost.
+    /// order, even those with that verifier: they may lie over ones that were lost. None of them is confirmed before
+    /// that, also if whoever does it stops in between.
     pub(crate) fn confirm(&self, asked: u64, verifier: Verifier) -> usize {
         let mut kept = self.kept.borrow_mut();
         let older = kept.partition_point(|(number, _)| *number < asked);
@@ -73,6 +74,8 @@ impl Unstable {
             .position(|(_, write)| write.verifier != Some(verifier))
             .unwrap_or(older);
         kept.drain(..confirmed);
+        let lost = kept.iter_mut().take(older - confirmed);
+        lost.for_each(|(_, write)| write.verifier = None);
         self.count(&kept);
         older - confirmed
     }
@@ -149,6 +152,18 @@ mod tests {
         unstable.rewritten(0, Some(SECOND));
         unstable.rewritten(1, Some(SECOND));
         assert_eq!(confirm(&unstable, SECOND), 0);
+    }
+
+    #[test]
+    fn what_lies_over_a_lost_write_is_not_confirmed_until_it_is_done_again_too() {
+        let unstable = Unstable::default();
+        unstable.keep(write(0, b"lost", FIRST));
+        unstable.keep(write(2, b"newer", SECOND));
+        assert_eq!(confirm(&unstable, SECOND), 2);
+        // Time is up when the first has been written again, over the second.
+        unstable.rewritten(0, Some(SECOND));
+        assert_eq!(confirm(&unstable, SECOND), 1);
+        assert_eq!(offsets(&unstable), [2]);
     }
 
     #[test]
