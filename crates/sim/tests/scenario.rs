@@ -15,19 +15,20 @@ fn fixed_seeds_pass() {
 
 #[test]
 fn clients_of_a_volume_find_what_they_left() {
-    let (mut operations, mut faults) = (0, 0);
+    let (mut operations, mut mounted, mut faults) = (0, 0, 0);
     for seed in 0..24 {
         match volume::run(seed, false).outcome {
             Ok(summary) => {
                 operations += summary.operations;
+                mounted += summary.mounted;
                 faults += summary.faults;
             }
             Err(why) => panic!("cargo xtask sim {seed} --volume: {why}"),
         }
     }
     assert!(
-        operations > 2000 && faults > 200,
-        "{operations} operations, {faults} faults"
+        operations > 2000 && mounted > 1000 && faults > 200,
+        "{operations} operations, {mounted} of them mounted, {faults} faults"
     );
 }
 

@@ -1,5 +1,5 @@
-//! Runs the simulator's scenarios, files under faults, volumes under faults and memory under revocation: one seed to
-//! replay, or many fresh ones. `--volume` runs the volumes alone.
+//! Runs the simulator's scenarios, files under faults, volumes (mounted or not) under faults and memory under
+//! revocation: one seed to replay, or many fresh ones. `--volume` runs the volumes alone.
 //!
 //! Seeds are printed as they fail, each with the line that replays it; the exit status is 1 if any did.
 

@@ -47,6 +47,8 @@ pub struct Report {
 pub struct Summary {
     /// Operations whose answers were checked.
     pub operations: u64,
+    /// Those that programs did through a mounted volume.
+    pub mounted: u64,
     /// Operations that had no answer.
     pub unanswered: u64,
     /// Faults.

@@ -5,6 +5,9 @@
 //! last one left, through whichever client they look. A client that dies leaves its operation half done; its next life
 //! does it again. In the end all is healed, everybody must come to an end, every client must find the same, and
 //! removed files must leave nothing behind.
+//!
+//! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
+//! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then.
 
 mod nemesis;
 mod worker;
@@ -17,12 +20,15 @@ use crate::random::Random;
 use crate::store::DiskProfile;
 use crate::volume::{Bed, Carrier};
 use crate::world::{Faults, World};
+use gannet_fuse::limits::KeptBounds;
+use gannet_fuse::{Caching, MountOptions};
 use gannet_iwarp::IwarpConfig;
+use gannet_vfs::{Credentials, Vfs};
 use gannet_volume::client::TransferPolicy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use worker::{Seat, Worker};
+use worker::{Mount, Seat, Worker};
 
 /// How long everything may take once all is healed, in virtual time.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
@@ -51,12 +57,57 @@ struct Plan {
     fabric: FabricProfile,
     /// Clients move long transfers themselves.
     client_based: bool,
+    /// Some clients have the volume mounted.
+    mounts: Option<Mounts>,
+}
+
+/// How some clients have the volume mounted.
+#[derive(Debug, Clone)]
+struct Mounts {
+    /// Which of the clients do.
+    clients: Vec<bool>,
+    caching: Caching,
+    deadline: Duration,
+    bounds: KeptBounds,
+}
+
+impl Mounts {
+    /// For so many clients. Bounds are so small that single files reach them.
+    fn draw(random: &Random, clients: usize) -> Mounts {
+        let commit_ahead = random.between(1, 60_000);
+        let file_max = commit_ahead + random.below(100_000);
+        Mounts {
+            clients: (0..clients).map(|_| random.chance(600)).collect(),
+            caching: match random.chance(500) {
+                true => Caching::Direct,
+                false => Caching::Writeback,
+            },
+            deadline: Duration::from_secs([1, 10, 60, 60][random.index(4)]),
+            bounds: KeptBounds {
+                commit_ahead,
+                file_max,
+                all_max: file_max + random.below(60_000),
+            },
+        }
+    }
+
+    fn options(&self) -> MountOptions {
+        MountOptions {
+            source: String::from("volume"),
+            caching: self.caching,
+            read_only: false,
+            allow_other: false,
+            caller: Some(Credentials::new(0, 0, &[])),
+            cache_age: Duration::from_secs(1),
+            deadline: self.deadline,
+        }
+    }
 }
 
 impl Plan {
     fn draw(random: &Random) -> Plan {
         let clients = random.index(4) + 1;
-        Plan {
+        let mut plan = Plan {
             iwarp: random.chance(300),
             servers: random.index(5) + 1,
             clients,
@@ -79,7 +130,15 @@ impl Plan {
                 ..FabricProfile::default()
             },
             client_based: random.chance(400),
+            mounts: None,
+        };
+        if random.chance(500) {
+            plan.mounts = Some(Mounts::draw(random, clients));
+            plan.events += 30;
+            // COMMITs that take their time have writes beside them.
+            plan.disk.slow_per_mille = random.below(1000);
         }
+        plan
     }
 
     fn policy(&self) -> TransferPolicy {
@@ -106,6 +165,8 @@ struct Stage {
     /// Who has a name to itself.
     taken: [Cell<bool>; NAMES],
     seats: Vec<Seat>,
+    /// An I/O server is to die just now.
+    strike: Cell<bool>,
     healed: Cell<bool>,
     failure: RefCell<Option<String>>,
     summary: Cell<Summary>,
@@ -162,6 +223,7 @@ impl Stage {
             plan,
             model: Default::default(),
             taken: Default::default(),
+            strike: Cell::default(),
             healed: Cell::default(),
             failure: RefCell::default(),
             summary: Cell::default(),
@@ -185,13 +247,14 @@ impl Stage {
 
     /// Sits the workers of a client down, at its start and after a crash.
     fn start_client(self: &Rc<Self>, client: usize) {
+        let mount = self.mount(client);
         for number in 0..self.seats.len() {
             if self.seats[number].client != client {
                 continue;
             }
             let (stage, node) = (Rc::clone(self), &self.clients[client]);
             let fs = self.bed.mount(node).with_policy(self.plan.policy());
-            let worker = Worker::new(Rc::clone(self), number, fs);
+            let worker = Worker::new(Rc::clone(self), number, fs).through(mount.clone());
             let task = async move {
                 if let Err(why) = worker.run().await {
                     stage.fail(format!("worker {number}: {why}"));
@@ -199,6 +262,22 @@ impl Stage {
             };
             node.runtime().spawn("worker", Box::pin(task));
         }
+    }
+}
+
+impl Stage {
+    /// What a client's workers share, if it has the volume mounted.
+    fn mount(&self, client: usize) -> Option<Rc<Mount>> {
+        let mounts = self.plan.mounts.as_ref()?;
+        if mounts.clients.get(client) != Some(&true) {
+            return None;
+        }
+        let node = &self.clients[client];
+        let fs = self.bed.mount(node).with_policy(self.plan.policy());
+        let root = fs.root();
+        let (runtime, store) = (node.runtime(), (fs, root));
+        let mount = Mount::new(&runtime, store, mounts.options(), mounts.bounds);
+        Some(Rc::new(mount))
     }
 }
 
@@ -254,6 +333,9 @@ async fn leave_nothing(stage: &Rc<Stage>) -> Result<(), String> {
         let objects = stage.bed.objects();
         if objects == 0 {
             return Ok(());
+        }
+        if stage.plan.mounts.is_some() {
+            last.sweep().await?;
         }
         if stage.faults.now_ns() > deadline {
             return Err(format!("{objects} objects of removed files stay"));

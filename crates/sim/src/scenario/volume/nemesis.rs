@@ -11,22 +11,31 @@ use std::time::Duration;
 /// A client that died stays away for so long at least: what it had sent has been done, or is lost, by then.
 const CLIENT_AWAY: Duration = Duration::from_secs(5);
 
+/// How often it looks whether somebody wants something to go wrong.
+const LOOK_OUT: Duration = Duration::from_millis(1);
+/// One of the numbers of that event.
+const IO_SERVER_DIES: u64 = 2;
+
 /// Makes things go wrong until the plan's events are used up or all is done.
 pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
     for _ in 0..stage.plan.events {
-        pause(stage, random, 500_000_000).await;
+        let strikes = lurk(stage, random).await;
         if stage.seats.iter().all(super::Seat::is_done) || stage.failed().is_some() {
             return;
         }
         stage.count(|summary| summary.faults += 1);
-        match random.below(12) {
+        let event = match strikes {
+            true => IO_SERVER_DIES,
+            false => random.below(12),
+        };
+        match event {
             0..=1 => {
                 stage.bed.kill_manager(how(random));
                 pause(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.bed.manager.id());
                 stage.bed.start_manager();
             }
-            2..=4 => {
+            IO_SERVER_DIES..=4 => {
                 let number = random.index(stage.bed.io_servers.len());
                 stage.bed.kill_io_server(number, how(random));
                 pause(stage, random, 3_000_000_000).await;
@@ -49,6 +58,22 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             }
         }
     }
+}
+
+/// Waits until something is to go wrong; true if somebody wants an I/O server to die just now.
+async fn lurk(stage: &Stage, random: &Random) -> bool {
+    let Some(_) = &stage.plan.mounts else {
+        pause(stage, random, 500_000_000).await;
+        return false;
+    };
+    let until = stage.faults.now_ns() + random.between(100_000, 500_000_000);
+    while stage.faults.now_ns() < until {
+        stage.faults.sleep(LOOK_OUT).await;
+        if stage.strike.take() {
+            return true;
+        }
+    }
+    false
 }
 
 async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {

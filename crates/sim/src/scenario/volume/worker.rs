@@ -1,11 +1,18 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
+mod mounted;
+
 use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
 use gannet_fabric::Buffer;
-use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_fuse::headless::Headless;
+use gannet_vfs::{
+    CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, Stability, Status,
+    Verifier, Vfs,
+};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
+use mounted::Session;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +27,8 @@ pub(super) struct Seat {
     random: Random,
     left: Cell<usize>,
     doing: RefCell<Option<Step>>,
+    /// How far it came in that.
+    reached: Reached,
 }
 
 impl Seat {
@@ -29,11 +38,28 @@ impl Seat {
             random,
             left: Cell::new(operations),
             doing: RefCell::default(),
+            reached: Reached::default(),
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.left.get() == 0
+    }
+}
+
+/// How far a worker came in what it was doing, whoever of its lives.
+#[derive(Default)]
+struct Reached {
+    /// Its first parts, which were answered as durable: so many.
+    durable: Cell<usize>,
+    /// So many were begun.
+    begun: Cell<usize>,
+}
+
+impl Reached {
+    fn start(&self) {
+        self.durable.set(0);
+        self.begun.set(0);
     }
 }
 
@@ -55,6 +81,8 @@ enum Step {
         stripes: Option<Stripes>,
     },
     Write(Write),
+    /// Through a mount.
+    Session(Session),
     Truncate {
         name: usize,
         size: u64,
@@ -81,8 +109,8 @@ struct Write {
 }
 
 impl Step {
-    /// On a volume with so many I/O servers.
-    fn draw(random: &Random, servers: usize) -> Step {
+    /// On a volume with so many I/O servers, through a mount or not.
+    fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
         match random.below(13) {
             0..=1 => Step::Create {
@@ -97,6 +125,7 @@ impl Step {
                 name,
                 stripes: random.chance(700).then(|| draw_stripes(random, servers)),
             },
+            2..=5 if mounted => Step::Session(Session::draw(random, name)),
             2..=5 => Step::Write(Write::draw(random, name)),
             6 => Step::Truncate {
                 name,
@@ -115,6 +144,7 @@ impl Step {
         match *self {
             Step::Rename { from, to } => [from, to],
             Step::Write(Write { name, .. })
+            | Step::Session(Session { name, .. })
             | Step::Create { name, .. }
             | Step::CreateOn { name, .. }
             | Step::Stripe { name, .. }
@@ -177,11 +207,16 @@ fn name_of(name: usize) -> [u8; 1] {
     [b'a' + name as u8]
 }
 
+/// A volume in the tree of a client's machine.
+pub(super) type Mount = Headless<VolumeFs>;
+
 /// See the module.
 pub(super) struct Worker {
     stage: Rc<Stage>,
     number: usize,
     fs: VolumeFs,
+    /// What it does most things through, if its machine has the volume mounted.
+    mount: Option<Rc<Mount>>,
     /// Who may do everything.
     caller: Credentials,
     /// Where all files are.
@@ -191,12 +226,18 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(stage: Rc<Stage>, number: usize, fs: VolumeFs) -> Worker {
         Worker {
+            mount: None,
             stage,
             number,
             caller: Credentials::new(0, 0, &[]),
             directory: fs.root(),
             fs,
         }
+    }
+
+    /// Has it do what it can through `mount`.
+    pub(super) fn through(self, mount: Option<Rc<Mount>>) -> Worker {
+        Worker { mount, ..self }
     }
 
     fn seat(&self) -> &Seat {
@@ -209,7 +250,11 @@ impl Worker {
             let step = self.next_step().await;
             let done = self.perform(&step).await;
             done.map_err(|why| format!("{why}, in {}", describe(&step)))?;
-            self.stage.count(|summary| summary.operations += 1);
+            let mounted = u64::from(self.mount.is_some());
+            self.stage.count(|summary| {
+                summary.operations += 1;
+                summary.mounted += mounted;
+            });
             let names = step.names();
             names
                 .iter()
@@ -226,13 +271,15 @@ impl Worker {
             return step;
         }
         loop {
-            let step = Step::draw(&self.seat().random, self.stage.plan.servers);
+            let (random, servers) = (&self.seat().random, self.stage.plan.servers);
+            let step = Step::draw(random, servers, self.mount.is_some());
             let names = step.names();
             if names.iter().all(|name| !self.stage.taken[*name].get()) {
                 names
                     .iter()
                     .for_each(|name| self.stage.taken[*name].set(true));
                 self.seat().doing.replace(Some(step.clone()));
+                self.seat().reached.start();
                 return step;
             }
             self.stage.faults.sleep(Duration::from_millis(1)).await;
@@ -240,6 +287,11 @@ impl Worker {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), String> {
+        if let Some(mount) = &self.mount
+            && let Some(done) = self.perform_mounted(mount, step).await
+        {
+            return done;
+        }
         match step {
             Step::Create { name, attempt } => self.create(*name, *attempt).await,
             Step::CreateOn { name, stripes } => self.create_on(*name, stripes).await,
@@ -249,6 +301,7 @@ impl Worker {
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
+            Step::Session(_) => Err(String::from("nothing is mounted")),
         }
     }
 
@@ -458,11 +511,37 @@ impl Worker {
                 Err(error) => self.try_later("rename", error).await?,
             }
         }
+        self.moved(from, to);
+        Ok(())
+    }
+
+    /// One name was given to what another one stood for.
+    fn moved(&self, from: usize, to: usize) {
         if from != to
             && let Some(content) = self.content(from)
         {
             self.set(from, None);
             self.set(to, Some(content));
+        }
+    }
+
+    /// Removes what mounts have left behind: files that were removed while open, until their machine died.
+    pub(super) async fn sweep(&self) -> Result<(), String> {
+        let mut names = Names::default();
+        let listing = self.fs.read_directory(
+            &self.caller,
+            &self.directory,
+            0,
+            Verifier::default(),
+            &mut names,
+        );
+        match listing.await {
+            Ok(_) => {}
+            Err(error) => self.try_later("list", error).await?,
+        }
+        for name in names.0.iter().filter(|name| name.starts_with(b".gannet-")) {
+            // Who left it may be removing it, and otherwise there is another sweep.
+            let _ = self.fs.remove(&self.caller, &self.directory, name).await;
         }
         Ok(())
     }
@@ -498,26 +577,48 @@ impl Worker {
             let mut bytes = vec![0; reply.count as usize];
             let read = reply.file.try_read_at(0, &mut bytes);
             read.map_err(|error| format!("what was read cannot be: {error}"))?;
-            let least = before.len().min(after.len());
-            if !(least..=len_max).contains(&bytes.len()) || !reply.eof {
-                let len = bytes.len();
-                return Err(format!(
-                    "{len} bytes are there, {least} to {len_max} should be"
-                ));
+            if !reply.eof {
+                return Err(String::from("the file goes on behind its end"));
             }
-            let at = |content: &[u8], index: usize| content.get(index).copied().unwrap_or(0);
-            let is_right = |(index, byte): &(usize, &u8)| {
-                **byte == at(before, *index) || **byte == at(after, *index)
-            };
-            return match bytes.iter().enumerate().find(|it| !is_right(it)) {
-                None => Ok(()),
-                Some((index, byte)) => Err(format!(
-                    "byte {index} is {byte}, and was {} before and {} after",
-                    at(before, index),
-                    at(after, index)
-                )),
-            };
+            return compare(&bytes, &[before, after]);
         }
+    }
+}
+
+/// Every byte of a file must be what it is in one of these states of it, and its length must lie between theirs.
+fn compare(bytes: &[u8], states: &[&[u8]]) -> Result<(), String> {
+    let lengths = || states.iter().map(|state| state.len());
+    let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    if !(least..=most).contains(&bytes.len()) {
+        let len = bytes.len();
+        return Err(format!(
+            "{len} bytes are there, {least} to {most} should be"
+        ));
+    }
+    let at = |state: &[u8], index: usize| state.get(index).copied().unwrap_or(0);
+    let is_wrong =
+        |(index, byte): &(usize, &u8)| states.iter().all(|state| at(state, *index) != **byte);
+    match bytes.iter().enumerate().find(is_wrong) {
+        None => Ok(()),
+        Some((index, byte)) => {
+            let right: Vec<u8> = states.iter().map(|state| at(state, index)).collect();
+            Err(format!("byte {index} is {byte}, and was {right:?}"))
+        }
+    }
+}
+
+/// The names of a directory.
+#[derive(Default)]
+struct Names(Vec<Vec<u8>>);
+
+impl Entries for Names {
+    fn wants_objects(&self) -> bool {
+        false
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        self.0.push(entry.name.to_vec());
+        true
     }
 }
 
@@ -530,6 +631,7 @@ fn describe(step: &Step) -> String {
             write.offset,
             write.name
         ),
+        Step::Session(session) => session.describe(),
         step => format!("{step:?}"),
     }
 }

@@ -1,0 +1,455 @@
+//! A worker that works as a program does on a machine that has the volume mounted: through the core of the mount.
+
+use super::{Mount, Step, UNIT, Worker, compare, name_of};
+use crate::random::Random;
+use gannet_fuse::headless::{Opened, ROOT};
+use gannet_runtime::LocalFuture;
+use gannet_vfs::{Stability, Status};
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Where sessions write.
+const AREA: u64 = 60_000;
+/// How often an I/O server dies just when something has been answered.
+const STRIKES_PER_MILLE: u64 = 40;
+const STRIKE_TIME: Duration = Duration::from_millis(3);
+const ESTALE: i32 = 116;
+
+/// What a program does with one file from open(2) to close(2).
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) name: usize,
+    acts: Vec<Act>,
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Write {
+        offset: u64,
+        bytes: Vec<u8>,
+        /// So many WRITEs at the same time, as the kernel writes back what it has cached.
+        parts: usize,
+        stability: Stability,
+    },
+    Sync,
+    Truncate(u64),
+    Read,
+}
+
+impl Session {
+    pub(super) fn draw(random: &Random, name: usize) -> Session {
+        let (goes_on, mut end) = (random.chance(500), random.below(AREA));
+        let acts = (0..random.between(1, 24)).map(|_| match random.below(16) {
+            0 => Act::Sync,
+            1 => Act::Truncate(random.below(2 * AREA)),
+            2..=3 => Act::Read,
+            _ => {
+                let offset = match goes_on {
+                    true => end,
+                    false => random.below(AREA),
+                };
+                let len = match random.below(4) {
+                    0 => random.between(1, 100),
+                    1 => random.between(1, 3 * u64::from(UNIT)),
+                    _ => random.between(1, 30_000),
+                };
+                end = offset + len;
+                Act::Write {
+                    offset,
+                    bytes: random.bytes(len as usize),
+                    parts: random.index(3) + 1,
+                    stability: match random.below(16) {
+                        0 => Stability::DataSync,
+                        1 => Stability::FileSync,
+                        _ => Stability::Unstable,
+                    },
+                }
+            }
+        });
+        Session {
+            name,
+            acts: acts.collect(),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let acts = self.acts.iter().map(|act| match act {
+            Act::Write {
+                offset,
+                bytes,
+                parts,
+                stability,
+            } => format!("{stability:?} {}@{offset} in {parts}", bytes.len()),
+            act => format!("{act:?}"),
+        });
+        let acts: Vec<String> = acts.collect();
+        format!("a session with file {}: {}", self.name, acts.join(", "))
+    }
+
+    /// What the file holds, as a program sees it, before the act after the first `done` and after each that was begun.
+    fn states(&self, content: Vec<u8>, done: usize, begun: usize) -> Vec<Vec<u8>> {
+        let mut states = vec![content];
+        for act in self.acts.iter().take(begun).skip(done) {
+            let last = states.last().map(Vec::as_slice).unwrap_or_default();
+            states.extend(act.apply(last));
+        }
+        states
+    }
+}
+
+impl Act {
+    /// What the file holds behind it, if it changes that.
+    fn apply(&self, before: &[u8]) -> Option<Vec<u8>> {
+        let mut after = before.to_vec();
+        match self {
+            Act::Write { offset, bytes, .. } => {
+                let start = *offset as usize;
+                let end = start + bytes.len();
+                after.resize(after.len().max(end), 0);
+                after[start..end].copy_from_slice(bytes);
+            }
+            Act::Truncate(size) => after.resize(*size as usize, 0),
+            Act::Sync | Act::Read => return None,
+        }
+        Some(after)
+    }
+
+    /// All that was done before it, and itself, is durable when it has been answered.
+    fn is_durable(&self) -> bool {
+        match self {
+            Act::Write { stability, .. } => *stability != Stability::Unstable,
+            Act::Sync | Act::Truncate(_) => true,
+            Act::Read => false,
+        }
+    }
+}
+
+impl Worker {
+    /// Does a step through the mount; `None` for one that mounts do not know.
+    pub(super) async fn perform_mounted(
+        &self,
+        mount: &Rc<Mount>,
+        step: &Step,
+    ) -> Option<Result<(), String>> {
+        Some(match step {
+            Step::Create { name, .. } => self.make(mount, *name).await,
+            Step::Session(session) => self.session(mount, session).await,
+            Step::Remove { name } => self.unlink(mount, *name).await,
+            Step::Rename { from, to } => self.move_name(mount, *from, *to).await,
+            Step::Check { name } => self.look_at(mount, *name).await,
+            _ => return None,
+        })
+    }
+
+    /// Waits before another attempt at what failed, if it may fail.
+    async fn try_again(&self, what: &str, error: io::Error) -> Result<(), String> {
+        self.try_later(what, status(&error)).await
+    }
+
+    async fn make(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
+        let exists = self.content(name).is_some();
+        loop {
+            match (mount.create(ROOT, &name_of(name)).await, exists) {
+                (Ok(_), true) => return Err(format!("file {name} is made twice")),
+                (Ok(file), false) => {
+                    self.close(mount, file);
+                    break;
+                }
+                (Err(error), true) if status(&error) == Status::Exist => return Ok(()),
+                // An earlier attempt had no answer.
+                (Err(error), false) if status(&error) == Status::Exist => break,
+                (Err(error), _) => self.try_again("create", error).await?,
+            }
+        }
+        self.set(name, Some(Vec::new()));
+        Ok(())
+    }
+
+    /// Opens a file as the kernel does it, if the model says that there is one.
+    async fn open(&self, mount: &Rc<Mount>, name: usize) -> Result<Option<Opened>, String> {
+        loop {
+            let number = match mount.lookup(ROOT, &name_of(name)).await {
+                Ok((number, _)) => Some(number),
+                Err(error) if status(&error) == Status::Noent => None,
+                Err(error) => {
+                    self.try_again("lookup", error).await?;
+                    continue;
+                }
+            };
+            let number = match (number, self.content(name).is_some()) {
+                (None, true) => return Err(format!("file {name} is gone")),
+                (Some(_), false) => return Err(format!("file {name} is there again")),
+                (None, false) => return Ok(None),
+                (Some(number), true) => number,
+            };
+            match mount.open(number).await {
+                Ok(file) => return Ok(Some(file)),
+                Err(error) => {
+                    mount.forget(number, 1);
+                    // Others have changed it: the kernel looks it up again.
+                    if status(&error) != Status::Stale {
+                        self.try_again("open", error).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets go of a file. The kernel does not wait for that, and may forget the file at once.
+    fn close(&self, mount: &Rc<Mount>, file: Opened) {
+        let mount = Rc::clone(mount);
+        let runtime = self.stage.clients[self.seat().client].runtime();
+        let release = Box::pin(async move {
+            let mut release = std::pin::pin!(mount.release(file));
+            // Released first, forgotten while that is being done.
+            let released = std::future::poll_fn(|context| {
+                Poll::Ready(release.as_mut().poll(context).is_ready())
+            });
+            let is_released = released.await;
+            mount.forget(file.number, 1);
+            if !is_released {
+                release.await;
+            }
+        });
+        runtime.spawn("release", release);
+    }
+
+    async fn session(&self, mount: &Rc<Mount>, session: &Session) -> Result<(), String> {
+        while let Some(file) = self.open(mount, session.name).await? {
+            let mut done = self.acts(mount, file, session).await?;
+            if done.is_ok() {
+                done = mount.sync(file).await;
+            }
+            self.close(mount, file);
+            match done {
+                Ok(()) => {
+                    self.is_durable(session, session.acts.len());
+                    return Ok(());
+                }
+                // What was not durable may be lost now.
+                Err(error) => self.try_again("session", error).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is left of a session; the inner error is a program's.
+    async fn acts(
+        &self,
+        mount: &Rc<Mount>,
+        file: Opened,
+        session: &Session,
+    ) -> Result<io::Result<()>, String> {
+        let reached = &self.seat().reached;
+        let durable = reached.durable.get();
+        // First what an earlier attempt left, or an earlier life.
+        if let Err(error) = self.read_between(mount, file, session).await? {
+            return Ok(Err(error));
+        }
+        for (index, act) in session.acts.iter().enumerate().skip(durable) {
+            reached.begun.set(reached.begun.get().max(index + 1));
+            let done = match act {
+                Act::Write {
+                    offset,
+                    bytes,
+                    parts,
+                    stability,
+                } => write_parts(mount, file, *offset, bytes, (*parts, *stability)).await,
+                Act::Sync => mount.sync(file).await,
+                Act::Truncate(size) => mount.truncate(file.number, *size).await,
+                Act::Read => self.read_between(mount, file, session).await?,
+            };
+            if self.seat().random.chance(STRIKES_PER_MILLE) {
+                self.stage.strike.set(true);
+                // Until it has come to that.
+                self.stage.faults.sleep(STRIKE_TIME).await;
+            }
+            if done.is_err() {
+                return Ok(done);
+            }
+            if act.is_durable() {
+                self.is_durable(session, index + 1);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The first acts of a session, so many, were answered as durable.
+    fn is_durable(&self, session: &Session, acts: usize) {
+        let reached = &self.seat().reached;
+        let content = self.content(session.name).unwrap_or_default();
+        let states = session.states(content, reached.durable.get(), acts);
+        self.set(session.name, states.last().cloned());
+        reached.durable.set(acts);
+    }
+
+    /// What is durable is there, under what was written since; servers may have forgotten of that.
+    async fn read_between(
+        &self,
+        mount: &Rc<Mount>,
+        file: Opened,
+        session: &Session,
+    ) -> Result<io::Result<()>, String> {
+        let reached = &self.seat().reached;
+        let content = self.content(session.name).unwrap_or_default();
+        let states = session.states(content, reached.durable.get(), reached.begun.get());
+        let states: Vec<&[u8]> = states.iter().map(Vec::as_slice).collect();
+        let bytes = match read_all(mount, file, &states).await {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error)),
+        };
+        compare(&bytes, &states)?;
+        Ok(Ok(()))
+    }
+
+    /// Opens a file and compares it with the model.
+    async fn look_at(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
+        while let Some(file) = self.open(mount, name).await? {
+            let seen = self.look_through(mount, file, name).await;
+            self.close(mount, file);
+            match seen? {
+                Ok(()) => break,
+                Err(error) => self.try_again("read", error).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An open file holds what the model says of a name; the inner error is a program's.
+    async fn look_through(
+        &self,
+        mount: &Rc<Mount>,
+        file: Opened,
+        name: usize,
+    ) -> Result<io::Result<()>, String> {
+        let content = self.content(name).unwrap_or_default();
+        match read_all(mount, file, &[&content]).await {
+            Ok(bytes) => {
+                let compared = compare(&bytes, &[&content]);
+                compared.map_err(|why| format!("file {name}, mounted: {why}"))?;
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Opens, now and then, a file that is going to lose its name. Not in another life: it may have lost it already.
+    async fn keep_open(&self, mount: &Rc<Mount>, name: usize) -> Option<Opened> {
+        let is_first = self.seat().reached.begun.replace(1) == 0;
+        if !is_first || !self.seat().random.chance(500) {
+            return None;
+        }
+        let (number, _) = mount.lookup(ROOT, &name_of(name)).await.ok()?;
+        let file = mount.open(number).await.ok();
+        if file.is_none() {
+            mount.forget(number, 1);
+        }
+        file
+    }
+
+    /// A file that was kept open has what it had, without a name.
+    async fn let_go(&self, mount: &Rc<Mount>, file: Opened, name: usize) -> Result<(), String> {
+        let seen = loop {
+            match self.look_through(mount, file, name).await {
+                Ok(Err(error)) => self.try_again("read", error).await?,
+                Ok(Ok(())) => break Ok(()),
+                Err(why) => break Err(format!("{why}, although open")),
+            }
+        };
+        self.close(mount, file);
+        seen
+    }
+
+    /// Also of a file that is not there.
+    async fn unlink(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
+        let mut kept = self.keep_open(mount, name).await;
+        while let Err(error) = mount.remove(ROOT, &name_of(name)).await {
+            if status(&error) == Status::Noent {
+                break;
+            }
+            // Whether it still has its name is not known.
+            kept.take().into_iter().for_each(|it| self.close(mount, it));
+            self.try_again("unlink", error).await?;
+        }
+        if let Some(file) = kept {
+            self.let_go(mount, file, name).await?;
+        }
+        self.set(name, None);
+        Ok(())
+    }
+
+    async fn move_name(&self, mount: &Rc<Mount>, from: usize, to: usize) -> Result<(), String> {
+        let mut kept = self.keep_open(mount, to).await;
+        let (old, new) = (name_of(from), name_of(to));
+        while let Err(error) = mount.rename((ROOT, &old), (ROOT, &new)).await {
+            if status(&error) == Status::Noent {
+                break;
+            }
+            kept.take().into_iter().for_each(|it| self.close(mount, it));
+            self.try_again("rename", error).await?;
+        }
+        if let Some(file) = kept {
+            self.let_go(mount, file, to).await?;
+        }
+        self.moved(from, to);
+        Ok(())
+    }
+}
+
+/// Writes, in parts that are under way at the same time.
+async fn write_parts(
+    mount: &Rc<Mount>,
+    file: Opened,
+    offset: u64,
+    bytes: &[u8],
+    (parts, stability): (usize, Stability),
+) -> io::Result<()> {
+    let len = bytes.len().div_ceil(parts);
+    let parts = bytes.chunks(len).zip(0u64..);
+    let mut writing: Vec<LocalFuture<io::Result<()>>> = Vec::new();
+    for (part, index) in parts {
+        let (mount, part) = (Rc::clone(mount), part.to_vec());
+        let at = offset + index * len as u64;
+        writing.push(Box::pin(async move {
+            mount.write(file, at, &part, stability).await
+        }));
+    }
+    let mut outcome = Ok(());
+    std::future::poll_fn(|context| {
+        writing.retain_mut(|part| match part.as_mut().poll(context) {
+            Poll::Ready(done) => {
+                if let Err(error) = done {
+                    outcome = Err(error);
+                }
+                false
+            }
+            Poll::Pending => true,
+        });
+        match writing.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    outcome
+}
+
+async fn read_all(mount: &Rc<Mount>, file: Opened, states: &[&[u8]]) -> io::Result<Vec<u8>> {
+    let most = states.iter().map(|state| state.len()).max();
+    let count = u32::try_from(most.unwrap_or(0) + 10).unwrap_or(u32::MAX);
+    mount.read(file, 0, count).await
+}
+
+/// What the store had said, as far as that can be told.
+fn status(error: &io::Error) -> Status {
+    match error.raw_os_error() {
+        Some(ESTALE) => Status::Stale,
+        Some(number) => u32::try_from(number)
+            .ok()
+            .and_then(Status::from_number)
+            .unwrap_or(Status::Serverfault),
+        None => Status::Serverfault,
+    }
+}
