@@ -1,5 +1,6 @@
 //! What was written unstably and is kept, in case the server forgets it, until a COMMIT has confirmed it.
 
+use fuser::Errno;
 use gannet_fabric::Buffer;
 use gannet_vfs::Verifier;
 use std::cell::{Cell, RefCell};
@@ -16,6 +17,8 @@ pub(crate) struct Unstable {
     kept: RefCell<Vec<(u64, Kept)>>,
     kept_ever: Cell<u64>,
     bytes: Cell<u64>,
+    /// Why what was kept was given up when nobody was there to be told.
+    pub(crate) refused: Cell<Option<Errno>>,
 }
 
 /// One write.

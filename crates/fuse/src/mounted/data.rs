@@ -98,7 +98,7 @@ impl<V: Vfs> Mounted<V> {
             self.commit(file.number, &file.caller).await?;
         }
         while self.kept.get() > self.bounds.all_max {
-            if !self.commit_fullest(&file.caller).await? {
+            if !self.commit_fullest(&file).await? {
                 break;
             }
         }
@@ -173,6 +173,9 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
         let (handle, unstable) =
             self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
+        if let Some(errno) = unstable.refused.take() {
+            return Err(errno);
+        }
         if unstable.is_empty() {
             return Ok(());
         }
@@ -300,23 +303,29 @@ impl<V: Vfs> Mounted<V> {
         Ok(write.verifier)
     }
 
-    /// Commits the file of which most is kept; false if there is none.
-    async fn commit_fullest(&self, caller: &Credentials) -> Result<bool, Errno> {
+    /// Commits the file of which most is kept, for a writer of `file`; false if there is none.
+    ///
+    /// # Errors
+    /// Those of `file` itself. What is refused of another is for its own users to hear.
+    async fn commit_fullest(&self, file: &OpenFile) -> Result<bool, Errno> {
         let fullest = {
             let inodes = self.inodes.borrow();
-            let kept = inodes
-                .all()
-                .map(|(number, inode)| (inode.unstable.bytes(), number, inode.writer.clone()));
+            let kept = inodes.all().map(|(number, inode)| {
+                let writer = inode.writer.clone();
+                (inode.unstable.bytes(), number, writer)
+            });
             kept.max_by_key(|(bytes, ..)| *bytes)
         };
-        match fullest {
-            Some((bytes, number, writer)) if bytes > 0 => {
-                let writer = writer.as_ref().unwrap_or(caller);
-                self.commit(number, writer).await?;
-                Ok(true)
-            }
-            _ => Ok(false),
+        let Some((_, number, writer)) = fullest.filter(|(bytes, ..)| *bytes > 0) else {
+            return Ok(false);
+        };
+        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable))?;
+        let writer = writer.as_ref().unwrap_or(&file.caller);
+        match self.commit(number, writer).await {
+            Err(errno) if number != file.number => unstable.refused.set(Some(errno)),
+            committed => committed?,
         }
+        Ok(true)
     }
 }
 
@@ -374,6 +383,17 @@ mod tests {
             assert_eq!(write(5000, Stability::Unstable).await, 10_000);
             // Those before may not be written again over it.
             assert_eq!(write(3000, Stability::DataSync).await, 0);
+        });
+    }
+
+    #[test]
+    fn what_was_refused_meanwhile_is_told_to_who_syncs_the_file() {
+        on_a_file(Caching::Direct, async |_, mounted, key| {
+            let number = mounted.open_file(key).unwrap().number;
+            let unstable = mounted.with_inode(number, |inode| Rc::clone(&inode.unstable));
+            unstable.unwrap().refused.set(Some(Errno::ENOSPC));
+            assert_eq!(mounted.sync(number, key).await, Err(Errno::ENOSPC));
+            assert_eq!(mounted.sync(number, key).await, Ok(()));
         });
     }
 
