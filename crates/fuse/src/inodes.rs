@@ -186,11 +186,13 @@ impl Inodes {
         self.kernel_caches && known.is_some_and(|inode| inode.is_outdated(attributes))
     }
 
-    /// True when a file that is to be opened and has these attributes is open, and the kernel believes something else.
+    /// True when a file that is to be opened and has these attributes is open, and the kernel believes something else
+    /// that is not of its own making.
     pub(crate) fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
         let differs = |inode: &Inode| inode.seen != Some(Seen::of(attributes));
         let open = self.inode(number).filter(|inode| inode.is_open());
-        self.kernel_caches && open.is_some_and(differs)
+        let others = open.filter(|inode| inode.unstable.is_empty());
+        self.kernel_caches && others.is_some_and(differs)
     }
 
     /// A file has these attributes after the kernel itself changed it.

@@ -59,7 +59,8 @@ pub(crate) const CALLERS_MAX: usize = 1024;
 pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
 /// How long an operation may take once another one has waited in vain.
 pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
-/// How long an open waits for closes that are on their way, if the file has changed.
+/// How long an open waits for closes that are on their way, if the file has changed. One that comes later leaves the
+/// kernel the length that it knew.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
 /// A file that was just found changed is opened as it is, so that one that changes all the time can be opened at all.
 pub(crate) const RENEWAL_AGE: Duration = Duration::from_millis(100);

@@ -83,6 +83,14 @@ impl Unstable {
         older - confirmed
     }
 
+    /// A COMMIT that was asked for when `asked` writes had been kept has failed: none of them is confirmed before it is
+    /// done again.
+    pub(crate) fn doubt(&self, asked: u64) {
+        let mut kept = self.kept.borrow_mut();
+        let older = kept.iter_mut().filter(|(number, _)| *number < asked);
+        older.for_each(|(_, write)| write.verifier = None);
+    }
+
     /// Looks at a kept write.
     pub(crate) fn with<T>(&self, index: usize, look: impl FnOnce(&Kept) -> T) -> Option<T> {
         (self.kept.borrow().get(index)).map(|(_, write)| look(write))
@@ -167,6 +175,15 @@ mod tests {
         unstable.rewritten(0, Some(SECOND));
         assert_eq!(confirm(&unstable, SECOND), 1);
         assert_eq!(offsets(&unstable), [2]);
+    }
+
+    #[test]
+    fn what_a_commit_failed_for_is_done_again() {
+        let unstable = Unstable::default();
+        unstable.keep(write(0, b"abcd", FIRST));
+        unstable.doubt(unstable.kept_ever());
+        unstable.keep(write(4, b"efgh", FIRST));
+        assert_eq!(confirm(&unstable, FIRST), 2);
     }
 
     #[test]

@@ -262,7 +262,7 @@ impl<V: Vfs> IoServer<V> {
         let ObjectRange { capability, size } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
         let begun = self.orders.begin(capability.file);
-        let _alone = begun.truncate().await;
+        let alone = begun.truncate().await;
         let object = match size {
             0 => self.find(capability.file).await?,
             _ => Some(self.find_or_make(capability.file).await?),
@@ -278,6 +278,7 @@ impl<V: Vfs> IoServer<V> {
                 .set_attributes(&own(), handle, &change, None)
                 .await;
             changed.result?;
+            drop(alone);
             self.store.commit(&own(), handle, 0, 0).await.result?;
         }
         Ok(encode(&self.state_of(object.as_ref()).await?))

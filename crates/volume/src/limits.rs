@@ -63,8 +63,10 @@ pub const SMALL_MAX: u64 = 64 << 10;
 pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 /// How far clocks of a volume's machines may be apart.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
+/// After which no I/O server stores anything by a capability, if its clock is no further off than that.
+pub const GRANT_AGE: Duration = CAPABILITY_AGE.saturating_add(CLOCK_SKEW_MAX.saturating_mul(2));
 /// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
-pub const GONE_AGE: Duration = Duration::from_secs(120);
+pub const GONE_AGE: Duration = GRANT_AGE;
 /// Names that a check looks at together: changes wait for that long.
 pub const NAMES_AT_A_TIME: usize = 4096;
 /// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal

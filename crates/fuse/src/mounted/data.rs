@@ -170,13 +170,11 @@ impl<V: Vfs> Mounted<V> {
     ///
     /// When the server refuses it for good (no space, no right any more) what is kept is given up, and that is said
     /// once: to whoever waits here. When it does not answer, what is kept stays for the next attempt.
-    pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
+    async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
         let (handle, unstable) =
             self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
-        if let Some(errno) = unstable.refused.take() {
-            return Err(errno);
-        }
-        if unstable.is_empty() {
+        // A COMMIT beside the writes takes note of what they did before it is over.
+        if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
             return Ok(());
         }
         let file = OpenFile {
@@ -189,6 +187,16 @@ impl<V: Vfs> Mounted<V> {
             self.keep(&unstable, Unstable::clear);
         }
         committed
+    }
+
+    /// As [`Mounted::commit_kept`]. Also tells what was refused when somebody else waited.
+    ///
+    /// # Errors
+    /// As [`Mounted::commit_kept`].
+    pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
+        self.commit_kept(number, caller).await?;
+        let refused = self.with_inode(number, |inode| inode.unstable.refused.take())?;
+        refused.map_or(Ok(()), Err)
     }
 
     /// As [`Mounted::commit`], for whoever has opened the file with `key`.
@@ -235,7 +243,9 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<usize, Errno> {
         let asked = unstable.kept_ever();
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
-        let verifier = done.result.map_err(errno)?.verifier;
+        let answered = done.result.map_err(errno);
+        // A disk says once that it has lost something: the next COMMIT may succeed.
+        let verifier = answered.inspect_err(|_| unstable.doubt(asked))?.verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
             self.note_own_writes(file.number, handle, done.wcc.after)
@@ -321,7 +331,7 @@ impl<V: Vfs> Mounted<V> {
         };
         let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable))?;
         let writer = writer.as_ref().unwrap_or(&file.caller);
-        match self.commit(number, writer).await {
+        match self.commit_kept(number, writer).await {
             Err(errno) if number != file.number => unstable.refused.set(Some(errno)),
             committed => committed?,
         }
@@ -392,6 +402,16 @@ mod tests {
             let number = mounted.open_file(key).unwrap().number;
             let unstable = mounted.with_inode(number, |inode| Rc::clone(&inode.unstable));
             unstable.unwrap().refused.set(Some(Errno::ENOSPC));
+            let data = Buffer::from_vec(vec![7; 5000]);
+            let written = mounted.write(key, 0, data, 5000, Stability::Unstable);
+            assert_eq!(written.await, Ok(5000));
+            // Whoever waits for another file is not told, and comes to an end.
+            let file = OpenFile {
+                number: ROOT,
+                caller: mounted.open_file(key).unwrap().caller,
+            };
+            assert_eq!(mounted.commit_fullest(&file).await, Ok(true));
+            assert_eq!(mounted.commit_fullest(&file).await, Ok(false));
             assert_eq!(mounted.sync(number, key).await, Err(Errno::ENOSPC));
             assert_eq!(mounted.sync(number, key).await, Ok(()));
         });

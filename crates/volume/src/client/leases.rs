@@ -84,16 +84,20 @@ impl Leases {
 
     /// A write begins.
     pub(super) fn writing(self: &Rc<Self>, file: FileId) -> Writing {
-        self.written.borrow_mut().begins(file);
+        let forgotten = self.written.borrow_mut().begins(file);
+        for forgotten in forgotten {
+            self.drop_all(forgotten);
+        }
         Writing {
             leases: Rc::clone(self),
             file,
+            is_answered: Cell::new(false),
         }
     }
 
-    /// See [`Written::is_unstable`].
-    pub(super) fn is_unstable(&self, file: FileId) {
-        self.written.borrow_mut().is_unstable(file);
+    /// See [`Written::note_unstable`].
+    pub(super) fn note_unstable(&self, file: FileId) {
+        self.written.borrow_mut().note_unstable(file);
     }
 
     /// See [`Written::asked`].
@@ -101,10 +105,10 @@ impl Leases {
         self.written.borrow().asked()
     }
 
-    /// See [`Written::is_durable`]. If that was all, and no more is written, grants for the file go back soon.
-    pub(super) fn is_durable(self: &Rc<Self>, file: FileId, asked: Asked) {
+    /// See [`Written::note_durable`]. If that was all, and no more is written, grants for the file go back soon.
+    pub(super) fn note_durable(self: &Rc<Self>, file: FileId, asked: Asked) {
         let now = self.runtime.now();
-        if !(self.written.borrow_mut()).is_durable(file, asked, now) {
+        if !(self.written.borrow_mut()).note_durable(file, asked, now) {
             return;
         }
         if !self.giving_back.replace(true) {
@@ -158,10 +162,13 @@ impl Leases {
 pub(super) struct Writing {
     leases: Rc<Leases>,
     file: FileId,
+    pub(super) is_answered: Cell<bool>,
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.leases.written.borrow_mut().ends(self.file);
+        let (answered, now) = (self.is_answered.get(), self.leases.runtime.now());
+        let mut written = self.leases.written.borrow_mut();
+        written.ends(self.file, answered, now);
     }
 }

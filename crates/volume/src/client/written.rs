@@ -1,6 +1,6 @@
 //! Which files are being written, and which hold data that are not known to be durable.
 
-use crate::limits::CAPABILITIES_MAX;
+use crate::limits::{CAPABILITIES_MAX, GRANT_AGE};
 use crate::meta::FileId;
 use gannet_runtime::Instant;
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ struct Writes {
     under_way: u32,
     /// The number of the last that was unstable, until it is durable.
     unstable: Option<u64>,
+    /// Until when a write may yet be stored that was not answered.
+    doubtful: Option<Instant>,
     /// When all became durable that had been written.
     durable: Option<Instant>,
 }
@@ -27,30 +29,40 @@ struct Writes {
 pub(super) struct Asked(u64);
 
 impl Written {
-    /// A write begins.
-    pub(super) fn begins(&mut self, file: FileId) {
+    /// A write begins. Gives files of which it is no longer known what was written: no grant for them may go back.
+    pub(super) fn begins(&mut self, file: FileId) -> Vec<FileId> {
+        let mut forgotten = Vec::new();
         if self.files.len() >= CAPABILITIES_MAX {
-            // Of files that nobody makes durable.
-            (self.files).retain(|_, writes| writes.under_way > 0 || writes.durable.is_some());
+            self.files.retain(|file, writes| {
+                let is_idle = writes.under_way == 0;
+                if is_idle {
+                    forgotten.push(*file);
+                }
+                !is_idle
+            });
         }
         let writes = self.files.entry(file).or_default();
         writes.under_way += 1;
         writes.durable = None;
+        forgotten
     }
 
-    /// A write has done what it could.
-    pub(super) fn ends(&mut self, file: FileId) {
+    /// A write has been answered, or nobody waits any more.
+    pub(super) fn ends(&mut self, file: FileId, is_answered: bool, now: Instant) {
         if let Some(writes) = self.files.get_mut(&file) {
             writes.under_way -= 1;
+            if !is_answered {
+                (writes.doubtful, writes.durable) = (Some(now + GRANT_AGE), None);
+            }
             let is_known = writes.durable.is_some() || writes.unstable.is_some();
-            if writes.under_way == 0 && !is_known {
+            if writes.under_way == 0 && !is_known && writes.doubtful.is_none() {
                 self.files.remove(&file);
             }
         }
     }
 
     /// A write was answered that is durable only once somebody asks for that.
-    pub(super) fn is_unstable(&mut self, file: FileId) {
+    pub(super) fn note_unstable(&mut self, file: FileId) {
         self.unstable += 1;
         let writes = self.files.entry(file).or_default();
         (writes.unstable, writes.durable) = (Some(self.unstable), None);
@@ -62,12 +74,17 @@ impl Written {
     }
 
     /// The writes to a file that were answered before `asked` are durable at `now`. True if that is all of them.
-    pub(super) fn is_durable(&mut self, file: FileId, asked: Asked, now: Instant) -> bool {
+    pub(super) fn note_durable(&mut self, file: FileId, asked: Asked, now: Instant) -> bool {
         let writes = self.files.entry(file).or_default();
-        if writes.unstable.is_some_and(|last| last > asked.0) {
+        let is_newer = writes.unstable.is_some_and(|last| last > asked.0);
+        if is_newer || writes.doubtful.is_some_and(|until| now < until) {
             return false;
         }
-        (writes.unstable, writes.durable) = (None, Some(now));
+        *writes = Writes {
+            under_way: writes.under_way,
+            durable: Some(now),
+            ..Writes::default()
+        };
         true
     }
 
@@ -96,8 +113,8 @@ mod tests {
 
     fn write_unstable(written: &mut Written) {
         written.begins(FILE);
-        written.is_unstable(FILE);
-        written.ends(FILE);
+        written.note_unstable(FILE);
+        written.ends(FILE, true, Instant::default());
     }
 
     #[test]
@@ -105,11 +122,11 @@ mod tests {
         let (mut written, now) = (Written::default(), Instant::default());
         write_unstable(&mut written);
         written.begins(FILE);
-        assert!(!written.is_durable(FILE, Asked::default(), now));
-        written.ends(FILE);
+        assert!(!written.note_durable(FILE, Asked::default(), now));
+        written.ends(FILE, true, Instant::default());
         assert_eq!(written.take_idle(now), (vec![], false));
         let asked = written.asked();
-        assert!(written.is_durable(FILE, asked, now));
+        assert!(written.note_durable(FILE, asked, now));
         assert_eq!(written.take_idle(now), (vec![FILE], false));
     }
 
@@ -119,20 +136,33 @@ mod tests {
         write_unstable(&mut written);
         let asked = written.asked();
         write_unstable(&mut written);
-        assert!(!written.is_durable(FILE, asked, now));
+        assert!(!written.note_durable(FILE, asked, now));
         assert_eq!(written.take_idle(now), (vec![], false));
+    }
+
+    #[test]
+    fn what_was_not_answered_may_come_late() {
+        let (mut written, now) = (Written::default(), Instant::default());
+        written.begins(FILE);
+        written.begins(FILE);
+        written.ends(FILE, false, now);
+        assert!(!written.note_durable(FILE, written.asked(), now));
+        written.ends(FILE, true, now);
+        let later = now + GRANT_AGE;
+        assert_eq!(written.take_idle(later), (vec![], false));
+        assert!(written.note_durable(FILE, written.asked(), later));
     }
 
     #[test]
     fn what_is_being_written_is_not_idle() {
         let (mut written, now) = (Written::default(), Instant::default());
         written.begins(FILE);
-        assert!(written.is_durable(FILE, Asked::default(), now));
+        assert!(written.note_durable(FILE, Asked::default(), now));
         written.begins(FILE);
-        written.ends(FILE);
+        written.ends(FILE, true, Instant::default());
         assert_eq!(written.take_idle(now), (vec![], false));
-        assert!(written.is_durable(FILE, Asked::default(), now));
-        written.ends(FILE);
+        assert!(written.note_durable(FILE, Asked::default(), now));
+        written.ends(FILE, true, Instant::default());
         assert_eq!(written.take_idle(now), (vec![FILE], false));
         assert!(written.files.is_empty());
     }

@@ -28,6 +28,7 @@ pub(super) struct Fetched {
 pub(super) struct Target<'a> {
     pub(super) handle: &'a FileHandle,
     pub(super) begun: &'a Begun<'a>,
+    pub(super) capability: &'a Capability,
     pub(super) stability: Stability,
 }
 
@@ -49,6 +50,7 @@ impl<V: Vfs> IoServer<V> {
         let target = Target {
             handle: &handle,
             begun: &begun,
+            capability: &transfer.capability,
             stability: stability(transfer.stability)?,
         };
         let count = own_len(&transfer.file, transfer.placement);
@@ -250,9 +252,12 @@ impl<V: Vfs> IoServer<V> {
         let Target {
             handle,
             begun,
+            capability,
             stability,
         } = target;
         let _storing = begun.store().await.ok_or(Status::Jukebox)?;
+        // Its bytes may have come late: others may have been told since how long the file is.
+        self.check(capability, Capability::WRITE)?;
         let wanted = data.len();
         let written = self
             .store

@@ -1,15 +1,13 @@
 //! How long files are: what their objects say, asked for in batches, and known for as long as nobody may write.
 //!
-//! A client writes by a grant that ends by itself after [`CAPABILITY_AGE`], or earlier when the client gives it back; a
+//! A client writes by a grant that ends by itself after [`GRANT_AGE`], or earlier when the client gives it back; a
 //! write counts as completed only while its grant lasts. So what the objects of a file without grants say holds until
 //! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
 
 use super::promises::{IoServers, Promises};
 use crate::calls::{FileState, encode};
 use crate::layout::{placements, size_from_object};
-use crate::limits::{
-    BATCHES_UNDER_WAY, CAPABILITY_AGE, FILE_SIZE_MAX, GRANTS_MAX, SIZE_AGE, SIZES_MAX,
-};
+use crate::limits::{BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZES_MAX};
 use crate::link::{Link, LinkError};
 use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, LocalFuture, all};
@@ -60,7 +58,7 @@ struct Queue {
 
 impl Sizes {
     pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>) -> Rc<Sizes> {
-        let others_until = runtime.now() + CAPABILITY_AGE;
+        let others_until = runtime.now() + GRANT_AGE;
         Rc::new(Sizes {
             runtime,
             servers,
@@ -76,11 +74,11 @@ impl Sizes {
         })
     }
 
-    /// Lets a client write a file for [`CAPABILITY_AGE`]; the number of the grant.
+    /// Lets a client write a file for [`GRANT_AGE`]; the number of the grant.
     pub(super) fn grant(&self, file: FileId) -> u64 {
         self.changes(file);
         let now = self.runtime.now();
-        let until = now + CAPABILITY_AGE;
+        let until = now + GRANT_AGE;
         let mut grants = self.grants.borrow_mut();
         if grants.files.len() >= grants.sweep_at {
             grants.files.retain(|_, list| {

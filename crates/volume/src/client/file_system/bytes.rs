@@ -181,7 +181,7 @@ impl VolumeFs {
             Some(_) => Capability::WRITE,
             None => Capability::READ,
         };
-        let _writing = stability.map(|_| self.leases.writing(id));
+        let writing = stability.map(|_| self.leases.writing(id));
         let deadline = self.deadline();
         loop {
             let lease = self.lease(caller, id, rights).await?;
@@ -208,10 +208,13 @@ impl VolumeFs {
                     DataError::Refused { index: 0, status }
                 }
                 Ok(states) => {
+                    if let Some(writing) = &writing {
+                        writing.is_answered.set(true);
+                    }
                     match stability {
                         // Older writes that are not durable stay so.
-                        Some(Stability::FileSync) => self.leases.is_durable(id, Asked::default()),
-                        Some(_) => self.leases.is_unstable(id),
+                        Some(Stability::FileSync) => self.leases.note_durable(id, Asked::default()),
+                        Some(_) => self.leases.note_unstable(id),
                         None => {}
                     }
                     let proven = size_of(&lease.layout, &states);
@@ -239,7 +242,7 @@ impl VolumeFs {
             };
             match done {
                 Ok(states) => {
-                    self.leases.is_durable(id, asked);
+                    self.leases.note_durable(id, asked);
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
                 Err(error) => self.after(id, deadline, error).await?,
