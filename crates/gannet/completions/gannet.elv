@@ -65,7 +65,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --lost-disk 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where the server was served before'
             cand --manager 'Where I/O servers that run without the manager find it [default: what volume.toml says]'
             cand --dscp 'Mark what the volume''s servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]'
-            cand --cores 'How many threads serve [default: one per core of this machine, one less for a volume]'
+            cand --cores 'How many threads serve [default: one per core of this machine]'
             cand --crc 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]'
             cand --state-dir 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]'
             cand --registration 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical'

@@ -74,7 +74,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l role -d 'Run onl
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l lost-disk -d 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where the server was served before' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manager -d 'Where I/O servers that run without the manager find it [default: what volume.toml says]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l dscp -d 'Mark what the volume\'s servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine, one less for a volume]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]' -r -F

@@ -364,7 +364,7 @@ pub struct ServeOptions {
     /// the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]
     #[arg(long, value_name = "metadata=N,data=N", conflicts_with_all = ["path", "config"])]
     pub dscp: Option<TrafficClasses>,
-    /// How many threads serve [default: one per core of this machine, one less for a volume]
+    /// How many threads serve [default: one per core of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
     /// Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]

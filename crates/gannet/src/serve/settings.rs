@@ -53,7 +53,7 @@ impl Settings {
         let cores = options
             .cores
             .or(config.server.cores)
-            .map_or_else(|| usual_cores(options.volume.is_some()), usize::from);
+            .map_or_else(available_cores, usize::from);
         let cores = cores.clamp(1, CORES_MAX);
         let crc = options.crc.or(config.server.crc);
         let crc = crc.is_some_and(crate::cli::Switch::is_on);
@@ -204,15 +204,6 @@ fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
         export.clients.clone_from(&options.allow);
     }
     export
-}
-
-/// How many threads serve unless somebody says so. A volume's leave one processor to its disks' threads and to clients
-/// on this machine (docs/decisions/0015-busy-polling.md).
-fn usual_cores(is_volume: bool) -> usize {
-    match is_volume {
-        true => available_cores().saturating_sub(1),
-        false => available_cores(),
-    }
 }
 
 /// The share of each core: connections are spread evenly over them.
