@@ -213,10 +213,9 @@ impl<V: Vfs> Mounted<V> {
         }
         let (mounted, file, unstable) = (Rc::clone(self), file.clone(), Rc::clone(unstable));
         let ahead = async move {
-            // What fails here is tried again, and told, when somebody waits for it.
-            let _ = mounted
-                .within(mounted.commit_beside(&file, &unstable))
-                .await;
+            // What fails here is done again, and told, when somebody waits for it. It has the store's patience: what is
+            // written again must have ended before anything is written over it.
+            let _ = mounted.commit_beside(&file, &unstable).await;
         };
         self.runtime.spawn("commit ahead", Box::pin(ahead));
     }

@@ -85,8 +85,9 @@ impl Leases {
     /// A write begins.
     pub(super) fn writing(self: &Rc<Self>, file: FileId) -> Writing {
         let forgotten = self.written.borrow_mut().begins(file);
-        for forgotten in forgotten {
-            self.drop_all(forgotten);
+        if !forgotten.is_empty() {
+            let mut held = self.held.borrow_mut();
+            held.retain(|(id, ..), _| !forgotten.contains(id));
         }
         Writing {
             leases: Rc::clone(self),

@@ -3,7 +3,7 @@
 use crate::limits::{CAPABILITIES_MAX, GRANT_AGE};
 use crate::meta::FileId;
 use gannet_runtime::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Default)]
@@ -30,13 +30,13 @@ pub(super) struct Asked(u64);
 
 impl Written {
     /// A write begins. Gives files of which it is no longer known what was written: no grant for them may go back.
-    pub(super) fn begins(&mut self, file: FileId) -> Vec<FileId> {
-        let mut forgotten = Vec::new();
+    pub(super) fn begins(&mut self, file: FileId) -> BTreeSet<FileId> {
+        let mut forgotten = BTreeSet::new();
         if self.files.len() >= CAPABILITIES_MAX {
             self.files.retain(|file, writes| {
                 let is_idle = writes.under_way == 0;
                 if is_idle {
-                    forgotten.push(*file);
+                    forgotten.insert(*file);
                 }
                 !is_idle
             });

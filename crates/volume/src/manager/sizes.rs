@@ -1,6 +1,6 @@
 //! How long files are: what their objects say, asked for in batches, and known for as long as nobody may write.
 //!
-//! A client writes by a grant that ends by itself after [`GRANT_AGE`], or earlier when the client gives it back; a
+//! A client writes by a grant that has ended by itself after [`GRANT_AGE`], or ends when the client gives it back; a
 //! write counts as completed only while its grant lasts. So what the objects of a file without grants say holds until
 //! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
 
@@ -74,7 +74,7 @@ impl Sizes {
         })
     }
 
-    /// Lets a client write a file for [`GRANT_AGE`]; the number of the grant.
+    /// Lets a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
     pub(super) fn grant(&self, file: FileId) -> u64 {
         self.changes(file);
         let now = self.runtime.now();

@@ -3,7 +3,7 @@
 use super::{Mount, Step, UNIT, Worker, compare, name_of};
 use crate::random::Random;
 use gannet_fuse::headless::{Opened, ROOT};
-use gannet_runtime::LocalFuture;
+use gannet_runtime::{LocalFuture, all};
 use gannet_vfs::{Stability, Status};
 use std::io;
 use std::rc::Rc;
@@ -364,37 +364,45 @@ impl Worker {
 
     /// Also of a file that is not there.
     async fn unlink(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
-        let mut kept = self.keep_open(mount, name).await;
-        while let Err(error) = mount.remove(ROOT, &name_of(name)).await {
-            if status(&error) == Status::Noent {
-                break;
-            }
-            // Whether it still has its name is not known.
-            kept.take().into_iter().for_each(|it| self.close(mount, it));
-            self.try_again("unlink", error).await?;
-        }
-        if let Some(file) = kept {
-            self.let_go(mount, file, name).await?;
-        }
+        let own_name = name_of(name);
+        let removed = self.replace(mount, ("unlink", name), async || {
+            mount.remove(ROOT, &own_name).await
+        });
+        removed.await?;
         self.set(name, None);
         Ok(())
     }
 
     async fn move_name(&self, mount: &Rc<Mount>, from: usize, to: usize) -> Result<(), String> {
-        let mut kept = self.keep_open(mount, to).await;
         let (old, new) = (name_of(from), name_of(to));
-        while let Err(error) = mount.rename((ROOT, &old), (ROOT, &new)).await {
+        let moved = self.replace(mount, ("rename", to), async || {
+            mount.rename((ROOT, &old), (ROOT, &new)).await
+        });
+        moved.await?;
+        self.moved(from, to);
+        Ok(())
+    }
+
+    /// Has `change` take a name away from its file, if there is one, which may be open meanwhile.
+    async fn replace(
+        &self,
+        mount: &Rc<Mount>,
+        (what, name): (&str, usize),
+        change: impl AsyncFn() -> io::Result<()>,
+    ) -> Result<(), String> {
+        let mut kept = self.keep_open(mount, name).await;
+        while let Err(error) = change().await {
             if status(&error) == Status::Noent {
                 break;
             }
+            // Whether it still has its name is not known.
             kept.take().into_iter().for_each(|it| self.close(mount, it));
-            self.try_again("rename", error).await?;
+            self.try_again(what, error).await?;
         }
-        if let Some(file) = kept {
-            self.let_go(mount, file, to).await?;
+        match kept {
+            Some(file) => self.let_go(mount, file, name).await,
+            None => Ok(()),
         }
-        self.moved(from, to);
-        Ok(())
     }
 }
 
@@ -416,24 +424,7 @@ async fn write_parts(
             mount.write(file, at, &part, stability).await
         }));
     }
-    let mut outcome = Ok(());
-    std::future::poll_fn(|context| {
-        writing.retain_mut(|part| match part.as_mut().poll(context) {
-            Poll::Ready(done) => {
-                if let Err(error) = done {
-                    outcome = Err(error);
-                }
-                false
-            }
-            Poll::Pending => true,
-        });
-        match writing.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    outcome
+    all(writing).await.into_iter().collect()
 }
 
 async fn read_all(mount: &Rc<Mount>, file: Opened, states: &[&[u8]]) -> io::Result<Vec<u8>> {
