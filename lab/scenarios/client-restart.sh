@@ -1,36 +1,63 @@
 # The kernel's server is restarted while Gannet's client copies to it and from it: the copies end, and nothing is lost.
 # server: knfsd
 # over: rdma rdma-crc tcp
-# limit: 180
+# limit: 240
 
-# restart_before SIZE FILE: as soon as there is something in the file, and before it is complete.
+# restart_before ALL DONE: restarts the server, and says in $within whether DONE had not printed ALL by then.
 restart_before() {
-    until [ -s "$2" ]; do sleep 0.05; done
     stop_knfsd
-    [ "$(stat -c %s "$2")" -lt "$1" ] || fail 'the copy was faster than the restart'
+    within=
+    so_far=$($2)
+    [ "$so_far" -ge "$1" ] || within=yes
     serve_knfsd
 }
-noise large 50000001
-gannet cp large "$(url /large)" &
-restart_before 50000001 /srv/export/large
-wait $!
-cmp large /srv/export/large
-gannet cp "$(url /large)" back &
-restart_before 50000001 back
-wait $!
-cmp large back
+# more: when a copy was faster than the restart, it is done again with twice as much.
+more() {
+    attempts=$((attempts + 1))
+    [ $attempts -lt 2 ] || fail 'the copies are faster than the restarts'
+}
+# sent, brought: how much of the file is copied.
+sent() { stat -c %s /srv/export/large; }
+brought() { stat -c %s back; }
+# links: a directory has two, and one for each directory in it.
+links() { stat -c %h /srv/export/tree; }
+
+size=50000001
+attempts=0
+within=
+until [ $within ]; do
+    rm -f /srv/export/large back
+    noise large $size
+    gannet cp large "$(url /large)" &
+    until [ -s /srv/export/large ]; do sleep 0.05; done
+    restart_before $size sent
+    wait $!
+    cmp large /srv/export/large
+    within_sent=$within
+    gannet cp "$(url /large)" back &
+    until [ -s back ]; do sleep 0.05; done
+    restart_before $size brought
+    wait $!
+    cmp large back
+    size=$((size * 2))
+    [ $within ] && [ $within_sent ] || { within= && more; }
+done
 
 # Calls that cannot be repeated: those sent again may have been done before.
-rm -rf /run/tree
-mkdir /run/tree
-(cd /run/tree; seq 0 199 | xargs mkdir; for folder in *; do echo $folder >$folder/file; done; ln -s .. 0/link)
-tar -cf tree.tar -C /run tree
-host unpack tree.tar .
-gannet cp --recursive tree "$(url /tree)" &
-# A directory has two links, and one for each directory in it.
-until links=$(stat -c %h /srv/export/tree) && [ "$links" -gt 50 ]; do :; done
-stop_knfsd
-[ "$(stat -c %h /srv/export/tree)" -lt 202 ] || fail 'the copy was faster than the restart'
-serve_knfsd
-wait $!
-same /run/tree /srv/export/tree
+count=200
+attempts=0
+within=
+until [ $within ]; do
+    rm -rf /run/tree /srv/export/tree tree
+    mkdir /run/tree
+    (cd /run/tree; seq $count | xargs mkdir; for folder in *; do echo $folder >$folder/file; done; ln -s .. 1/link)
+    tar -cf tree.tar -C /run tree
+    host unpack tree.tar .
+    gannet cp --recursive tree "$(url /tree)" &
+    until [ -e /srv/export/tree ] && [ "$(links)" -gt 50 ]; do :; done
+    restart_before $((count + 2)) links
+    wait $!
+    same /run/tree /srv/export/tree
+    count=$((count * 2))
+    [ $within ] || more
+done
