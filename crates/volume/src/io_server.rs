@@ -261,8 +261,8 @@ impl<V: Vfs> IoServer<V> {
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
-        let begun = self.orders.begin(capability.file);
-        let alone = begun.truncate().await;
+        let begun = self.orders.truncate(capability.file);
+        let cutting = begun.cut().await;
         let object = match size {
             0 => self.find(capability.file).await?,
             _ => Some(self.find_or_make(capability.file).await?),
@@ -278,7 +278,7 @@ impl<V: Vfs> IoServer<V> {
                 .set_attributes(&own(), handle, &change, None)
                 .await;
             changed.result?;
-            drop(alone);
+            drop(cutting);
             self.store.commit(&own(), handle, 0, 0).await.result?;
         }
         Ok(encode(&self.state_of(object.as_ref()).await?))

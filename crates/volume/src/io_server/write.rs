@@ -45,8 +45,9 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
         let transfer: Transfer = parse(request.body())?;
         self.check(&transfer.capability, Capability::WRITE)?;
-        let begun = self.orders.begin(transfer.capability.file);
-        let handle = self.find_or_make(transfer.capability.file).await?;
+        let file = transfer.capability.file;
+        let begun = self.orders.write(file, &transfer.file, transfer.placement);
+        let handle = self.find_or_make(file).await?;
         let target = Target {
             handle: &handle,
             begun: &begun,
@@ -255,13 +256,43 @@ impl<V: Vfs> IoServer<V> {
             capability,
             stability,
         } = target;
-        let _storing = begun.store().await.ok_or(Status::Jukebox)?;
+        let bytes = offset..offset + data.len() as u64;
+        let storing = begun.store(bytes.clone()).await;
+        let storing = storing.ok_or(Status::Jukebox)?;
         // Its bytes may have come late: others may have been told since how long the file is.
         self.check(capability, Capability::WRITE)?;
-        let wanted = data.len();
+        let left = storing.left();
+        if left[..] == [bytes] {
+            self.put(target, offset, buffer, data).await?;
+        } else {
+            for Range { start, end } in left {
+                // Lies in `data`.
+                let at = data.start + (start - offset) as usize;
+                let part = buffer.get(at..at + (end - start) as usize);
+                let part = Buffer::from_vec(part.ok_or(Status::Inval)?.to_vec());
+                let range = 0..part.len();
+                self.put(target, start, part, range).await?;
+            }
+            if stability != Stability::Unstable {
+                // The rest is another's, which may be less durable.
+                self.store.commit(&own(), handle, 0, 0).await.result?;
+            }
+        }
+        storing.done();
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        target: Target<'_>,
+        offset: u64,
+        buffer: Buffer,
+        data: Range<usize>,
+    ) -> Result<(), Status> {
+        let (wanted, stability) = (data.len(), target.stability);
         let written = self
             .store
-            .write(&own(), handle, offset, buffer, data, stability)
+            .write(&own(), target.handle, offset, buffer, data, stability)
             .await;
         match written.result?.count as usize == wanted {
             true => Ok(()),

@@ -117,6 +117,14 @@ impl Shape {
         false
     }
 
+    /// The first byte of any piece.
+    pub fn start(&self) -> u64 {
+        match &self.form {
+            Form::List(pieces) => pieces.iter().map(|piece| piece.offset).min().unwrap_or(0),
+            Form::Nested { first, .. } => first.offset,
+        }
+    }
+
     /// Past the last byte of any piece.
     pub fn end(&self) -> u64 {
         self.end
