@@ -231,7 +231,7 @@ impl Link {
             };
             let message = compose(&self.shared.pool.messages, header, body, data)?;
             state.calls.insert(id, Call { sender, slot });
-            state.requests.push(class, message);
+            state.requests.push(class, id, message);
             id
         };
         self.shared.queued.notify();
@@ -384,14 +384,19 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.link.shared.state.borrow_mut();
-        // The peer may still be using the buffers of a call: they are free with its answer.
-        if state
-            .calls
-            .get(&self.id)
-            .is_some_and(|call| call.slot.is_none())
-        {
-            state.calls.remove(&self.id);
+        let Some(call) = state.calls.remove(&self.id) else {
+            return;
+        };
+        // Behind what is asked for next, by whomever, it might undo that.
+        let has_left = !state.requests.remove(self.id);
+        if has_left && call.slot.is_some() {
+            // The peer may still be using the buffers: they are free with its answer.
+            state.calls.insert(self.id, call);
+            return;
         }
+        drop(state);
+        // Its buffers have something to say when they go.
+        drop(call);
     }
 }
 

@@ -38,21 +38,30 @@ pub(super) enum Outgoing {
     },
 }
 
-/// Requests that wait for credits, by class: those of a lower class leave first.
+/// Requests that wait for credits, with their numbers, by class: those of a lower class leave first.
 #[derive(Default)]
 pub(super) struct Requests {
-    classes: [VecDeque<Composed>; 4],
+    classes: [VecDeque<(u64, Composed)>; 4],
 }
 
 impl Requests {
-    pub(super) fn push(&mut self, class: Class, message: Composed) {
+    pub(super) fn push(&mut self, class: Class, id: u64, message: Composed) {
         if let Some(queue) = self.classes.get_mut(class as usize) {
-            queue.push_back(message);
+            queue.push_back((id, message));
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<Composed> {
-        self.classes.iter_mut().find_map(VecDeque::pop_front)
+        let first = self.classes.iter_mut().find_map(VecDeque::pop_front);
+        first.map(|(_, message)| message)
+    }
+
+    /// Has a request not leave; false if it has left.
+    pub(super) fn remove(&mut self, id: u64) -> bool {
+        self.classes.iter_mut().any(|queue| {
+            let at = queue.iter().position(|(other, _)| *other == id);
+            at.and_then(|at| queue.remove(at)).is_some()
+        })
     }
 
     pub(super) fn clear(&mut self) {
@@ -200,8 +209,8 @@ mod tests {
     #[test]
     fn metadata_does_not_wait_behind_bulk() {
         let mut requests = Requests::default();
-        for (class, len) in [(Class::Bulk, 1), (Class::Metadata, 2), (Class::Bulk, 3)] {
-            requests.push(class, (Buffer::zeroed(1), len));
+        for (class, id) in [(Class::Bulk, 1), (Class::Metadata, 2), (Class::Bulk, 3)] {
+            requests.push(class, id, (Buffer::zeroed(1), id as u32));
         }
         let order: Vec<u32> = std::iter::from_fn(|| requests.pop())
             .map(|it| it.1)
