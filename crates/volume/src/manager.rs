@@ -264,7 +264,7 @@ impl Manager {
         if lacks {
             return Err(Status::Acces);
         }
-        if self.promises.truncates(id) {
+        if self.promises.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
         let Body::Regular { layout, .. } = inode.body else {

@@ -5,6 +5,8 @@ mod common;
 
 use common::{Bed, noise, root};
 use gannet_fabric::Buffer;
+use gannet_runtime::both;
+use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
     CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
@@ -13,6 +15,7 @@ use gannet_vfs::{
 use gannet_volume::client::{VolumeFs, WriteVerifier};
 use gannet_volume::limits::UNLINK_AGAIN_AFTER;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -314,6 +317,72 @@ fn truncation_is_finished_when_the_server_is_back() {
             }
         }
         assert_eq!(size, 10);
+    });
+}
+
+/// One makes a file while another makes it with a size, and both are done together.
+#[test]
+fn a_file_that_is_made_and_sized_at_once_has_that_size() {
+    for seed in 1..10 {
+        run(seed, 2, async |bed| {
+            let (fs, other) = (bed.mount(), bed.mount());
+            let first = create(&fs, "first").await;
+            write(&fs, &first, 0, &noise(10_000, 1)).await.unwrap();
+            create(&other, "second").await;
+            // Sizes may be remembered, and all are connected.
+            gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(200)).await;
+            fs.attributes(&first).await.unwrap();
+            let make = async |fs: &VolumeFs, size| {
+                let mode = CreateMode::Unchecked(SetAttributes {
+                    size,
+                    ..SetAttributes::default()
+                });
+                let made = fs.create(&root(), &fs.root(), b"file", &mode).await;
+                made.result.unwrap().handle
+            };
+            // What is made first fills a transaction: the others are in the next.
+            let (_, (file, _)) = both(
+                create(&fs, "x"),
+                both(make(&fs, None), make(&other, Some(1000))),
+            )
+            .await;
+            assert_eq!(fs.attributes(&file).await.unwrap().size, 1000);
+        });
+    }
+}
+
+/// A file is cut to an end that lies in a hole: the server of that end has nothing yet, and is the last to be done.
+#[test]
+fn a_file_that_is_being_cut_is_never_seen_shorter_than_that() {
+    run(27, 2, async |bed| {
+        const CUT: u64 = 5000;
+        let (fs, other) = (bed.mount(), bed.mount());
+        let file = create(&fs, "cut").await;
+        write(&fs, &file, 0, &noise(100, 1)).await.unwrap();
+        write(&fs, &file, 8192, &noise(100, 1)).await.unwrap();
+        let server = &bed.io_servers[1];
+        server.disk.set_profile(DiskProfile {
+            slow_per_mille: 1000,
+            delay_max_ns: 200_000_000,
+            ..DiskProfile::default()
+        });
+        let is_cut = Cell::new(false);
+        let cut = async {
+            resize(&fs, &file, CUT).await.unwrap();
+            is_cut.set(true);
+        };
+        let mut seen = BTreeSet::new();
+        let look = async {
+            while !is_cut.get() {
+                seen.insert(other.attributes(&file).await.unwrap().size);
+            }
+        };
+        both(cut, look).await;
+        assert!(
+            seen.iter().all(|size| [CUT, 8292].contains(size)),
+            "{seen:?}"
+        );
+        assert!(seen.contains(&CUT));
     });
 }
 

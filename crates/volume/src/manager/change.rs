@@ -93,12 +93,15 @@ impl Manager {
                     promised,
                     made,
                 }) => {
-                    // What was promised is known before anybody is answered.
+                    made.into_iter().for_each(|file| self.sizes.is_new(file));
+                    // What was promised, also to files just made, is known before anybody is answered.
                     for (_, promise) in &promised {
-                        self.sizes.changes(promise.file());
+                        match promise {
+                            Promise::Truncate(file, _, len) => self.sizes.will_be(*file, *len),
+                            Promise::Unlink(file, _) => self.sizes.changes(*file),
+                        }
                     }
                     self.promises.learn(promised);
-                    made.into_iter().for_each(|file| self.sizes.is_new(file));
                     for (sender, outcome) in senders.into_iter().zip(outcomes) {
                         // Who asked may be gone.
                         let _ = sender.send(outcome);

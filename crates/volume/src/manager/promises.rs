@@ -116,8 +116,8 @@ pub(super) struct Promises {
     open: RefCell<BTreeMap<u64, Open>>,
     /// Those that were kept, and when, the earliest first: they are kept once more.
     again: RefCell<VecDeque<(Instant, u64, Promise)>>,
-    /// Files whose size is being changed, and by how many promises.
-    truncating: RefCell<HashMap<FileId, u32>>,
+    /// Files whose size is being changed: to what, by the number of the promise.
+    truncating: RefCell<HashMap<FileId, BTreeMap<u64, u64>>>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
     news: Notify,
 }
@@ -132,8 +132,9 @@ impl Promises {
     /// Takes new promises.
     pub(super) fn learn(&self, made: Vec<(u64, Promise)>) {
         for (number, promise) in made {
-            if let Promise::Truncate(file, ..) = &promise {
-                *self.truncating.borrow_mut().entry(*file).or_default() += 1;
+            if let Promise::Truncate(file, _, size) = &promise {
+                let mut truncating = self.truncating.borrow_mut();
+                truncating.entry(*file).or_default().insert(number, *size);
             }
             let last = matches!(promise, Promise::Truncate(..));
             let open = Open { promise, last };
@@ -142,9 +143,10 @@ impl Promises {
         self.news.notify();
     }
 
-    /// Whether a file's size is being changed.
-    pub(super) fn truncates(&self, file: FileId) -> bool {
-        self.truncating.borrow().contains_key(&file)
+    /// What a file is cut to by the oldest promise to cut it, if there is one.
+    pub(super) fn cuts_to(&self, file: FileId) -> Option<u64> {
+        let truncating = self.truncating.borrow();
+        truncating.get(&file)?.values().next().copied()
     }
 
     /// Waits until a promise is kept.
@@ -198,9 +200,9 @@ impl Promises {
         let closed = self.open.borrow_mut().remove(&number);
         if let Some(Promise::Truncate(file, ..)) = closed.map(|open| open.promise) {
             let mut truncating = self.truncating.borrow_mut();
-            match truncating.get_mut(&file) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => {
+            if let Some(promises) = truncating.get_mut(&file) {
+                promises.remove(&number);
+                if promises.is_empty() {
                     truncating.remove(&file);
                 }
             }

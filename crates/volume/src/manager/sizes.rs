@@ -26,10 +26,19 @@ pub(super) struct Sizes {
     runtime: Handle,
     servers: Rc<dyn IoServers>,
     known: RefCell<BTreeMap<FileId, Known>>,
-    /// Questions under way, by file: whether what they bring may be remembered.
-    asking: RefCell<BTreeMap<FileId, Vec<Rc<Cell<bool>>>>>,
+    /// Questions under way, by file.
+    asking: RefCell<BTreeMap<FileId, Vec<Rc<Asking>>>>,
     grants: RefCell<Grants>,
     queues: RefCell<BTreeMap<u32, Queue>>,
+}
+
+/// What may have happened to a file since its objects were asked.
+struct Asking {
+    /// Nothing: what they say may be remembered.
+    is_steady: Cell<bool>,
+    /// To what it was cut, or is being cut; the first of several times. The object in which it ends then may be one
+    /// that has to grow to that, and be the last to do so: without this, a file would be seen shorter than it ever was.
+    cut_to: Cell<Option<u64>>,
 }
 
 struct Known {
@@ -121,7 +130,15 @@ impl Sizes {
     pub(super) fn changes(&self, file: FileId) {
         self.known.borrow_mut().remove(&file);
         if let Some(asking) = self.asking.borrow().get(&file) {
-            asking.iter().for_each(|steady| steady.set(false));
+            asking.iter().for_each(|it| it.is_steady.set(false));
+        }
+    }
+
+    /// It is promised that a file will be `len` bytes long.
+    pub(super) fn will_be(&self, file: FileId, len: u64) {
+        self.changes(file);
+        for asking in self.asking.borrow().get(&file).into_iter().flatten() {
+            asking.cut_to.set(asking.cut_to.get().or(Some(len)));
         }
     }
 
@@ -163,8 +180,7 @@ impl Sizes {
         if let Some(state) = self.known(file, layout) {
             return Ok(state);
         }
-        let steady = !self.is_writable(file) && !promises.truncates(file);
-        let question = Question::begin(self, file, steady);
+        let question = Question::begin(self, file, promises.cuts_to(file));
         let asked = placements(layout).map(|(number, placement)| {
             let answer = self.ask(number, file);
             let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
@@ -185,6 +201,7 @@ impl Sizes {
                 nanoseconds: state.modified_nanoseconds,
             });
         }
+        whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));
         question.answered(whole);
         Ok(whole)
     }
@@ -273,26 +290,29 @@ struct Question<'a> {
     sizes: &'a Sizes,
     file: FileId,
     since: Instant,
-    /// Nothing may have changed since it began.
-    steady: Rc<Cell<bool>>,
+    asking: Rc<Asking>,
 }
 
 impl<'a> Question<'a> {
-    fn begin(sizes: &'a Sizes, file: FileId, steady: bool) -> Question<'a> {
-        let steady = Rc::new(Cell::new(steady));
-        let mut asking = sizes.asking.borrow_mut();
-        asking.entry(file).or_default().push(Rc::clone(&steady));
+    /// Of a file that is being cut to `promised` bytes, or is not.
+    fn begin(sizes: &'a Sizes, file: FileId, promised: Option<u64>) -> Question<'a> {
+        let asking = Rc::new(Asking {
+            is_steady: Cell::new(!sizes.is_writable(file) && promised.is_none()),
+            cut_to: Cell::new(promised),
+        });
+        let mut all = sizes.asking.borrow_mut();
+        all.entry(file).or_default().push(Rc::clone(&asking));
         Question {
             sizes,
             file,
             since: sizes.runtime.now(),
-            steady,
+            asking,
         }
     }
 
     /// Remembers the answer, if it still holds.
     fn answered(self, state: FileState) {
-        if self.steady.get() {
+        if self.asking.is_steady.get() {
             self.sizes.remember(self.file, state, self.since);
         }
     }
@@ -302,7 +322,7 @@ impl Drop for Question<'_> {
     fn drop(&mut self) {
         let mut asking = self.sizes.asking.borrow_mut();
         if let Some(questions) = asking.get_mut(&self.file) {
-            questions.retain(|other| !Rc::ptr_eq(other, &self.steady));
+            questions.retain(|other| !Rc::ptr_eq(other, &self.asking));
             if questions.is_empty() {
                 asking.remove(&self.file);
             }
