@@ -1,7 +1,8 @@
 //! A mounted store without a kernel: the same core, asked by a program.
 
 use crate::limits::KeptBounds;
-use crate::mounted::{IfThere, Mounted, Setting};
+use crate::listing::PortionPlus;
+use crate::mounted::{Entry, IfThere, Mounted, Setting};
 use crate::session::MountOptions;
 use fuser::Errno;
 use gannet_fabric::Buffer;
@@ -10,6 +11,7 @@ use gannet_vfs::{Credentials, FileHandle, Stability, Vfs};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The kernel's number of the directory that is mounted.
 pub const ROOT: u64 = crate::inodes::ROOT;
@@ -21,6 +23,33 @@ pub struct Opened {
     pub number: u64,
     /// The key of this opening.
     pub key: u64,
+}
+
+/// A name in a directory, the number of what it stands for, and how long that is.
+pub type Named = (Vec<u8>, u64, u64);
+
+/// A portion of a listing.
+struct Names {
+    /// So many more fit in.
+    room: usize,
+    /// Behind the last.
+    position: u64,
+    names: Vec<Named>,
+}
+
+impl PortionPlus for Names {
+    fn add(&mut self, entry: &Entry, next: u64, _age: Duration, name: &[u8]) -> bool {
+        if self.room == 0 {
+            return true;
+        }
+        (self.room, self.position) = (self.room - 1, next);
+        // The kernel does not count these.
+        if !matches!(name, b"." | b"..") {
+            let (number, size) = (entry.attr.ino.0, entry.attr.size);
+            self.names.push((name.to_vec(), number, size));
+        }
+        false
+    }
 }
 
 /// What a mount does with the kernel's requests, for a simulator that has no kernel: each function is one request, has
@@ -152,6 +181,47 @@ impl<V: Vfs> Headless<V> {
         };
         let set = self.ask(self.mounted.set(&self.caller, number, setting));
         set.await.map(|_| ())
+    }
+
+    /// Lists a directory as the kernel does, in portions of up to `portion_max` names: names, numbers and sizes. Each
+    /// counts as looked up once.
+    ///
+    /// # Errors
+    /// As readdir(3).
+    pub async fn list(&self, number: u64, portion_max: usize) -> io::Result<Vec<Named>> {
+        let opened = self.mounted.open_directory(&self.caller, number);
+        let key = opened.map_err(|errno| io::Error::from_raw_os_error(errno.code()))?;
+        let listed = self.list_open(key, portion_max).await;
+        self.mounted.open.borrow_mut().remove_directory(key);
+        if let Err((_, listed)) = &listed {
+            listed
+                .iter()
+                .for_each(|(_, number, _)| self.forget(*number, 1));
+        }
+        listed.map_err(|(error, _)| error)
+    }
+
+    async fn list_open(
+        &self,
+        key: u64,
+        portion_max: usize,
+    ) -> Result<Vec<Named>, (io::Error, Vec<Named>)> {
+        let (mut all, mut position) = (Vec::new(), 0);
+        loop {
+            let mut portion = Names {
+                room: portion_max,
+                position,
+                names: Vec::new(),
+            };
+            let done = self.ask(self.mounted.list_plus(key, position, &mut portion));
+            let done = done.await;
+            all.append(&mut portion.names);
+            match done {
+                Err(error) => return Err((error, all)),
+                Ok(()) if portion.room == portion_max => return Ok(all),
+                Ok(()) => position = portion.position,
+            }
+        }
     }
 
     /// Removes the name of a file.

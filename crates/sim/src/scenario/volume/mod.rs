@@ -164,6 +164,8 @@ struct Stage {
     model: [RefCell<Option<Vec<u8>>>; NAMES],
     /// Who has a name to itself.
     taken: [Cell<bool>; NAMES],
+    /// How often each was taken.
+    turns: [Cell<u64>; NAMES],
     seats: Vec<Seat>,
     /// An I/O server is to die just now.
     strike: Cell<bool>,
@@ -223,6 +225,7 @@ impl Stage {
             plan,
             model: Default::default(),
             taken: Default::default(),
+            turns: Default::default(),
             strike: Cell::default(),
             healed: Cell::default(),
             failure: RefCell::default(),
@@ -233,6 +236,11 @@ impl Stage {
     fn fail(&self, why: String) {
         self.faults.note(format_args!("failure: {why}"));
         self.failure.borrow_mut().get_or_insert(why);
+    }
+
+    fn take(&self, name: usize) {
+        self.taken[name].set(true);
+        self.turns[name].set(self.turns[name].get() + 1);
     }
 
     fn failed(&self) -> Option<String> {

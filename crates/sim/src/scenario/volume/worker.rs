@@ -1,15 +1,13 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
+mod listed;
 mod mounted;
 
 use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
 use gannet_fabric::Buffer;
 use gannet_fuse::headless::Headless;
-use gannet_vfs::{
-    CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, Stability, Status,
-    Verifier, Vfs,
-};
+use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
 use mounted::Session;
@@ -97,6 +95,7 @@ enum Step {
     Check {
         name: usize,
     },
+    List,
 }
 
 #[derive(Debug, Clone)]
@@ -112,7 +111,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(13) {
+        match random.below(14) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -136,13 +135,16 @@ impl Step {
                 from: name,
                 to: random.index(NAMES),
             },
+            9 => Step::List,
             _ => Step::Check { name },
         }
     }
 
-    fn names(&self) -> [usize; 2] {
+    /// The names that its worker must have to itself.
+    fn names(&self) -> Vec<usize> {
         match *self {
-            Step::Rename { from, to } => [from, to],
+            Step::List => Vec::new(),
+            Step::Rename { from, to } => vec![from, to],
             Step::Write(Write { name, .. })
             | Step::Session(Session { name, .. })
             | Step::Create { name, .. }
@@ -150,7 +152,7 @@ impl Step {
             | Step::Stripe { name, .. }
             | Step::Truncate { name, .. }
             | Step::Remove { name }
-            | Step::Check { name } => [name, name],
+            | Step::Check { name } => vec![name],
         }
     }
 }
@@ -275,9 +277,7 @@ impl Worker {
             let step = Step::draw(random, servers, self.mount.is_some());
             let names = step.names();
             if names.iter().all(|name| !self.stage.taken[*name].get()) {
-                names
-                    .iter()
-                    .for_each(|name| self.stage.taken[*name].set(true));
+                names.into_iter().for_each(|name| self.stage.take(name));
                 self.seat().doing.replace(Some(step.clone()));
                 self.seat().reached.start();
                 return step;
@@ -301,6 +301,7 @@ impl Worker {
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
+            Step::List => self.list().await,
             Step::Session(_) => Err(String::from("nothing is mounted")),
         }
     }
@@ -527,19 +528,12 @@ impl Worker {
 
     /// Removes what mounts have left behind: files that were removed while open, until their machine died.
     pub(super) async fn sweep(&self) -> Result<(), String> {
-        let mut names = Names::default();
-        let listing = self.fs.read_directory(
-            &self.caller,
-            &self.directory,
-            0,
-            Verifier::default(),
-            &mut names,
-        );
-        match listing.await {
-            Ok(_) => {}
-            Err(error) => self.try_later("list", error).await?,
-        }
-        for name in names.0.iter().filter(|name| name.starts_with(b".gannet-")) {
+        let listed = match self.list_all(usize::MAX).await {
+            Ok(listed) => listed,
+            Err(error) => return self.try_later("list", error).await,
+        };
+        let names = listed.iter().map(|(name, _)| name);
+        for name in names.filter(|name| name.starts_with(b".gannet-")) {
             // Who left it may be removing it, and otherwise there is another sweep.
             let _ = self.fs.remove(&self.caller, &self.directory, name).await;
         }
@@ -604,21 +598,6 @@ fn compare(bytes: &[u8], states: &[&[u8]]) -> Result<(), String> {
             let right: Vec<u8> = states.iter().map(|state| at(state, index)).collect();
             Err(format!("byte {index} is {byte}, and was {right:?}"))
         }
-    }
-}
-
-/// The names of a directory.
-#[derive(Default)]
-struct Names(Vec<Vec<u8>>);
-
-impl Entries for Names {
-    fn wants_objects(&self) -> bool {
-        false
-    }
-
-    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
-        self.0.push(entry.name.to_vec());
-        true
     }
 }
 

@@ -434,7 +434,7 @@ async fn read_all(mount: &Rc<Mount>, file: Opened, states: &[&[u8]]) -> io::Resu
 }
 
 /// What the store had said, as far as that can be told.
-fn status(error: &io::Error) -> Status {
+pub(super) fn status(error: &io::Error) -> Status {
     match error.raw_os_error() {
         Some(ESTALE) => Status::Stale,
         Some(number) => u32::try_from(number)
