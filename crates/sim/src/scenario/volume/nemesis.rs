@@ -8,9 +8,6 @@ use crate::world::Crash;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A client that died stays away for so long at least: what it had sent has been done, or is lost, by then.
-const CLIENT_AWAY: Duration = Duration::from_secs(5);
-
 /// How often it looks whether somebody wants something to go wrong.
 const LOOK_OUT: Duration = Duration::from_millis(1);
 /// One of the numbers of that event.
@@ -45,7 +42,8 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             5 => {
                 let number = random.index(stage.clients.len());
                 stage.faults.crash(stage.clients[number].id(), how(random));
-                stage.faults.sleep(CLIENT_AWAY).await;
+                // Of what it had sent, anything may be under way still when it is back.
+                pause(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.clients[number].id());
                 stage.start_client(number);
             }
