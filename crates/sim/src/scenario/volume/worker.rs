@@ -7,11 +7,12 @@ use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
 use gannet_fabric::Buffer;
 use gannet_fuse::headless::Headless;
+use gannet_runtime::both;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
 use mounted::Session;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ enum Step {
         stripes: Option<Stripes>,
     },
     Write(Write),
+    /// Two writes of one file at the same time, by two clients.
+    Contest([Write; 2]),
     /// Through a mount.
     Session(Session),
     Truncate {
@@ -111,7 +114,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(14) {
+        match random.below(15) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -136,6 +139,7 @@ impl Step {
                 to: random.index(NAMES),
             },
             9 => Step::List,
+            14 => Step::Contest([Write::draw(random, name), Write::draw(random, name)]),
             _ => Step::Check { name },
         }
     }
@@ -146,6 +150,7 @@ impl Step {
             Step::List => Vec::new(),
             Step::Rename { from, to } => vec![from, to],
             Step::Write(Write { name, .. })
+            | Step::Contest([Write { name, .. }, _])
             | Step::Session(Session { name, .. })
             | Step::Create { name, .. }
             | Step::CreateOn { name, .. }
@@ -217,6 +222,8 @@ pub(super) struct Worker {
     stage: Rc<Stage>,
     number: usize,
     fs: VolumeFs,
+    /// Another client, on the same machine, when it is needed.
+    rival: OnceCell<VolumeFs>,
     /// What it does most things through, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
     /// Who may do everything.
@@ -228,6 +235,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(stage: Rc<Stage>, number: usize, fs: VolumeFs) -> Worker {
         Worker {
+            rival: OnceCell::new(),
             mount: None,
             stage,
             number,
@@ -297,6 +305,7 @@ impl Worker {
             Step::CreateOn { name, stripes } => self.create_on(*name, stripes).await,
             Step::Stripe { stripes, .. } => self.stripe(stripes.as_ref()).await,
             Step::Write(write) => self.write(write).await,
+            Step::Contest(writes) => self.contest(writes).await,
             Step::Truncate { name, size } => self.truncate(*name, *size).await,
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
@@ -430,7 +439,7 @@ impl Worker {
         };
         let before = self.content(write.name).unwrap_or_default();
         let after = write.apply(&before);
-        while let Err(error) = self.write_once(&file, write).await {
+        while let Err(error) = write_once(&self.fs, &self.caller, &file, write).await {
             self.try_later("write", error).await?;
             if error == Status::Nospc {
                 self.read_and_compare(&file, &before, &after).await?;
@@ -440,26 +449,33 @@ impl Worker {
         Ok(())
     }
 
-    async fn write_once(&self, file: &FileHandle, write: &Write) -> Result<(), Status> {
-        let (data, range) = (Buffer::from_vec(write.bytes.clone()), 0..write.bytes.len());
-        let stability = match write.commits {
-            true => Stability::Unstable,
-            false => Stability::FileSync,
+    /// Two clients write at the same time. Of what both write, each byte is either's from then on.
+    async fn contest(&self, writes: &[Write; 2]) -> Result<(), String> {
+        let name = writes[0].name;
+        let Some(file) = self.find(name).await? else {
+            return Ok(());
         };
-        let writing = self
-            .fs
-            .write(&self.caller, file, write.offset, data, range, stability);
-        let written = writing.await.result?;
-        if written.count as usize != write.bytes.len() {
-            return Err(Status::Io);
-        }
-        if write.commits {
-            let committed = self.fs.commit(&self.caller, file, 0, 0).await.result?;
-            if committed.verifier != written.verifier {
-                // A server has restarted in between: what it had is to be written again.
-                return Err(Status::Jukebox);
+        let write = async |fs: &VolumeFs, write: &Write| {
+            while let Err(error) = write_once(fs, &self.caller, &file, write).await {
+                self.try_later("write", error).await?;
             }
-        }
+            Ok::<(), String>(())
+        };
+        let rival = self.rival.get_or_init(|| {
+            let node = &self.stage.clients[self.seat().client];
+            let fs = self.stage.bed.mount(node);
+            fs.with_policy(self.stage.plan.policy())
+        });
+        let (one, another) = both(write(&self.fs, &writes[0]), write(rival, &writes[1])).await;
+        one.and(another)?;
+        let before = self.content(name).unwrap_or_default();
+        let [first, second] = [[0, 1], [1, 0]].map(|order| {
+            order
+                .iter()
+                .fold(before.clone(), |it, at| writes[*at].apply(&it))
+        });
+        let seen = self.read_and_compare(&file, &first, &second).await?;
+        self.set(name, Some(seen));
         Ok(())
     }
 
@@ -547,17 +563,18 @@ impl Worker {
         };
         let expected = self.content(name).unwrap_or_default();
         let compared = self.read_and_compare(&file, &expected, &expected).await;
-        compared.map_err(|why| format!("file {name}: {why}"))
+        compared.map_err(|why| format!("file {name}: {why}"))?;
+        Ok(())
     }
 
     /// Every byte of a file must be what it was `before` a change or what it is `after` it; its length must lie
-    /// between theirs.
+    /// between theirs. What it holds.
     async fn read_and_compare(
         &self,
         file: &FileHandle,
         before: &[u8],
         after: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u8>, String> {
         let len_max = before.len().max(after.len());
         loop {
             let count = u32::try_from(len_max + 10).unwrap_or(u32::MAX);
@@ -574,9 +591,36 @@ impl Worker {
             if !reply.eof {
                 return Err(String::from("the file goes on behind its end"));
             }
-            return compare(&bytes, &[before, after]);
+            compare(&bytes, &[before, after])?;
+            return Ok(bytes);
         }
     }
+}
+
+async fn write_once(
+    fs: &VolumeFs,
+    caller: &Credentials,
+    file: &FileHandle,
+    write: &Write,
+) -> Result<(), Status> {
+    let (data, range) = (Buffer::from_vec(write.bytes.clone()), 0..write.bytes.len());
+    let stability = match write.commits {
+        true => Stability::Unstable,
+        false => Stability::FileSync,
+    };
+    let writing = fs.write(caller, file, write.offset, data, range, stability);
+    let written = writing.await.result?;
+    if written.count as usize != write.bytes.len() {
+        return Err(Status::Io);
+    }
+    if write.commits {
+        let committed = fs.commit(caller, file, 0, 0).await.result?;
+        if committed.verifier != written.verifier {
+            // A server has restarted in between: what it had is to be written again.
+            return Err(Status::Jukebox);
+        }
+    }
+    Ok(())
 }
 
 /// Every byte of a file must be what it is in one of these states of it, and its length must lie between theirs.
@@ -611,6 +655,10 @@ fn describe(step: &Step) -> String {
             write.name
         ),
         Step::Session(session) => session.describe(),
+        Step::Contest(writes) => {
+            let sizes = writes.each_ref().map(|it| (it.offset, it.bytes.len()));
+            format!("a contest of {sizes:?} of file {}", writes[0].name)
+        }
         step => format!("{step:?}"),
     }
 }
