@@ -40,7 +40,7 @@ until [ $within ]; do
     wait $!
     cmp large back
     size=$((size * 2))
-    [ $within ] && [ $within_sent ] || { within= && more; }
+    [ $within ] && [ $within_sent ] || { within=; more; }
 done
 
 # Calls that cannot be repeated: those sent again may have been done before.

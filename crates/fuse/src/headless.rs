@@ -189,24 +189,25 @@ impl<V: Vfs> Headless<V> {
     /// # Errors
     /// As readdir(3).
     pub async fn list(&self, number: u64, portion_max: usize) -> io::Result<Vec<Named>> {
-        let opened = self.mounted.open_directory(&self.caller, number);
-        let key = opened.map_err(|errno| io::Error::from_raw_os_error(errno.code()))?;
-        let listed = self.list_open(key, portion_max).await;
+        let opened = self.ask(async { self.mounted.open_directory(&self.caller, number) });
+        let key = opened.await?;
+        let mut listed = Vec::new();
+        let done = self.list_open(key, portion_max, &mut listed).await;
         self.mounted.open.borrow_mut().remove_directory(key);
-        if let Err((_, listed)) = &listed {
-            listed
-                .iter()
-                .for_each(|(_, number, _)| self.forget(*number, 1));
+        if done.is_err() {
+            let numbers = listed.iter().map(|(_, number, _)| *number);
+            numbers.for_each(|number| self.forget(number, 1));
         }
-        listed.map_err(|(error, _)| error)
+        done.map(|()| listed)
     }
 
     async fn list_open(
         &self,
         key: u64,
         portion_max: usize,
-    ) -> Result<Vec<Named>, (io::Error, Vec<Named>)> {
-        let (mut all, mut position) = (Vec::new(), 0);
+        listed: &mut Vec<Named>,
+    ) -> io::Result<()> {
+        let mut position = 0;
         loop {
             let mut portion = Names {
                 room: portion_max,
@@ -215,12 +216,13 @@ impl<V: Vfs> Headless<V> {
             };
             let done = self.ask(self.mounted.list_plus(key, position, &mut portion));
             let done = done.await;
-            all.append(&mut portion.names);
-            match done {
-                Err(error) => return Err((error, all)),
-                Ok(()) if portion.room == portion_max => return Ok(all),
-                Ok(()) => position = portion.position,
+            // Also of a portion that was cut short: it is the kernel's.
+            listed.append(&mut portion.names);
+            done?;
+            if portion.room == portion_max {
+                return Ok(());
             }
+            position = portion.position;
         }
     }
 

@@ -230,8 +230,7 @@ impl<V: Vfs> IoServer<V> {
             {
                 // Ranges add up to the bytes in the buffer.
                 let end = at + len as usize;
-                let bytes = buffer.get(at..end).ok_or(Status::Inval)?;
-                let part = Buffer::from_vec(bytes.to_vec());
+                let part = copy_of(&buffer, at..end)?;
                 let range = 0..part.len();
                 let storing = self.store_one(target, offset, part, range);
                 together.push(Box::pin(storing));
@@ -268,8 +267,7 @@ impl<V: Vfs> IoServer<V> {
             for Range { start, end } in left {
                 // Lies in `data`.
                 let at = data.start + (start - offset) as usize;
-                let part = buffer.get(at..at + (end - start) as usize);
-                let part = Buffer::from_vec(part.ok_or(Status::Inval)?.to_vec());
+                let part = copy_of(&buffer, at..at + (end - start) as usize)?;
                 let range = 0..part.len();
                 self.put(target, start, part, range).await?;
             }
@@ -300,6 +298,12 @@ impl<V: Vfs> IoServer<V> {
             false => Err(Status::Jukebox),
         }
     }
+}
+
+/// Some bytes of a buffer.
+fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
+    let bytes = buffer.get(range).ok_or(Status::Inval)?;
+    Ok(Buffer::from_vec(bytes.to_vec()))
 }
 
 /// Cuts what is to be moved into plans of up to `len` bytes, and of [`TURN_PIECES_MAX`] pieces.

@@ -24,7 +24,7 @@ use gannet_fuse::limits::KeptBounds;
 use gannet_fuse::{Caching, MountOptions};
 use gannet_iwarp::IwarpConfig;
 use gannet_vfs::{Credentials, Vfs};
-use gannet_volume::client::TransferPolicy;
+use gannet_volume::client::{TransferPolicy, VolumeFs};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -261,7 +261,7 @@ impl Stage {
                 continue;
             }
             let (stage, node) = (Rc::clone(self), &self.clients[client]);
-            let fs = self.bed.mount(node).with_policy(self.plan.policy());
+            let fs = self.connect(client);
             let worker = Worker::new(Rc::clone(self), number, fs).through(mount.clone());
             let task = async move {
                 if let Err(why) = worker.run().await {
@@ -274,16 +274,21 @@ impl Stage {
 }
 
 impl Stage {
+    /// One more client on the machine of that number.
+    fn connect(&self, client: usize) -> VolumeFs {
+        let fs = self.bed.mount(&self.clients[client]);
+        fs.with_policy(self.plan.policy())
+    }
+
     /// What a client's workers share, if it has the volume mounted.
     fn mount(&self, client: usize) -> Option<Rc<Mount>> {
         let mounts = self.plan.mounts.as_ref()?;
         if mounts.clients.get(client) != Some(&true) {
             return None;
         }
-        let node = &self.clients[client];
-        let fs = self.bed.mount(node).with_policy(self.plan.policy());
+        let fs = self.connect(client);
         let root = fs.root();
-        let (runtime, store) = (node.runtime(), (fs, root));
+        let (runtime, store) = (self.clients[client].runtime(), (fs, root));
         let mount = Mount::new(&runtime, store, mounts.options(), mounts.bounds);
         Some(Rc::new(mount))
     }

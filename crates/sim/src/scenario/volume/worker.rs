@@ -461,11 +461,7 @@ impl Worker {
             }
             Ok::<(), String>(())
         };
-        let rival = self.rival.get_or_init(|| {
-            let node = &self.stage.clients[self.seat().client];
-            let fs = self.stage.bed.mount(node);
-            fs.with_policy(self.stage.plan.policy())
-        });
+        let rival = (self.rival).get_or_init(|| self.stage.connect(self.seat().client));
         let (one, another) = both(write(&self.fs, &writes[0]), write(rival, &writes[1])).await;
         one.and(another)?;
         let before = self.content(name).unwrap_or_default();
