@@ -10,8 +10,16 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+/// How long a peer may be silent before its kernel is asked whether it is there.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
+/// How far such questions lie apart.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+/// Questions without an answer after which the connection ends.
+const KEEP_ALIVE_PROBES: u32 = 6;
 
 /// A TCP connection of this core.
 pub struct TcpByteStream {
@@ -21,13 +29,15 @@ pub struct TcpByteStream {
 }
 
 impl TcpByteStream {
-    /// Takes over a connected socket; sets it non-blocking and without delay. Only inside a runtime.
+    /// Takes over a connected socket; sets it non-blocking, without delay, and to end when the peer's machine is gone
+    /// for two minutes. Only inside a runtime.
     ///
     /// # Errors
     /// The socket is no longer connected, or the runtime takes no more descriptors.
     pub fn new(stream: std::net::TcpStream) -> io::Result<TcpByteStream> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        keep_alive(&stream)?;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         Ok(TcpByteStream {
             socket: TcpStream::from_std(stream)?,
@@ -66,6 +76,18 @@ impl TcpByteStream {
             _ => Ok(moved),
         }
     }
+}
+
+/// Has the kernel ask a silent peer whether it is there. Nobody else finds that a machine has lost its power as long as
+/// nothing is sent to it, and its connections would count for ever among those that a server has room for.
+fn keep_alive(stream: &std::net::TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    // Nobody is asked while bytes are on their way to him: those are sent again and again, for a quarter of an hour.
+    let longest = KEEP_ALIVE_AFTER + KEEP_ALIVE_EVERY * KEEP_ALIVE_PROBES;
+    sockopt::set_tcp_user_timeout(stream, longest.as_millis() as u32)
 }
 
 impl ByteStream for TcpByteStream {
@@ -243,5 +265,21 @@ mod tests {
             matches!(kind, Err(io::ErrorKind::ConnectionReset) | Ok(0)),
             "{kind:?}"
         );
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_and_bytes_that_he_does_not_take_are_given_up() {
+        block_on(|_| async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let near = TcpByteStream::new(near).unwrap();
+            assert!(sockopt::socket_keepalive(&near.socket).unwrap());
+            let after = sockopt::tcp_keepidle(&near.socket).unwrap();
+            let every = sockopt::tcp_keepintvl(&near.socket).unwrap();
+            let probes = sockopt::tcp_keepcnt(&near.socket).unwrap();
+            assert_eq!(after + every * probes, Duration::from_secs(120));
+            assert_eq!(sockopt::tcp_user_timeout(&near.socket).unwrap(), 120_000);
+        })
+        .unwrap();
     }
 }
