@@ -102,8 +102,9 @@ impl Client {
     }
 
     /// The same, for callers who have seen that what they remove or rename is there, and that what they make is not: a
-    /// refused MKDIR, REMOVE, RMDIR or RENAME then counts as done if the call was sent more than once and a server that
-    /// executed it and forgot would say so. Without having looked, one cannot tell that from a true refusal.
+    /// refused MKDIR, SYMLINK, MKNOD, LINK, REMOVE, RMDIR or RENAME then counts as done if the call was sent more than
+    /// once and a server that executed it and forgot would say so. Without having looked, one cannot tell that from a
+    /// true refusal.
     #[must_use]
     pub fn forgiving_echoes(self) -> Client {
         Client {

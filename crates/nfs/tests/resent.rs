@@ -9,7 +9,7 @@ use gannet_nfs::server::Server;
 use gannet_rpc::{Call, ClientConfig, Persistence, Program, Reply, Service};
 use gannet_runtime::{Handle, Notify};
 use gannet_sim::store::SimStore;
-use gannet_vfs::Status;
+use gannet_vfs::{NodeKind, Status};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -118,6 +118,34 @@ fn a_call_that_was_done_already_is_done() {
 }
 
 #[test]
+fn a_node_or_link_that_was_made_already_is_made() {
+    story(async |files, switch| {
+        let (client, root) = (files.client(), files.root());
+        let plain = gannet_vfs::SetAttributes::default();
+        switch.swallow.set(true);
+        let made = client.symlink(&root, b"symlink", b"target", &plain).await;
+        let there = client.lookup(&root, b"symlink").await.unwrap();
+        assert_eq!(made.unwrap().handle, there.handle);
+        switch.end.notify();
+
+        switch.swallow.set(true);
+        let made = client.mknod(&root, b"fifo", NodeKind::Fifo, &plain).await;
+        let there = client.lookup(&root, b"fifo").await.unwrap();
+        assert_eq!(made.unwrap().handle, there.handle);
+        switch.end.notify();
+
+        let file = client
+            .create(&root, b"file", &gannet_vfs::CreateMode::Guarded(plain))
+            .await
+            .unwrap();
+        switch.swallow.set(true);
+        client.link(&file.handle, &root, b"link").await.unwrap();
+        let links = client.getattr(&file.handle).await.unwrap().link_count;
+        assert_eq!((links, switch.swallowed.get()), (2, 3));
+    });
+}
+
+#[test]
 fn a_call_that_was_sent_once_is_answered_as_the_server_says() {
     story(async |files, switch| {
         let (client, root) = (files.client(), files.root());
@@ -152,6 +180,32 @@ fn a_repetition_is_not_believed_against_what_is_there() {
         switch.swallow.set(true);
         let moved = client.rename((&root, b"none"), (&root, b"nowhere")).await;
         assert_eq!(status(moved), Status::Noent, "nothing was moved");
-        assert_eq!(switch.swallowed.get(), 2);
+        switch.end.notify();
+
+        let others = client
+            .symlink(&root, b"symlink", b"elsewhere", &plain)
+            .await
+            .unwrap();
+        switch.swallow.set(true);
+        let made = client.symlink(&root, b"symlink", b"target", &plain).await;
+        assert_eq!(status(made), Status::Exist, "it points elsewhere");
+        switch.end.notify();
+        switch.swallow.set(true);
+        let made = client.mknod(&root, b"file", NodeKind::Fifo, &plain).await;
+        assert_eq!(status(made), Status::Exist, "a file is there");
+        switch.end.notify();
+        let device = |minor| NodeKind::CharacterDevice(1, minor);
+        client
+            .mknod(&root, b"device", device(3), &plain)
+            .await
+            .unwrap();
+        switch.swallow.set(true);
+        let made = client.mknod(&root, b"device", device(5), &plain).await;
+        assert_eq!(status(made), Status::Exist, "another device is there");
+        switch.end.notify();
+        switch.swallow.set(true);
+        let linked = client.link(&others.handle, &root, b"file").await;
+        assert_eq!(status(linked), Status::Exist, "the name is another file's");
+        assert_eq!(switch.swallowed.get(), 6);
     });
 }

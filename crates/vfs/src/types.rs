@@ -308,6 +308,18 @@ pub enum NodeKind {
     Fifo,
 }
 
+impl NodeKind {
+    /// The kind of the object that it makes.
+    pub fn kind(self) -> FileKind {
+        match self {
+            NodeKind::BlockDevice(..) => FileKind::BlockDevice,
+            NodeKind::CharacterDevice(..) => FileKind::CharacterDevice,
+            NodeKind::Socket => FileKind::Socket,
+            NodeKind::Fifo => FileKind::Fifo,
+        }
+    }
+}
+
 /// One entry of a directory.
 pub struct DirectoryEntry<'a> {
     /// Number of the object.

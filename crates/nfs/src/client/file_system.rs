@@ -128,20 +128,6 @@ impl NfsFs {
         self.changed(made, None)
     }
 
-    async fn find(
-        &self,
-        client: &Client,
-        directory: &FileHandle,
-        name: &[u8],
-    ) -> Result<(FileHandle, Attributes), Error> {
-        let found = client.lookup(directory, name).await?;
-        let attributes = match found.attributes {
-            Some(attributes) => attributes,
-            None => client.getattr(&found.handle).await?,
-        };
-        Ok((found.handle, attributes))
-    }
-
     /// A page of the listing, all of which `entries` may not take.
     async fn list(
         &self,
@@ -244,7 +230,7 @@ impl Vfs for NfsFs {
         name: &[u8],
     ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
         let client = self.client(cred);
-        let found = self.find(&client, directory, name).await;
+        let found = client.find(directory, name).await;
         (found.map_err(|error| self.status(error)), None)
     }
 

@@ -292,8 +292,8 @@ impl Client {
         };
         let place = at(directory, name);
         let arguments = nfs3::CreateArgs { place, how };
-        self.make(Procedure::Create, &arguments, directory, name)
-            .await
+        let bytes = self.exchange(Procedure::Create, &arguments, 0).await?;
+        self.made(&bytes, directory, name).await
     }
 
     /// MKDIR. See [`Client::forgiving_echoes`]: the echo is a directory of that name.
@@ -310,26 +310,13 @@ impl Client {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
         };
-        let answer = self
-            .exchange_change(Procedure::Mkdir, &arguments, 0)
-            .await?;
-        match self.made(&answer.results, directory, name).await {
-            Err(refused) if answer.is_echo(&refused, Status::Exist) => {
-                let found = self.lookup(directory, name).await?;
-                let attributes = self.getattr(&found.handle).await?;
-                if attributes.kind != FileKind::Directory {
-                    return Err(refused);
-                }
-                Ok(Found {
-                    attributes: Some(attributes),
-                    ..found
-                })
-            }
-            made => made,
-        }
+        let (procedure, place) = (Procedure::Mkdir, (directory, name));
+        let is_it =
+            async |_: &FileHandle, there: &Attributes| Ok(there.kind == FileKind::Directory);
+        self.make_once(procedure, &arguments, place, is_it).await
     }
 
-    /// SYMLINK.
+    /// SYMLINK. See [`Client::forgiving_echoes`]: the echo is a symbolic link of that name to the same target.
     pub async fn symlink(
         &self,
         directory: &FileHandle,
@@ -345,11 +332,14 @@ impl Client {
             attributes: set_attributes_to_wire(attributes),
             target: nfs3::Path(target),
         };
-        self.make(Procedure::Symlink, &arguments, directory, name)
-            .await
+        let is_it = async |link: &FileHandle, there: &Attributes| {
+            Ok(there.kind == FileKind::Symlink && self.readlink(link).await? == target)
+        };
+        let (procedure, place) = (Procedure::Symlink, (directory, name));
+        self.make_once(procedure, &arguments, place, is_it).await
     }
 
-    /// MKNOD.
+    /// MKNOD. See [`Client::forgiving_echoes`]: the echo is a node of that name and kind.
     pub async fn mknod(
         &self,
         directory: &FileHandle,
@@ -374,20 +364,55 @@ impl Client {
         };
         let place = at(directory, name);
         let arguments = nfs3::MknodArgs { place, what };
-        self.make(Procedure::Mknod, &arguments, directory, name)
-            .await
+        let numbers = match kind {
+            NodeKind::BlockDevice(major, minor) | NodeKind::CharacterDevice(major, minor) => {
+                Some((major, minor))
+            }
+            NodeKind::Socket | NodeKind::Fifo => None,
+        };
+        let is_it = async |_: &FileHandle, there: &Attributes| {
+            Ok(there.kind == kind.kind() && numbers.is_none_or(|it| it == there.device))
+        };
+        let (procedure, place) = (Procedure::Mknod, (directory, name));
+        self.make_once(procedure, &arguments, place, is_it).await
     }
 
-    /// What CREATE, SYMLINK and MKNOD have in common.
-    async fn make(
+    /// What MKDIR, SYMLINK and MKNOD have in common: what is there already, and is what was to be made, was made by the
+    /// call that is repeated, if one is.
+    async fn make_once(
         &self,
         procedure: Procedure,
         arguments: &impl Encode,
+        (directory, name): (&FileHandle, &[u8]),
+        is_it: impl AsyncFnOnce(&FileHandle, &Attributes) -> Result<bool, Error>,
+    ) -> Result<Found, Error> {
+        let answer = self.exchange_change(procedure, arguments, 0).await?;
+        match self.made(&answer.results, directory, name).await {
+            Err(refused) if answer.is_echo(&refused, Status::Exist) => {
+                let there = async {
+                    let (handle, attributes) = self.find(directory, name).await?;
+                    let is_it = is_it(&handle, &attributes).await?;
+                    let attributes = Some(attributes);
+                    Ok(is_it.then_some(Found { handle, attributes }))
+                };
+                answered(there.await, None)?.ok_or(refused)
+            }
+            made => made,
+        }
+    }
+
+    /// LOOKUP, and GETATTR where that tells no attributes.
+    pub(super) async fn find(
+        &self,
         directory: &FileHandle,
         name: &[u8],
-    ) -> Result<Found, Error> {
-        let bytes = self.exchange(procedure, arguments, 0).await?;
-        self.made(&bytes, directory, name).await
+    ) -> Result<(FileHandle, Attributes), Error> {
+        let found = self.lookup(directory, name).await?;
+        let attributes = match found.attributes {
+            Some(attributes) => attributes,
+            None => self.getattr(&found.handle).await?,
+        };
+        Ok((found.handle, attributes))
     }
 
     /// What was made. Servers may leave the new handle out; then it is looked up.
@@ -451,16 +476,17 @@ impl Client {
         let moved = good(results::<nfs3::RenameResult>(&answer.results)?).map(|_| ());
         match moved {
             Err(refused) if answer.is_echo(&refused, Status::Noent) => {
-                match self.lookup(to.0, to.1).await {
-                    Ok(_) => Ok(()),
-                    Err(_) => Err(refused),
+                let moved = self.lookup(to.0, to.1).await.map(|_| true);
+                match answered(moved, false)? {
+                    true => Ok(()),
+                    false => Err(refused),
                 }
             }
             moved => moved,
         }
     }
 
-    /// LINK.
+    /// LINK. See [`Client::forgiving_echoes`]: the echo is that the name stands for the file.
     pub async fn link(
         &self,
         file: &FileHandle,
@@ -474,8 +500,23 @@ impl Client {
             file: wire(file),
             place: at(directory, name),
         };
-        let bytes = self.exchange(Procedure::Link, &arguments, 0).await?;
-        good(results::<nfs3::LinkResult>(&bytes)?).map(|_| ())
+        let answer = self.exchange_change(Procedure::Link, &arguments, 0).await?;
+        let linked = good(results::<nfs3::LinkResult>(&answer.results)?).map(|_| ());
+        match linked {
+            Err(refused) if answer.is_echo(&refused, Status::Exist) => {
+                // Handles of one file may differ.
+                let is_it = async {
+                    let (_, there) = self.find(directory, name).await?;
+                    let ours = self.getattr(file).await?;
+                    Ok((there.fsid, there.fileid) == (ours.fsid, ours.fileid))
+                };
+                match answered(is_it.await, false)? {
+                    true => Ok(()),
+                    false => Err(refused),
+                }
+            }
+            linked => linked,
+        }
     }
 
     /// FSSTAT.
@@ -529,5 +570,13 @@ impl Client {
             verifier: done.verifier,
             attributes: done.wcc.after.as_ref().map(attributes_from_wire),
         })
+    }
+}
+
+/// What a server answers, or `otherwise` when it refuses; what keeps it from answering stays an error.
+fn answered<T>(answer: Result<T, Error>, otherwise: T) -> Result<T, Error> {
+    match answer {
+        Err(error) if error.status().is_some() => Ok(otherwise),
+        answer => answer,
     }
 }

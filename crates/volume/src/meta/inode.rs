@@ -85,10 +85,7 @@ impl Inode {
             Body::Regular { .. } => FileKind::Regular,
             Body::Directory { .. } => FileKind::Directory,
             Body::Symlink(_) => FileKind::Symlink,
-            Body::Node(NodeKind::BlockDevice(..)) => FileKind::BlockDevice,
-            Body::Node(NodeKind::CharacterDevice(..)) => FileKind::CharacterDevice,
-            Body::Node(NodeKind::Socket) => FileKind::Socket,
-            Body::Node(NodeKind::Fifo) => FileKind::Fifo,
+            Body::Node(node) => node.kind(),
         }
     }
 
