@@ -10,7 +10,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Vfs};
-use gannet_volume::client::{Addresses, File, Level, Piece, Shape, VolumeFs, WriteVerifier};
+use gannet_volume::client::{Addresses, File, Level, Piece, Shape, Siblings, VolumeFs};
 use gannet_volume::link::Identity;
 use gannet_wire::volume::Role;
 use std::error::Error;
@@ -53,10 +53,10 @@ pub(crate) fn connect(
         io_servers: Vec::new(),
     };
     let provider = IwarpProvider::new(Handle::clone(runtime), IwarpConfig::default());
-    let verifier = WriteVerifier::new(runtime.random());
+    let siblings = Siblings::new(runtime.random());
     let clock = Handle::clone(runtime);
     Ok(VolumeFs::new(
-        clock, provider, identity, addresses, verifier,
+        clock, provider, identity, addresses, siblings,
     ))
 }
 

@@ -9,7 +9,7 @@ use crate::store::{Disk, SimStore};
 use crate::world::{Crash, Faults, World};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, io_servers};
+use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::Identity;
 use gannet_volume::manager::Manager;
@@ -41,6 +41,11 @@ pub enum Carrier {
 }
 
 impl Carrier {
+    /// The software RNIC as it is by default.
+    pub fn iwarp() -> Carrier {
+        Carrier::Iwarp(IwarpConfig::default())
+    }
+
     /// A provider on `node`. After a crash take a new one.
     pub fn provider(&self, node: &Node) -> Rc<dyn Provider> {
         match self {
@@ -166,7 +171,7 @@ impl Bed {
         let addresses = self.io_servers.iter().map(|it| address(&it.node));
         let servers = io_servers(
             self.manager.runtime(),
-            self.carrier.provider(&self.manager),
+            self.provider(&self.manager),
             identity(Role::Manager),
             addresses.collect(),
         );
@@ -181,8 +186,13 @@ impl Bed {
         self.serve(&self.manager, Server::new(runtime, VOLUME, keys(), manager));
     }
 
+    /// What connections of `node` run over. After a crash take a new one.
+    pub fn provider(&self, node: &Node) -> Rc<dyn Provider> {
+        self.carrier.provider(node)
+    }
+
     fn serve(&self, node: &Node, server: Rc<Server>) {
-        let provider = self.carrier.provider(node);
+        let provider = self.provider(node);
         let listener = provider.listen(address(node));
         let listener = listener.expect("the last life's listener is gone");
         let task = async move {
@@ -207,21 +217,21 @@ impl Bed {
 
     /// A client on `node`.
     pub fn mount(&self, node: &Node) -> VolumeFs {
-        self.mount_with(node, WriteVerifier::new(node.runtime().random()))
+        self.mount_with(node, Siblings::new(node.runtime().random()))
     }
 
     /// One of several clients that stand for one server.
-    pub fn mount_with(&self, node: &Node, verifier: Arc<WriteVerifier>) -> VolumeFs {
+    pub fn mount_with(&self, node: &Node, siblings: Arc<Siblings>) -> VolumeFs {
         let addresses = Addresses {
             manager: Some(address(&self.manager)),
             io_servers: self.io_servers.iter().map(|it| address(&it.node)).collect(),
         };
         VolumeFs::new(
             node.runtime(),
-            self.carrier.provider(node),
+            self.provider(node),
             identity(Role::Client),
             addresses,
-            verifier,
+            siblings,
         )
     }
 

@@ -12,7 +12,7 @@ use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
-use gannet_volume::client::{Addresses, Resolver, VolumeFs, WriteVerifier, registered_io_servers};
+use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
 use gannet_volume::meta::{MemoryStore, MetaStore, Stripes, claims};
@@ -130,7 +130,7 @@ impl Bed {
             self.fabric.provider(&self.client),
             identity(role),
             addresses,
-            WriteVerifier::new(7),
+            Siblings::new(7),
         )
     }
 }

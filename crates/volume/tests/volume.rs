@@ -5,14 +5,14 @@ mod common;
 
 use common::{Bed, noise, root};
 use gannet_fabric::Buffer;
-use gannet_runtime::both;
+use gannet_runtime::{both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
     CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
     Stability, Status, Time, Verifier, Vfs,
 };
-use gannet_volume::client::{VolumeFs, WriteVerifier};
+use gannet_volume::client::{Siblings, VolumeFs};
 use gannet_volume::limits::UNLINK_AGAIN_AFTER;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -271,7 +271,7 @@ fn an_io_server_that_restarts_loses_what_was_not_committed_and_says_so() {
 #[test]
 fn the_cores_of_a_server_answer_with_one_verifier() {
     run(8, 2, |bed| async move {
-        let shared = WriteVerifier::new(1);
+        let shared = Siblings::new(1);
         let (one, other) = (bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared));
         let file = create(&one, "file").await;
         let bytes = noise(200_000, 1);
@@ -289,6 +289,56 @@ fn the_cores_of_a_server_answer_with_one_verifier() {
         let committed = other.commit(&root(), &file, 0, 0).await.result.unwrap();
         assert_eq!(committed.verifier, again);
     });
+}
+
+/// What was asked for while a server is away, of whichever core, happens in that order when it is back: the first may
+/// be of somebody who has died meanwhile and asks for something else now.
+#[test]
+fn changes_of_the_same_bytes_keep_their_order_while_a_server_is_away() {
+    for back_after in (10..260).step_by(10).map(Duration::from_millis) {
+        run(9, 1, |bed| async move {
+            let (runtime, shared) = (bed.client.runtime(), Siblings::new(1));
+            let (one, other) = (bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared));
+            let file = create(&one, "file").await;
+            let (first, last) = (noise(5000, 1), noise(3000, 2));
+            for fs in [&one, &other] {
+                write(fs, &file, 0, &first).await.unwrap();
+            }
+            bed.kill_io_server(0);
+            let cut = SetAttributes {
+                size: Some(10),
+                ..SetAttributes::default()
+            };
+            let after = |milliseconds| sleep(&runtime, Duration::from_millis(milliseconds));
+            let changes = async {
+                let (written, rest) = both(write(&one, &file, 0, &first), async {
+                    after(30).await;
+                    let caller = root();
+                    let cutting = other.set_attributes(&caller, &file, &cut, None);
+                    both(cutting, async {
+                        after(30).await;
+                        write(&one, &file, 1000, &last).await
+                    })
+                    .await
+                })
+                .await;
+                written.and(rest.1).unwrap();
+                rest.0.result.unwrap();
+            };
+            let coming_back = async {
+                sleep(&runtime, back_after).await;
+                bed.start_io_server(0);
+            };
+            both(changes, coming_back).await;
+            let mut right = [&first[..10], &[0; 990], &last].concat();
+            assert_eq!(read(&one, &file, 0, 9000).await.len(), right.len());
+            right.truncate(4000);
+            assert!(
+                read(&other, &file, 0, 9000).await == right,
+                "{back_after:?}"
+            );
+        });
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
 use gannet_runtime::{Handle, all, timeout};
 use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
-use gannet_volume::client::{Addresses, VolumeFs, WriteVerifier, registered_io_servers};
+use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity, TrafficClasses};
 use gannet_volume::manager::{Manager, Registration, Registry};
@@ -119,7 +119,7 @@ pub struct Front {
     identity: Identity,
     handles: Secret,
     manager: SocketAddr,
-    verifier: Arc<WriteVerifier>,
+    siblings: Arc<Siblings>,
     crc: bool,
 }
 
@@ -278,7 +278,7 @@ impl Roles {
             handles: self.keys.for_handles(),
             manager: SocketAddr::new(here(manager.ip()), manager.port()),
             crc: self.crc,
-            verifier: WriteVerifier::new(random()?),
+            siblings: Siblings::new(random()?),
         }))
     }
 }
@@ -330,8 +330,8 @@ impl Front {
             manager: Some(self.manager),
             io_servers: Vec::new(),
         };
-        let (find, verifier) = (resolver(&runtime), Arc::clone(&self.verifier));
-        VolumeFs::new(runtime, provider, self.identity, addresses, verifier)
+        let (find, siblings) = (resolver(&runtime), Arc::clone(&self.siblings));
+        VolumeFs::new(runtime, provider, self.identity, addresses, siblings)
             .signing_handles_with(self.handles)
             .resolving(find)
     }

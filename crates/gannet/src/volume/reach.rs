@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::session::provider;
 use crate::url::Url;
 use gannet_runtime::Handle;
-use gannet_volume::client::{Addresses, TransferPolicy, VolumeFs, WriteVerifier};
+use gannet_volume::client::{Addresses, Siblings, TransferPolicy, VolumeFs};
 use gannet_volume::limits::PATIENCE_MAX;
 use gannet_volume::link::Identity;
 use gannet_wire::volume::Role;
@@ -42,8 +42,8 @@ pub async fn connect(
         io_servers: Vec::new(),
     };
     let (clock, provider) = (Handle::clone(runtime), provider(runtime, options));
-    let verifier = WriteVerifier::new(runtime.random());
-    let client = VolumeFs::new(clock, provider, identity, addresses, verifier)
+    let siblings = Siblings::new(runtime.random());
+    let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
         .resolving(resolver(runtime))
         .patient(patience.unwrap_or(PATIENCE_MAX))
         .with_policy(policy(&options.transfers));

@@ -12,8 +12,8 @@ use super::data::{DataError, Mover, States, Target};
 use super::leases::{Lease, Leases};
 use super::policy::TransferPolicy;
 use super::servers::{Addresses, Resolver, Servers};
+use super::siblings::Siblings;
 use super::tickets::Tickets;
-use super::verifier::WriteVerifier;
 use crate::calls::{Call, Found, Granted, Ticket, parse_found};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, FILE_SIZE_MAX, OPERATION_DEADLINE};
@@ -53,18 +53,18 @@ pub struct VolumeFs {
     patience: Duration,
     /// Why the last attempt of an operation failed.
     trouble: RefCell<Option<String>>,
-    verifier: Arc<WriteVerifier>,
+    siblings: Arc<Siblings>,
 }
 
 impl VolumeFs {
     /// A client of the volume that `identity` means, whose servers are at `addresses`. Connects when it must. Clients
-    /// that stand for one server, as those of the cores of an NFS server, share `verifier`.
+    /// that stand for one server, as those of the cores of an NFS server, share `siblings`.
     pub fn new(
         runtime: Handle,
         provider: Rc<dyn Provider>,
         identity: Identity,
         addresses: Addresses,
-        verifier: Arc<WriteVerifier>,
+        siblings: Arc<Siblings>,
     ) -> VolumeFs {
         let fsid = identity.volume.first_chunk().copied().unwrap_or_default();
         let mover = Mover::new(provider.domain(), TransferPolicy::default());
@@ -81,7 +81,7 @@ impl VolumeFs {
             attributes: true,
             patience: OPERATION_DEADLINE,
             trouble: RefCell::default(),
-            verifier,
+            siblings,
             runtime,
         }
     }
@@ -277,7 +277,7 @@ impl VolumeFs {
             let number = layout.servers.get(*index as usize)?;
             Some((*number, state.verifier))
         });
-        self.verifier.note(said, || self.runtime.random())
+        self.siblings.verifier.note(said, || self.runtime.random())
     }
 
     /// Attributes of a file; `None` when an I/O server is away that knows some of them.

@@ -2,13 +2,11 @@
 
 use gannet_vfs::Verifier;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-/// What clients of a volume answer writes and commits with. Those that serve the same clients of their own, as the
-/// cores of an NFS server do, share one: a client of NFS takes all of them for one server, and compares.
-///
-/// It changes whenever an I/O server says another verifier than it said last, to whichever of the cores.
-pub struct WriteVerifier {
+/// What clients of a volume answer writes and commits with. It changes whenever an I/O server says another verifier
+/// than it said last, to whichever of those that share it.
+pub(super) struct WriteVerifier {
     heard: Mutex<Heard>,
 }
 
@@ -20,14 +18,14 @@ struct Heard {
 
 impl WriteVerifier {
     /// One that starts as `first`, which must be random: an earlier process had another.
-    pub fn new(first: u64) -> Arc<WriteVerifier> {
+    pub(super) fn new(first: u64) -> WriteVerifier {
         let heard = Heard {
             verifier: first,
             servers: HashMap::new(),
         };
-        Arc::new(WriteVerifier {
+        WriteVerifier {
             heard: Mutex::new(heard),
-        })
+        }
     }
 
     /// Takes note of what I/O servers `said` in their answers to an operation, and gives what that operation is

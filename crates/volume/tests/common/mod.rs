@@ -6,7 +6,7 @@ use gannet_sim::store::SimStore;
 use gannet_sim::volume::Carrier;
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{Credentials, Vfs};
-use gannet_volume::client::{VolumeFs, WriteVerifier};
+use gannet_volume::client::{Siblings, VolumeFs};
 use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;
@@ -63,8 +63,8 @@ impl Bed {
     }
 
     /// One of several clients that stand for one server.
-    pub(crate) fn mount_with(&self, verifier: Arc<WriteVerifier>) -> VolumeFs {
-        self.volume.mount_with(&self.client, verifier)
+    pub(crate) fn mount_with(&self, siblings: Arc<Siblings>) -> VolumeFs {
+        self.volume.mount_with(&self.client, siblings)
     }
 }
 

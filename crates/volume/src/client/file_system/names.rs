@@ -130,7 +130,12 @@ impl Vfs for VolumeFs {
         guard: Option<Time>,
     ) -> Changed<()> {
         let set = async {
-            let found = self.set(cred, self.id(file)?, change, guard).await?;
+            let id = self.id(file)?;
+            let _place = match change.size {
+                Some(_) => Some(self.place_of(id, 0..u64::MAX).await?),
+                None => None,
+            };
+            let found = self.set(cred, id, change, guard).await?;
             Ok(((), found))
         };
         self.changed(set.await)
@@ -440,6 +445,6 @@ impl Vfs for VolumeFs {
     }
 
     fn write_verifier(&self) -> Verifier {
-        self.verifier.current()
+        self.siblings.verifier.current()
     }
 }
