@@ -102,6 +102,18 @@ impl Objects {
     }
 }
 
+/// The I/O servers of a file, in the order of their numbers. Promises for files on the same ones are kept together, and
+/// wait for no others: a server that is away holds up what it has a part in, and nothing else.
+type Lane = Vec<u32>;
+
+fn lane_of(promise: &Promise) -> Lane {
+    let (Promise::Unlink(_, layout) | Promise::Truncate(_, layout, _)) = promise;
+    let mut lane: Lane = placements(layout).map(|(number, _)| number).collect();
+    lane.sort_unstable();
+    lane.dedup();
+    lane
+}
+
 /// A promise to be kept.
 struct Open {
     promise: Promise,
@@ -113,7 +125,9 @@ struct Open {
 /// Promises that are not kept yet.
 #[derive(Default)]
 pub(super) struct Promises {
-    open: RefCell<BTreeMap<u64, Open>>,
+    open: RefCell<BTreeMap<Lane, BTreeMap<u64, Open>>>,
+    /// Lanes that somebody works on.
+    worked_on: RefCell<HashSet<Lane>>,
     /// Those that were kept, and when, the earliest first: they are kept once more.
     again: RefCell<VecDeque<(Instant, u64, Promise)>>,
     /// Files whose size is being changed: to what, by the number of the promise.
@@ -137,10 +151,15 @@ impl Promises {
                 truncating.entry(*file).or_default().insert(number, *size);
             }
             let last = matches!(promise, Promise::Truncate(..));
-            let open = Open { promise, last };
-            self.open.borrow_mut().insert(number, open);
+            self.open(number, Open { promise, last });
         }
         self.news.notify();
+    }
+
+    fn open(&self, number: u64, open: Open) {
+        let mut lanes = self.open.borrow_mut();
+        let lane = lanes.entry(lane_of(&open.promise)).or_default();
+        lane.insert(number, open);
     }
 
     /// What a file is cut to by the oldest promise to cut it, if there is one.
@@ -155,7 +174,8 @@ impl Promises {
     /// `Jukebox`: an I/O server is away. The promise stays.
     pub(super) async fn kept(&self, runtime: &Handle, number: u64) -> Result<(), Status> {
         let (sender, receiver) = oneshot::channel();
-        if !self.open.borrow().contains_key(&number) {
+        let is_open = |lane: &BTreeMap<u64, Open>| lane.contains_key(&number);
+        if !self.open.borrow().values().any(is_open) {
             return Ok(());
         }
         self.waiting.borrow_mut().insert(number, sender);
@@ -176,28 +196,31 @@ impl Promises {
                 return Some(due.duration_since(now));
             }
             let (_, number, promise) = again.pop_front()?;
-            let open = Open {
-                promise,
-                last: true,
-            };
-            self.open.borrow_mut().insert(number, open);
+            let last = true;
+            self.open(number, Open { promise, last });
         }
     }
 
     /// A promise was kept; whether that was the end of it.
-    fn keep(&self, number: u64, now: Instant) -> bool {
-        let mut open = self.open.borrow_mut();
+    fn keep(&self, lane: &Lane, number: u64, now: Instant) -> bool {
+        let mut lanes = self.open.borrow_mut();
+        let Some(open) = lanes.get_mut(lane) else {
+            return true;
+        };
         if open.get(&number).is_none_or(|open| open.last) {
             return true;
         }
         if let Some(Open { promise, .. }) = open.remove(&number) {
             self.again.borrow_mut().push_back((now, number, promise));
+            self.news.notify();
         }
         false
     }
 
-    fn close(&self, number: u64) {
-        let closed = self.open.borrow_mut().remove(&number);
+    fn close(&self, lane: &Lane, number: u64) {
+        let mut lanes = self.open.borrow_mut();
+        let closed = lanes.get_mut(lane).and_then(|open| open.remove(&number));
+        drop(lanes);
         if let Some(Promise::Truncate(file, ..)) = closed.map(|open| open.promise) {
             let mut truncating = self.truncating.borrow_mut();
             if let Some(promises) = truncating.get_mut(&file) {
@@ -213,16 +236,31 @@ impl Promises {
         }
     }
 
-    /// The oldest promise for each file: those for one file are kept in their order.
-    fn next(&self) -> Vec<(u64, Promise)> {
+    /// Lanes with promises that nobody works on: whoever asks does.
+    fn lanes(&self) -> Vec<Lane> {
+        let (open, mut worked_on) = (self.open.borrow(), self.worked_on.borrow_mut());
+        let idle = open.keys().filter(|lane| !worked_on.contains(*lane));
+        let idle: Vec<Lane> = idle.cloned().collect();
+        worked_on.extend(idle.iter().cloned());
+        idle
+    }
+
+    /// The oldest promise of a lane for each file: those for one file are kept in their order. None are there when the
+    /// lane is empty, and nobody works on it any more.
+    fn next(&self, lane: &Lane) -> Vec<(u64, Promise)> {
         let (mut files, mut next) = (HashSet::new(), Vec::new());
-        for (number, Open { promise, .. }) in &*self.open.borrow() {
+        let mut lanes = self.open.borrow_mut();
+        for (number, Open { promise, .. }) in lanes.get(lane).into_iter().flatten() {
             if next.len() == PROMISES_AT_A_TIME {
                 break;
             }
             if files.insert(promise.file()) {
                 next.push((*number, promise.clone()));
             }
+        }
+        if next.is_empty() {
+            lanes.remove(lane);
+            self.worked_on.borrow_mut().remove(lane);
         }
         next
     }
@@ -233,15 +271,25 @@ impl Manager {
     pub async fn keep_promises(self: Rc<Self>) {
         loop {
             let pause = self.promises.open_again(self.runtime.now());
-            let next = self.promises.next();
+            for lane in self.promises.lanes() {
+                let manager = Rc::clone(&self);
+                let work = async move { manager.keep_lane(&lane).await };
+                self.runtime.spawn("promises of a lane", Box::pin(work));
+            }
+            let news = self.promises.news.notified();
+            match pause {
+                // Either is a reason to look again.
+                Some(pause) => drop(timeout(&self.runtime, pause, news).await),
+                None => news.await,
+            }
+        }
+    }
+
+    async fn keep_lane(&self, lane: &Lane) {
+        loop {
+            let next = self.promises.next(lane);
             if next.is_empty() {
-                let news = self.promises.news.notified();
-                match pause {
-                    // Either is a reason to look again.
-                    Some(pause) => drop(timeout(&self.runtime, pause, news).await),
-                    None => news.await,
-                }
-                continue;
+                return;
             }
             let work = next.iter().map(|(_, promise)| {
                 let objects = Rc::clone(&self.objects);
@@ -255,8 +303,8 @@ impl Manager {
             let failed = kept.len() < next.len();
             let now = self.runtime.now();
             let ended = kept.into_iter();
-            let ended = ended.filter(|number| self.promises.keep(*number, now));
-            if !self.forget(ended.collect()).await || failed {
+            let ended = ended.filter(|number| self.promises.keep(lane, *number, now));
+            if !self.forget(lane, ended.collect()).await || failed {
                 sleep(&self.runtime, PROMISE_RETRY).await;
             }
         }
@@ -265,7 +313,7 @@ impl Manager {
     /// Takes promises that are kept out of the store, and then tells those who wait for them; false if that fails.
     /// Nobody may be told before: kept once more after a restart, a promise to cut a file would cut what was written
     /// since.
-    async fn forget(&self, kept: Vec<u64>) -> bool {
+    async fn forget(&self, lane: &Lane, kept: Vec<u64>) -> bool {
         if kept.is_empty() {
             return true;
         }
@@ -273,7 +321,7 @@ impl Manager {
         let removed = run_blocking(&self.runtime, move || remove(&*store, &numbers)).await;
         let removed = removed.unwrap_or(false);
         match removed {
-            true => (kept.into_iter()).for_each(|number| self.promises.close(number)),
+            true => (kept.into_iter()).for_each(|number| self.promises.close(lane, number)),
             false => tracing::warn!("kept promises stay in the metadata store: trying again"),
         }
         removed

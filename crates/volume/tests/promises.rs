@@ -1,0 +1,63 @@
+//! Work at I/O servers that the manager has promised, while one of them is away.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Bed, root};
+use gannet_runtime::timeout;
+use gannet_sim::World;
+use gannet_vfs::{SetAttributes, Vfs};
+use gannet_volume::client::VolumeFs;
+use gannet_volume::meta::{Chosen, Stripes};
+use std::time::Duration;
+
+/// A new file on one I/O server.
+async fn create(fs: &VolumeFs, name: &str, server: u32) -> gannet_vfs::FileHandle {
+    let stripes = Stripes {
+        unit: 8192,
+        on: Chosen::Listed(vec![server]),
+    };
+    let (root_of_volume, plain) = (fs.root(), SetAttributes::default());
+    let place = (&root_of_volume, name.as_bytes());
+    let made = fs.create_striped(&root(), place, &plain, stripes).await;
+    made.unwrap()
+}
+
+/// Many files of an I/O server that is away are removed. A file of another one is cut as soon as somebody asks for it.
+#[test]
+fn a_server_that_is_away_holds_up_its_own_files_alone() {
+    for removed in [1, 63, 64, 200] {
+        let world = World::new(2);
+        let bed = Bed::new(&world, 2);
+        let done = world.run(async move {
+            let (runtime, fs) = (bed.client.runtime(), bed.mount());
+            for number in 0..removed {
+                create(&fs, &format!("file {number}"), 0).await;
+            }
+            let healthy = create(&fs, "healthy", 1).await;
+            bed.kill_io_server(0);
+            for number in 0..removed {
+                let name = format!("file {number}");
+                let removing = fs.remove(&root(), &fs.root(), name.as_bytes()).await;
+                removing.result.unwrap();
+            }
+            let cut = SetAttributes {
+                size: Some(100),
+                ..SetAttributes::default()
+            };
+            let caller = root();
+            let cutting = fs.set_attributes(&caller, &healthy, &cut, None);
+            let done = timeout(&runtime, Duration::from_millis(500), cutting).await;
+            done.expect("it waits for the other server").result.unwrap();
+            bed.start_io_server(0);
+            let all_kept = async {
+                while bed.promises() > 0 {
+                    gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
+                }
+            };
+            let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
+            kept.expect("what was promised is done");
+        });
+        done.unwrap();
+    }
+}
