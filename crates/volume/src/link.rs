@@ -17,7 +17,7 @@ pub(crate) use fast::FastSlot;
 pub use fast::Pool;
 pub(crate) use queue::Hold;
 
-use crate::limits::{CALL_DEADLINE, OUTGOING_MAX};
+use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
 use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Handle, LocalFuture, Notify, timeout};
@@ -310,11 +310,26 @@ impl Link {
         buffer.ok_or_else(|| self.why_over())
     }
 
-    /// Fills `sinks` from the peer's memory.
+    /// Fills `sinks` from the peer's memory, which must come in time: memory for it is short.
     ///
     /// # Errors
     /// See [`LinkError`].
     pub(crate) async fn read_into(
+        &self,
+        sinks: impl IntoIterator<Item = (Span, RemoteAddress)>,
+    ) -> Result<(), LinkError> {
+        let reading = self.read_each(sinks);
+        match timeout(&self.shared.runtime, READ_DEADLINE, reading).await {
+            Ok(read) => read,
+            Err(_) => {
+                // Until the connection ends, bytes may come.
+                self.abort("no bytes in time");
+                Err(LinkError::TimedOut)
+            }
+        }
+    }
+
+    async fn read_each(
         &self,
         sinks: impl IntoIterator<Item = (Span, RemoteAddress)>,
     ) -> Result<(), LinkError> {
@@ -408,6 +423,7 @@ impl Shared {
             state.end.get_or_insert(why);
             state.room.drain(..).for_each(Waker::wake);
             state.requests.clear();
+            state.owed.clear();
             (
                 std::mem::take(&mut state.outgoing),
                 std::mem::take(&mut state.calls),

@@ -2,11 +2,12 @@
 
 use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
-use crate::limits::{CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
+use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Buffer, Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
+use gannet_runtime::LocalFuture;
 use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, StatusCode};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Completions taken in one go before others get their turn.
 const ROUNDS_MAX: usize = 16;
@@ -16,8 +17,12 @@ const CREDITS_AT: std::ops::Range<usize> = 12..16;
 
 /// Drives a connection to its end.
 pub(super) async fn drive(shared: Rc<Shared>) {
-    let mut completions = Vec::new();
-    let why = std::future::poll_fn(|context| shared.poll(context, &mut completions)).await;
+    let (mut completions, mut alarm) = (Vec::new(), None);
+    let why = std::future::poll_fn(|context| match shared.poll(context, &mut completions) {
+        Poll::Pending => shared.watch(context, &mut alarm),
+        over => over,
+    });
+    let why = why.await;
     tracing::debug!(peer = %shared.endpoint.peer_address(), %why, "connection ended");
     shared.end(why);
 }
@@ -56,6 +61,30 @@ impl Shared {
         Poll::Pending
     }
 
+    /// Ends the connection when the peer owes something for too long. Who asked for it may have given up long ago, and
+    /// what the peer still does with memory, credits and buffers is unknown until then.
+    fn watch(
+        &self,
+        context: &mut Context<'_>,
+        alarm: &mut Option<LocalFuture<()>>,
+    ) -> Poll<LinkError> {
+        loop {
+            if let Some(ringing) = alarm {
+                ready!(ringing.as_mut().poll(context));
+                *alarm = None;
+            }
+            let oldest = self.state.borrow().owed.values().min().copied();
+            let Some(due) = oldest.map(|since| since + CALL_DEADLINE) else {
+                return Poll::Pending;
+            };
+            if due <= self.runtime.now() {
+                self.endpoint.abort("no answer in time");
+                return Poll::Ready(LinkError::TimedOut);
+            }
+            *alarm = Some(self.runtime.sleep_until(due));
+        }
+    }
+
     /// Why nothing more is to be done, if nothing is.
     fn over(&self) -> Option<LinkError> {
         let state = self.state.borrow();
@@ -79,8 +108,9 @@ impl Shared {
             let work = match state.outgoing.pop_front() {
                 Some(work) => work,
                 None if state.has_credit() => match state.requests.pop() {
-                    Some(message) => {
+                    Some((id, message)) => {
                         state.sent = state.sent.wrapping_add(1);
+                        state.owed.insert(id, self.runtime.now());
                         Outgoing::Send(message)
                     }
                     None => break,
@@ -140,6 +170,7 @@ impl Shared {
                     .post_write(Work::Left(count).id(), source, target, signal)
             }
             Outgoing::Read { id, sink, source } => {
+                state.owed.insert(id, self.runtime.now());
                 self.endpoint.post_read(Work::Read(id).id(), sink, source)
             }
         }
@@ -176,6 +207,7 @@ impl Shared {
             (Work::Read(id), _) => {
                 let mut state = self.state.borrow_mut();
                 state.posted = state.posted.saturating_sub(1);
+                state.owed.remove(&id);
                 if let Some(waiter) = state.reads.remove(&id) {
                     // Who waited may be gone.
                     let _ = waiter.send(());
@@ -207,7 +239,11 @@ impl Shared {
             Kind::Request => self.serve(message),
             Kind::Reply => {
                 self.post_receive()?;
-                let call = self.state.borrow_mut().calls.remove(&header.id);
+                let call = {
+                    let mut state = self.state.borrow_mut();
+                    state.owed.remove(&header.id);
+                    state.calls.remove(&header.id)
+                };
                 if let Some(Call { sender, slot }) = call {
                     // Who waited may be gone.
                     let _ = sender.send(Message { slot, ..message });

@@ -2,9 +2,10 @@
 
 use super::{FastSlot, LinkError, Message};
 use gannet_fabric::{Buffer, RemoteAddress, Source, Span, WorkId};
+use gannet_runtime::Instant;
 use gannet_wire::volume::Class;
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::Waker;
 use tokio::sync::oneshot;
 
@@ -51,9 +52,8 @@ impl Requests {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Composed> {
-        let first = self.classes.iter_mut().find_map(VecDeque::pop_front);
-        first.map(|(_, message)| message)
+    pub(super) fn pop(&mut self) -> Option<(u64, Composed)> {
+        self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
     /// Has a request not leave; false if it has left.
@@ -75,6 +75,9 @@ pub(super) struct State {
     last_id: u64,
     pub(super) calls: BTreeMap<u64, Call>,
     pub(super) reads: BTreeMap<u64, oneshot::Sender<()>>,
+    /// Since when the peer owes the reply to a request or the bytes of an RDMA Read, whether somebody waits for it or
+    /// not.
+    pub(super) owed: HashMap<u64, Instant>,
     /// By work that will tell when it has left: that and so much silent work before it.
     pub(super) held: BTreeMap<u64, (u32, Hold)>,
     pub(super) requests: Requests,
@@ -212,9 +215,8 @@ mod tests {
         for (class, id) in [(Class::Bulk, 1), (Class::Metadata, 2), (Class::Bulk, 3)] {
             requests.push(class, id, (Buffer::zeroed(1), id as u32));
         }
-        let order: Vec<u32> = std::iter::from_fn(|| requests.pop())
-            .map(|it| it.1)
-            .collect();
+        let order = std::iter::from_fn(|| requests.pop());
+        let order: Vec<u64> = order.map(|(id, _)| id).collect();
         assert_eq!(order, [2, 1, 3]);
     }
 }

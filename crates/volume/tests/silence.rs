@@ -1,0 +1,163 @@
+//! Peers that fall silent in the midst of a transfer: nobody waits for them for ever, nor keeps memory for them. Over
+//! byte streams, which do not tell that a peer is gone as long as nothing is sent to it.
+#![allow(clippy::unwrap_used)]
+
+use gannet_fabric::Buffer;
+use gannet_runtime::{both, sleep, timeout};
+use gannet_sim::volume::{Bed, Carrier};
+use gannet_sim::{Crash, Faults, LinkProfile, Node, World};
+use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_volume::client::{TransferPolicy, VolumeFs};
+use gannet_volume::limits::{
+    CALL_DEADLINE, OPERATION_DEADLINE, READ_DEADLINE, ZONE_LEN_MAX, ZONES_MAX,
+};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+const UNIT: u32 = 1 << 20;
+const LEN: usize = 400_000;
+/// From one machine to another.
+const LATENCY: Duration = Duration::from_micros(100);
+
+/// Ways in which long transfers travel.
+const POLICIES: [TransferPolicy; 2] = [by(false), by(true)];
+
+const fn by(client_based: bool) -> TransferPolicy {
+    TransferPolicy {
+        inline_max: 0,
+        fast_max: 0,
+        client_based,
+    }
+}
+
+fn root() -> Credentials {
+    Credentials::new(0, 0, &[])
+}
+
+/// A volume whose bytes take their time.
+fn bed(world: &World) -> Rc<Bed> {
+    world.set_links(LinkProfile {
+        latency_ns: LATENCY.as_nanos() as u64,
+        kibibyte_ns: 1000,
+        ..LinkProfile::default()
+    });
+    Rc::new(Bed::new(world, Carrier::iwarp(), 1, UNIT))
+}
+
+/// Makes the file, or finds it.
+async fn file(fs: &VolumeFs) -> FileHandle {
+    let how = CreateMode::Unchecked(SetAttributes::default());
+    let made = fs.create(&root(), &fs.root(), b"file", &how).await;
+    made.result.unwrap().handle
+}
+
+async fn write(fs: &VolumeFs, file: &FileHandle, len: usize) -> Result<(), Status> {
+    let (caller, data) = (root(), Buffer::from_vec(vec![7; len]));
+    let written = fs.write(&caller, file, 0, data, 0..len, Stability::Unstable);
+    written.await.result.map(|_| ())
+}
+
+async fn read(fs: &VolumeFs, file: &FileHandle) -> Result<(), Status> {
+    fs.read(&root(), file, 0, LEN as u32).await.map(|_| ())
+}
+
+/// Starts a READ or WRITE on an I/O server, which loses its power some time later and never comes back. Tells whether
+/// it was done by then; it must end in any case.
+fn lose_the_server(policy: TransferPolicy, writes: bool, after: Duration) -> bool {
+    let world = World::new(1);
+    let (bed, node) = (bed(&world), world.add_node("client"));
+    let done = world.run(async move {
+        bed.start();
+        let (runtime, fs) = (node.runtime(), bed.mount(&node).with_policy(policy));
+        let file = file(&fs).await;
+        write(&fs, &file, LEN).await.unwrap();
+        let transfer = async {
+            match writes {
+                true => write(&fs, &file, LEN).await,
+                false => read(&fs, &file).await,
+            }
+        };
+        let lights_out = async {
+            sleep(&runtime, after).await;
+            bed.kill_io_server(0, Crash::Power);
+        };
+        let patience = CALL_DEADLINE + OPERATION_DEADLINE + Duration::from_secs(15);
+        let (done, ()) = both(timeout(&runtime, patience, transfer), lights_out).await;
+        done.unwrap_or_else(|_| panic!("lost after {after:?}: it is waited for for ever"))
+    });
+    done.unwrap().is_ok()
+}
+
+#[test]
+fn a_server_that_falls_silent_is_waited_for_a_while_at_any_moment() {
+    for policy in POLICIES {
+        for writes in [false, true] {
+            let moments = (0..).map(|step| Duration::from_micros(100 * step));
+            let lost = moments.take_while(|after| !lose_the_server(policy, writes, *after));
+            assert!(lost.count() > 3, "the transfer takes longer than that");
+        }
+    }
+}
+
+/// A manager loses its power, and whoever asks it gives up sooner than its silence is told from slowness: the
+/// connection ends all the same.
+#[test]
+fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
+    let world = World::new(1);
+    let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
+    let done = world.run(async move {
+        bed.start();
+        let (runtime, fs) = (node.runtime(), bed.mount(&node));
+        let found = file(&fs).await;
+        bed.kill_manager(Crash::Power);
+        faults.sleep(Duration::from_secs(1)).await;
+        for _ in 0..20 {
+            let asking = fs.attributes(&found);
+            let gone = timeout(&runtime, Duration::from_secs(2), asking).await;
+            assert!(gone.is_err(), "nobody answers");
+        }
+        fs.trouble()
+    });
+    assert!(done.unwrap().is_some(), "nobody has noticed");
+}
+
+/// One more client asks for a long WRITE, and loses its power while the server asks for the bytes.
+async fn lose_a_client(faults: &Faults, bed: &Rc<Bed>, node: Node) {
+    let (runtime, id, bed) = (node.runtime(), node.id(), Rc::clone(bed));
+    let (asks, asked) = oneshot::channel();
+    let asking = async move {
+        let fs = bed.mount(&node).with_policy(by(false));
+        let file = file(&fs).await;
+        // It is connected then, and may write.
+        write(&fs, &file, 1).await.unwrap();
+        asks.send(()).unwrap();
+        write(&fs, &file, 2 * ZONE_LEN_MAX).await.unwrap();
+    };
+    runtime.spawn("victim", Box::pin(asking));
+    asked.await.unwrap();
+    faults.sleep(LATENCY * 3 / 2).await;
+    faults.crash(id, Crash::Power);
+    // Until its turn is over.
+    faults.sleep(Duration::from_secs(1)).await;
+}
+
+#[test]
+fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
+    let world = World::new(1);
+    let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
+    // More than there is memory for.
+    let victims = 8 * ZONES_MAX / ZONE_LEN_MAX;
+    let victims: Vec<Node> = (0..victims).map(|_| world.add_node("victim")).collect();
+    let done = world.run(async move {
+        bed.start();
+        for victim in victims {
+            lose_a_client(&faults, &bed, victim).await;
+        }
+        faults.sleep(READ_DEADLINE).await;
+        let fs = bed.mount(&node).with_policy(by(false));
+        let file = file(&fs).await;
+        write(&fs, &file, 2 * ZONE_LEN_MAX).await
+    });
+    assert_eq!(done.unwrap(), Ok(()));
+}
