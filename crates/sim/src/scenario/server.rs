@@ -1,4 +1,4 @@
-//! The server machine: what runs on it after each start.
+//! A server machine: what runs on it after each start, and how clients call it.
 
 use super::plan::{Plan, Transport};
 use crate::fabric::SimFabric;
@@ -8,14 +8,22 @@ use crate::world::{NodeId, World};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server, Squash};
-use gannet_rpc::{CacheLimits, Counters, RdmaOptions, ReplyCache};
+use gannet_rpc::{
+    CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, RdmaOptions, ReplyCache,
+    Target,
+};
 use gannet_runtime::Handle;
+use gannet_vfs::Vfs;
+use gannet_wire::rpc::Groups;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const TCP_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
+/// What clients say that their machine is called.
+pub(super) const CLIENT_NAME: &str = "client";
 
 /// The machine that serves.
 pub(super) struct Machine {
@@ -48,12 +56,9 @@ impl Machine {
         self.node.id()
     }
 
-    pub(super) fn tcp_address(&self) -> SocketAddr {
-        SocketAddr::new(self.node.ip(), TCP_PORT)
-    }
-
-    pub(super) fn rdma_address(&self) -> SocketAddr {
-        SocketAddr::new(self.node.ip(), RDMA_PORT)
+    /// How `provider`, or TCP without one, reaches it.
+    pub(super) fn target(&self, provider: Option<Rc<dyn Provider>>) -> Target {
+        target(&self.node, 0, provider)
     }
 
     /// The provider of the run's RDMA transport on `node`, if it has one.
@@ -69,35 +74,84 @@ impl Machine {
 
     /// Starts the server process.
     pub(super) fn start(&self, disk: &Rc<Disk>) {
-        let runtime = self.node.runtime();
-        let store = SimStore::open(disk, Handle::clone(&runtime));
-        let mut export = Export::new("/").expect("the root is an absolute path");
-        export.squash = Squash::None;
-        let service = Server::new([(export, store)]).expect("one export is neither none nor many");
-        let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
-        let counters = Arc::<Counters>::default();
-        let rpc =
-            gannet_rpc::Server::new(Handle::clone(&runtime), Rc::new(service), cache, counters);
-        let listener = runtime
-            .listen(self.tcp_address())
-            .expect("the last life's listener is gone");
-        let serving = rpc.clone();
-        let task = async move {
-            let served = serving.serve_tcp(listener).await;
-            served.expect("simulated listeners do not break");
-        };
-        runtime.spawn("tcp server", Box::pin(task));
-        let Some(provider) = self.provider(&self.node) else {
-            return;
-        };
-        let listener = provider
-            .listen(self.rdma_address())
-            .expect("the last life's listener is gone");
-        let options = self.options;
-        let task = async move {
-            let served = rpc.serve_rdma(provider, options, listener).await;
-            served.expect("simulated listeners do not break");
-        };
-        runtime.spawn("rdma server", Box::pin(task));
+        let store = SimStore::open(disk, self.node.runtime());
+        let provider = || self.provider(&self.node).map(|it| (it, self.options));
+        serve(&self.node, [store], provider);
+    }
+}
+
+/// Starts a process on `node` that serves `stores`, which are all the same files, by NFS: each on a core of its own,
+/// over TCP, and over RDMA where there are providers.
+pub(super) fn serve<V: Vfs>(
+    node: &Node,
+    stores: impl IntoIterator<Item = V>,
+    provider: impl Fn() -> Option<(Rc<dyn Provider>, RdmaOptions)>,
+) {
+    let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
+    for (store, core) in stores.into_iter().zip(0..) {
+        serve_on_core(node, core, (store, Arc::clone(&cache)), provider());
+    }
+}
+
+fn serve_on_core<V: Vfs>(
+    node: &Node,
+    core: u16,
+    (store, cache): (V, Arc<ReplyCache>),
+    provider: Option<(Rc<dyn Provider>, RdmaOptions)>,
+) {
+    let runtime = node.runtime();
+    let mut export = Export::new("/").expect("the root is an absolute path");
+    export.squash = Squash::None;
+    let service = Server::new([(export, store)]).expect("one export is neither none nor many");
+    let counters = Arc::<Counters>::default();
+    let rpc = gannet_rpc::Server::new(Handle::clone(&runtime), Rc::new(service), cache, counters);
+    let listener = runtime
+        .listen(address(node, TCP_PORT, core))
+        .expect("the last life's listener is gone");
+    let serving = rpc.clone();
+    let task = async move {
+        let served = serving.serve_tcp(listener).await;
+        served.expect("simulated listeners do not break");
+    };
+    runtime.spawn("tcp server", Box::pin(task));
+    let Some((provider, options)) = provider else {
+        return;
+    };
+    let listener = provider
+        .listen(address(node, RDMA_PORT, core))
+        .expect("the last life's listener is gone");
+    let task = async move {
+        let served = rpc.serve_rdma(provider, options, listener).await;
+        served.expect("simulated listeners do not break");
+    };
+    runtime.spawn("rdma server", Box::pin(task));
+}
+
+/// Where a core of `server` is reached: by RDMA where its client has a provider.
+pub(super) fn target(server: &Node, core: u16, provider: Option<Rc<dyn Provider>>) -> Target {
+    match provider {
+        Some(provider) => Target::Rdma(provider, address(server, RDMA_PORT, core)),
+        None => Target::Tcp(address(server, TCP_PORT, core)),
+    }
+}
+
+fn address(node: &Node, port: u16, core: u16) -> SocketAddr {
+    SocketAddr::new(node.ip(), port + core)
+}
+
+/// How clients call that never give up.
+pub(super) fn calling(uid: u32, gid: u32) -> ClientConfig {
+    ClientConfig {
+        credential: CallerCredential::Sys {
+            machine_name: String::from(CLIENT_NAME),
+            uid,
+            gid,
+            groups: Groups::new(&[]),
+        },
+        reply_timeout: Duration::from_secs(15),
+        connect_timeout: Duration::from_secs(5),
+        backoff_max: Duration::from_secs(2),
+        persistence: Persistence::Hard,
+        ..ClientConfig::default()
     }
 }

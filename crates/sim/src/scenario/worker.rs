@@ -3,14 +3,13 @@
 mod choose;
 mod perform;
 
-use super::{Stage, plan::Transport};
+use super::{Stage, plan::Transport, server::calling};
 use crate::model::{Execution, Key, Operation, Oracle, TOP};
 use crate::random::Random;
 use gannet_fabric::Provider;
 use gannet_nfs::client::{Client, Error};
-use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
+use gannet_rpc::ClientConfig;
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, Status};
-use gannet_wire::rpc::Groups;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -47,25 +46,12 @@ impl Worker {
             Transport::Mixed if number.is_multiple_of(2) => None,
             _ => provider,
         };
-        let target = match provider {
-            Some(provider) => Target::Rdma(provider, stage.server.rdma_address()),
-            None => Target::Tcp(stage.server.tcp_address()),
-        };
+        let target = stage.server.target(provider);
         let runtime = stage.client.runtime();
         let config = ClientConfig {
-            credential: CallerCredential::Sys {
-                machine_name: String::from("client"),
-                uid: 1000,
-                gid: 1000,
-                groups: Groups::new(&[]),
-            },
-            reply_timeout: Duration::from_secs(15),
-            connect_timeout: Duration::from_secs(5),
-            backoff_max: Duration::from_secs(2),
-            persistence: Persistence::Hard,
             registration: stage.plan.registration,
             design: stage.plan.designs.1,
-            ..ClientConfig::default()
+            ..calling(1000, 1000)
         };
         let rpc = gannet_rpc::Client::new(runtime.clone(), target, config);
         let random = Random::new(runtime.random()).fork("worker");

@@ -7,8 +7,10 @@
 //! removed files must leave nothing behind.
 //!
 //! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
-//! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then.
+//! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then. Some
+//! of them mount it from a server that is a client of the volume and speaks NFS, which dies now and then, too.
 
+mod gateway;
 mod nemesis;
 mod worker;
 
@@ -20,11 +22,12 @@ use crate::random::Random;
 use crate::store::DiskProfile;
 use crate::volume::{Bed, Carrier};
 use crate::world::{Faults, World};
+use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
 use gannet_fuse::{Caching, MountOptions};
-use gannet_iwarp::IwarpConfig;
 use gannet_vfs::{Credentials, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
+use gateway::Gateway;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +37,9 @@ use worker::{Mount, Seat, Worker};
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long objects of removed files may stay: those that a late write made again are removed by the second removal.
 const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
+/// How long those who mounted by NFS wait. A WRITE that was given up may be done later than what follows it: NFS knows
+/// no order, and whoever cannot live with that mounts `hard`.
+const NFS_PATIENCE: Duration = PROGRESS_TIME_MAX;
 /// Names that files may have.
 const NAMES: usize = 6;
 /// Bytes of a stripe.
@@ -64,11 +70,20 @@ struct Plan {
 /// How some clients have the volume mounted.
 #[derive(Debug, Clone)]
 struct Mounts {
-    /// Which of the clients do.
-    clients: Vec<bool>,
+    /// Which of the clients do, and how.
+    clients: Vec<Option<Face>>,
+    /// Those that do by NFS do so over RDMA.
+    export_rdma: bool,
     caching: Caching,
     deadline: Duration,
     bounds: KeptBounds,
+}
+
+/// What a mount speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Face {
+    Volume,
+    Nfs,
 }
 
 impl Mounts {
@@ -77,7 +92,8 @@ impl Mounts {
         let commit_ahead = random.between(1, 60_000);
         let file_max = commit_ahead + random.below(100_000);
         Mounts {
-            clients: (0..clients).map(|_| random.chance(600)).collect(),
+            clients: (0..clients).map(|_| Face::draw(random)).collect(),
+            export_rdma: random.chance(500),
             caching: match random.chance(500) {
                 true => Caching::Direct,
                 false => Caching::Writeback,
@@ -91,7 +107,7 @@ impl Mounts {
         }
     }
 
-    fn options(&self) -> MountOptions {
+    fn options(&self, face: Face) -> MountOptions {
         MountOptions {
             source: String::from("volume"),
             caching: self.caching,
@@ -99,8 +115,22 @@ impl Mounts {
             allow_other: false,
             caller: Some(Credentials::new(0, 0, &[])),
             cache_age: Duration::from_secs(1),
-            deadline: self.deadline,
+            deadline: match face {
+                Face::Volume => self.deadline,
+                Face::Nfs => NFS_PATIENCE,
+            },
         }
+    }
+}
+
+impl Face {
+    /// Of a client, if it has the volume mounted.
+    fn draw(random: &Random) -> Option<Face> {
+        let is_mounted = random.chance(600);
+        is_mounted.then(|| match random.chance(400) {
+            true => Face::Nfs,
+            false => Face::Volume,
+        })
     }
 }
 
@@ -160,6 +190,8 @@ struct Stage {
     faults: Faults,
     bed: Bed,
     clients: Vec<Node>,
+    /// Serves the volume by NFS, if somebody mounts it so.
+    gateway: Option<Gateway>,
     /// What the files of the root directory hold, by the numbers of their names.
     model: [RefCell<Option<Vec<u8>>>; NAMES],
     /// Who has a name to itself.
@@ -203,7 +235,7 @@ pub fn run(seed: u64, keep_trace: bool) -> Report {
 impl Stage {
     fn build(world: &World, plan: Plan) -> Stage {
         let carrier = match plan.iwarp {
-            true => Carrier::Iwarp(IwarpConfig::default()),
+            true => Carrier::iwarp(),
             false => Carrier::Memory(SimFabric::new(world, plan.fabric)),
         };
         let bed = Bed::new(world, carrier, plan.servers, UNIT);
@@ -215,7 +247,13 @@ impl Stage {
             let random = random.fork(&format!("worker {number}"));
             Seat::new(random, number % plan.clients, plan.operations)
         });
+        let mounts = plan.mounts.as_ref();
+        let exported = mounts.filter(|it| it.clients.contains(&Some(Face::Nfs)));
         Stage {
+            gateway: exported.map(|mounts| Gateway {
+                node: world.add_node("gateway"),
+                rdma: mounts.export_rdma,
+            }),
             seats: seats.collect(),
             clients: (0..plan.clients)
                 .map(|_| world.add_node("client"))
@@ -255,41 +293,52 @@ impl Stage {
 
     /// Sits the workers of a client down, at its start and after a crash.
     fn start_client(self: &Rc<Self>, client: usize) {
-        let mount = self.mount(client);
-        for number in 0..self.seats.len() {
-            if self.seats[number].client != client {
-                continue;
+        let stage = Rc::clone(self);
+        let sit = async move {
+            let mount = stage.mount(client).await;
+            let numbers = 0..stage.seats.len();
+            let own = numbers.filter(|number| stage.seats[*number].client == client);
+            own.for_each(|number| stage.start_worker(number, mount.clone()));
+        };
+        let runtime = self.clients[client].runtime();
+        runtime.spawn("client", Box::pin(sit));
+    }
+
+    fn start_worker(self: &Rc<Self>, number: usize, mount: Option<Rc<Mount>>) {
+        let (stage, node) = (Rc::clone(self), &self.clients[self.seats[number].client]);
+        let worker = Worker::new(Rc::clone(self), number, self.connect(node)).through(mount);
+        let task = async move {
+            if let Err(why) = worker.run().await {
+                stage.fail(format!("worker {number}: {why}"));
             }
-            let (stage, node) = (Rc::clone(self), &self.clients[client]);
-            let fs = self.connect(client);
-            let worker = Worker::new(Rc::clone(self), number, fs).through(mount.clone());
-            let task = async move {
-                if let Err(why) = worker.run().await {
-                    stage.fail(format!("worker {number}: {why}"));
-                }
-            };
-            node.runtime().spawn("worker", Box::pin(task));
-        }
+        };
+        node.runtime().spawn("worker", Box::pin(task));
     }
 }
 
 impl Stage {
-    /// One more client on the machine of that number.
-    fn connect(&self, client: usize) -> VolumeFs {
-        let fs = self.bed.mount(&self.clients[client]);
-        fs.with_policy(self.plan.policy())
+    /// One more client of the volume on that machine.
+    fn connect(&self, node: &Node) -> VolumeFs {
+        self.bed.mount(node).with_policy(self.plan.policy())
     }
 
     /// What a client's workers share, if it has the volume mounted.
-    fn mount(&self, client: usize) -> Option<Rc<Mount>> {
+    async fn mount(&self, client: usize) -> Option<Rc<Mount>> {
         let mounts = self.plan.mounts.as_ref()?;
-        if mounts.clients.get(client) != Some(&true) {
-            return None;
-        }
-        let fs = self.connect(client);
-        let root = fs.root();
-        let (runtime, store) = (self.clients[client].runtime(), (fs, root));
-        let mount = Mount::new(&runtime, store, mounts.options(), mounts.bounds);
+        let face = mounts.clients.get(client).copied().flatten()?;
+        let (node, options) = (&self.clients[client], mounts.options(face));
+        let (runtime, bounds) = (node.runtime(), mounts.bounds);
+        let mount = match (face, &self.gateway) {
+            (Face::Nfs, Some(gateway)) => {
+                let store = gateway.mount(self, node).await;
+                Mount::Export(Headless::new(&runtime, store, options, bounds))
+            }
+            _ => {
+                let fs = self.connect(node);
+                let root = fs.root();
+                Mount::Volume(Headless::new(&runtime, (fs, root), options, bounds))
+            }
+        };
         Some(Rc::new(mount))
     }
 }
@@ -297,6 +346,7 @@ impl Stage {
 /// The main task: safety, then progress, then what is left.
 async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
     stage.bed.start();
+    stage.gateway.iter().for_each(|it| it.start(&stage));
     (0..stage.clients.len()).for_each(|client| stage.start_client(client));
     nemesis::torment(&stage, &random).await;
     nemesis::heal(&stage);

@@ -51,11 +51,23 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             7 if stage.plan.full => spoil_a_disk(stage, random, full),
             8 => spoil_a_disk(stage, random, slow),
             9 => set_disks(stage, stage.plan.disk),
+            10 if stage.gateway.is_some() => restart_gateway(stage, random).await,
             _ => {
                 stage.faults.reset_a_connection(a_node(stage, random).id());
             }
         }
     }
+}
+
+/// An NFS server dies: its power makes no difference, it keeps nothing.
+async fn restart_gateway(stage: &Stage, random: &Random) {
+    let Some(gateway) = &stage.gateway else {
+        return;
+    };
+    stage.faults.crash(gateway.node.id(), how(random));
+    pause(stage, random, 3_000_000_000).await;
+    stage.faults.restart(gateway.node.id());
+    gateway.start(stage);
 }
 
 /// Waits until something is to go wrong; true if somebody wants an I/O server to die just now.
@@ -89,7 +101,9 @@ fn how(random: &Random) -> Crash {
 /// Any machine.
 fn a_node<'a>(stage: &'a Stage, random: &Random) -> &'a Node {
     let io_servers = stage.bed.io_servers.iter().map(|it| &it.node);
-    let all = io_servers.chain([&stage.bed.manager]).chain(&stage.clients);
+    let gateway = stage.gateway.iter().map(|it| &it.node);
+    let servers = io_servers.chain([&stage.bed.manager]).chain(gateway);
+    let all = servers.chain(&stage.clients);
     let nodes: Vec<&Node> = all.collect();
     nodes[random.index(nodes.len())]
 }

@@ -1,16 +1,17 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
 mod listed;
+mod mount;
 mod mounted;
 
 use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
 use gannet_fabric::Buffer;
-use gannet_fuse::headless::Headless;
 use gannet_runtime::both;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
+pub(super) use mount::Mount;
 use mounted::Session;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -213,9 +214,6 @@ impl Write {
 fn name_of(name: usize) -> [u8; 1] {
     [b'a' + name as u8]
 }
-
-/// A volume in the tree of a client's machine.
-pub(super) type Mount = Headless<VolumeFs>;
 
 /// See the module.
 pub(super) struct Worker {
@@ -461,7 +459,8 @@ impl Worker {
             }
             Ok::<(), String>(())
         };
-        let rival = (self.rival).get_or_init(|| self.stage.connect(self.seat().client));
+        let rival = (self.rival)
+            .get_or_init(|| self.stage.connect(&self.stage.clients[self.seat().client]));
         let (one, another) = both(write(&self.fs, &writes[0]), write(rival, &writes[1])).await;
         one.and(another)?;
         let before = self.content(name).unwrap_or_default();

@@ -1,0 +1,67 @@
+//! A machine that is a client of the volume, and serves it by NFS to those that know nothing of volumes.
+
+use super::Stage;
+use crate::node::Node;
+use crate::scenario::server::{self, CLIENT_NAME};
+use gannet_fabric::Provider;
+use gannet_nfs::client::{Client, Error, Files, NfsFs};
+use gannet_rpc::RdmaOptions;
+use gannet_vfs::FileHandle;
+use gannet_volume::client::Siblings;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whose clients do not know which of them answers.
+const CORES: u16 = 2;
+/// Between two attempts to mount what it serves.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// See the module.
+pub(super) struct Gateway {
+    pub(super) node: Node,
+    /// Its clients come by RDMA, not by TCP.
+    pub(super) rdma: bool,
+}
+
+impl Gateway {
+    /// Starts its process, which must not run.
+    pub(super) fn start(&self, stage: &Stage) {
+        let siblings = Siblings::new(self.node.runtime().random());
+        let stores = (0..CORES).map(|_| {
+            let store = stage.bed.mount_with(&self.node, Arc::clone(&siblings));
+            store.with_policy(stage.plan.policy())
+        });
+        let provider = || {
+            let provider = self.provider(stage, &self.node)?;
+            Some((provider, RdmaOptions::default()))
+        };
+        server::serve(&self.node, stores, provider);
+    }
+
+    fn provider(&self, stage: &Stage, node: &Node) -> Option<Rc<dyn Provider>> {
+        self.rdma.then(|| stage.bed.provider(node))
+    }
+
+    /// What it serves, and its root directory, as `client` has it; however long that takes.
+    pub(super) async fn mount(&self, stage: &Stage, client: &Node) -> (NfsFs, FileHandle) {
+        loop {
+            match self.try_mount(stage, client).await {
+                Ok(mounted) => return mounted,
+                Err(_) => stage.faults.sleep(PATIENCE).await,
+            }
+        }
+    }
+
+    async fn try_mount(&self, stage: &Stage, client: &Node) -> Result<(NfsFs, FileHandle), Error> {
+        let runtime = client.runtime();
+        let core = (runtime.random() % u64::from(CORES)) as u16;
+        let target = server::target(&self.node, core, self.provider(stage, client));
+        let rpc = gannet_rpc::Client::new(Rc::clone(&runtime), target, server::calling(0, 0));
+        let calls = Client::new(Rc::clone(&runtime), rpc).forgiving_echoes();
+        let files = Files::mount(calls, b"/").await?;
+        let root = files.root();
+        let fs = NfsFs::open(runtime, files, String::from(CLIENT_NAME)).await?;
+        Ok((fs, root))
+    }
+}

@@ -1,0 +1,81 @@
+//! The volume in the tree of a client's machine, whichever way it got there.
+
+use gannet_fuse::headless::{Headless, Named, Opened};
+use gannet_nfs::client::NfsFs;
+use gannet_vfs::Stability;
+use gannet_volume::client::VolumeFs;
+use std::io;
+
+/// See the module. Its functions are those of [`Headless`].
+pub(in super::super) enum Mount {
+    /// By the volume's own protocol.
+    Volume(Headless<VolumeFs>),
+    /// By NFS, from a server that is a client of the volume.
+    Export(Headless<NfsFs>),
+}
+
+/// Has whichever it is do something.
+macro_rules! either {
+    ($mount:expr, $it:ident => $done:expr) => {
+        match $mount {
+            Mount::Volume($it) => $done,
+            Mount::Export($it) => $done,
+        }
+    };
+}
+
+impl Mount {
+    pub(super) async fn lookup(&self, parent: u64, name: &[u8]) -> io::Result<(u64, u64)> {
+        either!(self, it => it.lookup(parent, name).await)
+    }
+
+    pub(super) fn forget(&self, number: u64, lookups: u64) {
+        either!(self, it => it.forget(number, lookups));
+    }
+
+    pub(super) async fn create(&self, parent: u64, name: &[u8]) -> io::Result<Opened> {
+        either!(self, it => it.create(parent, name).await)
+    }
+
+    pub(super) async fn open(&self, number: u64) -> io::Result<Opened> {
+        either!(self, it => it.open(number).await)
+    }
+
+    pub(super) async fn read(&self, file: Opened, offset: u64, count: u32) -> io::Result<Vec<u8>> {
+        either!(self, it => it.read(file, offset, count).await)
+    }
+
+    pub(super) async fn write(
+        &self,
+        file: Opened,
+        offset: u64,
+        bytes: &[u8],
+        stability: Stability,
+    ) -> io::Result<()> {
+        either!(self, it => it.write(file, offset, bytes, stability).await)
+    }
+
+    pub(super) async fn sync(&self, file: Opened) -> io::Result<()> {
+        either!(self, it => it.sync(file).await)
+    }
+
+    pub(super) async fn release(&self, file: Opened) {
+        either!(self, it => it.release(file).await);
+    }
+
+    pub(super) async fn truncate(&self, number: u64, size: u64) -> io::Result<()> {
+        either!(self, it => it.truncate(number, size).await)
+    }
+
+    pub(super) async fn list(&self, number: u64, portion_max: usize) -> io::Result<Vec<Named>> {
+        either!(self, it => it.list(number, portion_max).await)
+    }
+
+    pub(super) async fn remove(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        either!(self, it => it.remove(parent, name).await)
+    }
+
+    pub(super) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        either!(self, it => it.rename(from, to).await)
+    }
+}
