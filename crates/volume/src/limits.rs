@@ -92,6 +92,8 @@ pub const SIZE_AGE: Duration = Duration::from_secs(60);
 pub const BATCHES_UNDER_WAY: usize = 2;
 /// Changes that one client has under way at a time.
 pub const TICKETS: u32 = 32;
+/// Changes of the same bytes, file or name that one may have to wait for.
+pub const CHANGES_BEFORE_MAX: usize = 256;
 /// How long a client does not write before it gives a grant back.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
 /// How long the manager keeps answers to changes.

@@ -291,6 +291,52 @@ fn the_cores_of_a_server_answer_with_one_verifier() {
     });
 }
 
+/// What was asked for while the manager is away, of whichever core, happens in that order when it is back.
+#[test]
+fn changes_of_the_same_name_keep_their_order_while_the_manager_is_away() {
+    for back_after in (10..260).step_by(10).map(Duration::from_millis) {
+        run(9, 1, |bed| async move {
+            let (runtime, shared) = (bed.client.runtime(), Siblings::new(1));
+            let (one, other) = (bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared));
+            let (caller, top) = (root(), one.root());
+            let first = create(&one, "file").await;
+            // Both are connected.
+            other.attributes(&first).await.unwrap();
+            bed.kill_manager(Crash::Process);
+            let after = |milliseconds| sleep(&runtime, Duration::from_millis(milliseconds));
+            let changes = async {
+                let (removed, rest) = both(one.remove(&caller, &top, b"file"), async {
+                    after(30).await;
+                    let how = CreateMode::Guarded(SetAttributes::default());
+                    let made = other.create(&caller, &top, b"file", &how);
+                    both(made, async {
+                        after(30).await;
+                        let (from, to) = ((&top, &b"file"[..]), (&top, &b"moved"[..]));
+                        one.rename(&caller, from, to).await.0
+                    })
+                    .await
+                })
+                .await;
+                (
+                    removed.result,
+                    rest.0.result.map(|made| made.handle),
+                    rest.1,
+                )
+            };
+            let coming_back = async {
+                sleep(&runtime, back_after).await;
+                bed.start_manager();
+            };
+            let ((removed, second, moved), ()) = both(changes, coming_back).await;
+            let context = format!("{back_after:?}");
+            assert_eq!((removed, moved), (Ok(()), Ok(())), "{context}");
+            assert_ne!(second, Ok(first), "{context}");
+            let found = other.lookup(&caller, &top, b"moved").await.0;
+            assert_eq!(found.map(|found| found.0), second, "{context}");
+        });
+    }
+}
+
 /// What was asked for while a server is away, of whichever core, happens in that order when it is back: the first may
 /// be of somebody who has died meanwhile and asks for something else now.
 #[test]

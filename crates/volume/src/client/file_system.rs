@@ -3,6 +3,7 @@
 mod bytes;
 mod inventory;
 mod names;
+mod places;
 mod stripes;
 
 pub use bytes::BytesRead;
@@ -28,6 +29,7 @@ use gannet_vfs::{
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Class, LayoutRecord, Shape, VolumeRecord};
 use gannet_wire::xdr::Decoder;
+use places::parts_of;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -168,9 +170,13 @@ impl VolumeFs {
 
     /// Asks the manager, again and again over lost answers: a change is done once.
     async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
-        let held = match call.is_change() {
-            true => Some(self.tickets.take().await),
-            false => None,
+        // Whoever waits for a place keeps no ticket from others.
+        let (_place, held) = match call.is_change() {
+            true => {
+                let place = self.place_of(&parts_of(&call)).await?;
+                (Some(place), Some(self.tickets.take().await))
+            }
+            false => (None, None),
         };
         let ticket = held.as_ref().map_or(Ticket::default(), |held| held.ticket);
         let body = call.to_body(caller, &ticket);

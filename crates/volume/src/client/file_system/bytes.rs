@@ -3,19 +3,18 @@
 use super::{VolumeFs, shape, size_of};
 use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
-use crate::client::order::Place;
+use crate::client::order::Part;
 use crate::client::written::Asked;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
 use crate::meta::FileId;
 use gannet_fabric::Buffer;
-use gannet_runtime::{LocalFuture, all, both, timeout};
+use gannet_runtime::{LocalFuture, all, both};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Stability, Status, Verifier, WriteDone};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Capability, Class, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
-use std::ops::Range;
 
 /// What a read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +138,9 @@ impl VolumeFs {
                 return Err(Status::Fbig);
             }
             let id = self.id(file)?;
-            let _place = self.place_of(id, offset..shapes.0.end()).await?;
+            let _place = self
+                .place_of(&[Part::bytes(id, offset..shapes.0.end())])
+                .await?;
             let moved = self.transfer(caller, id, shapes, Some(stability), buffer);
             verifier = moved.await?.1;
         }
@@ -148,23 +149,6 @@ impl VolumeFs {
             committed: stability,
             verifier,
         })
-    }
-
-    /// The place of a change of these bytes behind those that were asked for before, once they are over.
-    ///
-    /// # Errors
-    /// `Jukebox` when they last longer than an operation is tried.
-    pub(super) async fn place_of(
-        &self,
-        id: FileId,
-        bytes: Range<u64>,
-    ) -> Result<Place<'_>, Status> {
-        let (place, earlier) = self.siblings.changes.enter(id, bytes);
-        if !earlier.is_empty() {
-            let over = timeout(&self.runtime, self.patience, earlier.over());
-            over.await.map_err(|_| Status::Jukebox)?;
-        }
-        Ok(place)
     }
 
     /// As [`VolumeFs::transfer`]: the verifier for it.

@@ -2,6 +2,7 @@
 
 use super::{BytesRead, VolumeFs};
 use crate::calls::{Call, Found, Page, parse_access, parse_link};
+use crate::client::order::Part;
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINKS_MAX};
 use crate::meta::{FileId, ROOT};
 use gannet_fabric::Buffer;
@@ -132,7 +133,7 @@ impl Vfs for VolumeFs {
         let set = async {
             let id = self.id(file)?;
             let _place = match change.size {
-                Some(_) => Some(self.place_of(id, 0..u64::MAX).await?),
+                Some(_) => Some(self.place_of(&[Part::bytes(id, 0..u64::MAX)]).await?),
                 None => None,
             };
             let found = self.set(cred, id, change, guard).await?;
