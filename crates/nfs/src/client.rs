@@ -189,6 +189,8 @@ impl Client {
                     may_echo: resent && self.forgives_echoes,
                 });
             }
+            // Who is too busy to say what came of it may have done it.
+            resent = true;
         }
     }
 }

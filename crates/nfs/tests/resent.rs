@@ -10,6 +10,7 @@ use gannet_rpc::{Call, ClientConfig, Persistence, Program, Reply, Service};
 use gannet_runtime::{Handle, Notify};
 use gannet_sim::store::SimStore;
 use gannet_vfs::{NodeKind, Status};
+use gannet_wire::nfs3::Nfsstat;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use support::{Addresses, Running, export, run, status, store, user};
 struct Switch {
     /// The next call is executed, and its reply never leaves.
     swallow: Cell<bool>,
+    /// The next call is executed, and its reply says that the server is busy.
+    busy: Cell<bool>,
     swallowed: Cell<u32>,
     /// Ends what was swallowed.
     end: Notify,
@@ -45,6 +48,10 @@ impl Service for Forgetful {
     }
 
     async fn call(&self, call: &Call, reply: &mut Reply) {
+        if self.switch.busy.take() {
+            // Nobody looks at what follows it.
+            reply.results().u32(Nfsstat::JUKEBOX.code());
+        }
         self.server.call(call, reply).await;
         if self.switch.swallow.take() {
             self.switch.swallowed.set(self.switch.swallowed.get() + 1);
@@ -142,6 +149,25 @@ fn a_node_or_link_that_was_made_already_is_made() {
         client.link(&file.handle, &root, b"link").await.unwrap();
         let links = client.getattr(&file.handle).await.unwrap().link_count;
         assert_eq!((links, switch.swallowed.get()), (2, 3));
+    });
+}
+
+/// As a volume's NFS server is whose I/O server does not answer in time: the names are changed all the same.
+#[test]
+fn what_a_busy_server_has_done_is_done() {
+    story(async |files, switch| {
+        let (client, root) = (files.client(), files.root());
+        let plain = gannet_vfs::SetAttributes::default();
+        switch.busy.set(true);
+        let made = client.mkdir(&root, b"made", &plain).await.unwrap();
+        switch.busy.set(true);
+        let (from, to) = ((&root, &b"made"[..]), (&root, &b"moved"[..]));
+        client.rename(from, to).await.unwrap();
+        let there = client.lookup(&root, b"moved").await.unwrap();
+        assert_eq!(made.handle, there.handle);
+        switch.busy.set(true);
+        client.rmdir(&root, b"moved").await.unwrap();
+        assert_eq!(status(client.lookup(&root, b"moved").await), Status::Noent);
     });
 }
 

@@ -573,10 +573,11 @@ impl Client {
     }
 }
 
-/// What a server answers, or `otherwise` when it refuses; what keeps it from answering stays an error.
+/// What a server answers, or `otherwise` when what was asked for is not there; what keeps it from saying so stays an
+/// error.
 fn answered<T>(answer: Result<T, Error>, otherwise: T) -> Result<T, Error> {
-    match answer {
-        Err(error) if error.status().is_some() => Ok(otherwise),
-        answer => answer,
+    match answer.as_ref().err().and_then(Error::status) {
+        Some(Status::Noent | Status::Stale | Status::Notdir) => Ok(otherwise),
+        _ => answer,
     }
 }
