@@ -88,6 +88,9 @@ pub const GRANTS_MAX: usize = 1 << 18;
 pub const SIZES_MAX: usize = 1 << 18;
 /// How long the manager believes in a size without asking again.
 pub const SIZE_AGE: Duration = Duration::from_secs(60);
+/// How long the manager waits for I/O servers that are asked for sizes: one that has fallen silent must not make it
+/// seem silent itself, also when a change asks before and afterwards and waits for a promise in between.
+pub const SIZE_DEADLINE: Duration = Duration::from_secs(8);
 /// Batches of questions for sizes that one I/O server has at a time.
 pub const BATCHES_UNDER_WAY: usize = 2;
 /// Changes that one client has under way at a time.

@@ -9,7 +9,7 @@ use gannet_sim::{Crash, Faults, LinkProfile, Node, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gannet_volume::limits::{
-    CALL_DEADLINE, OPERATION_DEADLINE, READ_DEADLINE, ZONE_LEN_MAX, ZONES_MAX,
+    CALL_DEADLINE, OPERATION_DEADLINE, READ_DEADLINE, SIZE_DEADLINE, ZONE_LEN_MAX, ZONES_MAX,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -120,6 +120,31 @@ fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
         fs.trouble()
     });
     assert!(done.unwrap().is_some(), "nobody has noticed");
+}
+
+/// An I/O server loses its power, and the manager is asked how long its file is: it says that it does not know before
+/// whoever asks takes the manager itself for silent, and cuts it off with all else that was asked of it.
+#[test]
+fn a_manager_that_waits_for_a_silent_server_is_not_silent() {
+    let world = World::new(1);
+    let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
+    let done = world.run(async move {
+        bed.start();
+        let (runtime, fs) = (node.runtime(), bed.mount(&node));
+        let found = file(&fs).await;
+        write(&fs, &found, LEN).await.unwrap();
+        fs.attributes(&found).await.unwrap();
+        bed.kill_io_server(0, Crash::Power);
+        faults.sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            let asking = fs.attributes(&found);
+            let asked = timeout(&runtime, CALL_DEADLINE + SIZE_DEADLINE, asking).await;
+            assert_eq!(asked.map(Result::err), Ok(Some(Status::Jukebox)));
+        }
+        fs.attributes(&fs.root()).await.unwrap();
+        fs.reconnects()
+    });
+    assert_eq!(done.unwrap(), 0, "the manager was cut off");
 }
 
 /// One more client asks for a long WRITE, and loses its power while the server asks for the bytes.

@@ -249,9 +249,13 @@ impl Servers {
             LinkError::Ended(format!("I/O server {number} is at {host}: {why}"))
         };
         match resolver {
-            Some(resolver) => resolver(host.to_owned(), port)
-                .await
-                .map_err(|error| failed(&error)),
+            Some(resolver) => {
+                let found = resolver(host.to_owned(), port);
+                match timeout(&self.runtime, HELLO_DEADLINE, found).await {
+                    Ok(found) => found.map_err(|error| failed(&error)),
+                    Err(_) => Err(failed(&"its address is not found in time")),
+                }
+            }
             None => Err(failed(&"names of hosts cannot be looked up here")),
         }
     }

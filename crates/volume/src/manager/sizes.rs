@@ -7,10 +7,12 @@
 use super::promises::{IoServers, Promises};
 use crate::calls::{FileState, encode};
 use crate::layout::{placements, size_from_object};
-use crate::limits::{BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZES_MAX};
+use crate::limits::{
+    BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZES_MAX,
+};
 use crate::link::{Link, LinkError};
 use crate::meta::FileId;
-use gannet_runtime::{Handle, Instant, LocalFuture, all};
+use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_vfs::{Status, Time};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
@@ -191,7 +193,8 @@ impl Sizes {
             asked
         });
         let mut whole = FileState::default();
-        for answer in all(asked).await {
+        let asked = timeout(&self.runtime, SIZE_DEADLINE, all(asked)).await;
+        for answer in asked.map_err(|_| Status::Jukebox)? {
             let (placement, state) = answer?;
             let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
             whole.size = whole.size.max(size);
