@@ -1,6 +1,7 @@
 //! The client's side of a volume.
 
 pub mod data;
+mod doubts;
 mod file;
 mod file_system;
 mod leases;

@@ -97,6 +97,8 @@ pub const BATCHES_UNDER_WAY: usize = 2;
 pub const TICKETS: u32 = 32;
 /// Changes of the same bytes, file or name that one may have to wait for.
 pub const CHANGES_BEFORE_MAX: usize = 256;
+/// Files of which a client remembers one by one that it gave up cutting them.
+pub const DOUBTS_MAX: usize = 1024;
 /// How long a client does not write before it gives a grant back.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
 /// How long the manager keeps answers to changes.

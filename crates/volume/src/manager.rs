@@ -27,7 +27,7 @@ use gannet_wire::volume::{BODY_MAX, Capability, Operation};
 use gannet_wire::xdr::Encoder;
 use gathering::Gathering;
 use promises::{Objects, Promises};
-use sizes::Sizes;
+use sizes::{Sizes, ToBeCut};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -130,6 +130,7 @@ impl Manager {
         caller: Credentials,
         ticket: Ticket,
         call: Call,
+        cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
         match call {
@@ -179,7 +180,7 @@ impl Manager {
                     call: change,
                     last_write,
                 };
-                let done = self.change(work).await?;
+                let done = self.change(work, cut).await?;
                 let mut all = Vec::with_capacity(done.inodes.len());
                 for (id, inode) in done.inodes {
                     all.push(self.found_or_not(id, inode).await);
@@ -264,7 +265,7 @@ impl Manager {
         if lacks {
             return Err(Status::Acces);
         }
-        if self.promises.cuts_to(id).is_some() {
+        if self.promises.cuts_to(id).is_some() || self.sizes.is_to_be_cut(id) {
             return Err(Status::Jukebox);
         }
         let Body::Regular { layout, .. } = inode.body else {
@@ -292,14 +293,21 @@ impl Manager {
 
 impl Handler for Manager {
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
-        Box::pin(async move {
-            let operation = request.header.operation;
-            if matches!(operation, Operation::Claim | Operation::Register) {
-                return Answer::of(self.hear_of_folder(&link, &request).await);
+        let operation = request.header.operation;
+        if matches!(operation, Operation::Claim | Operation::Register) {
+            return Box::pin(async move { Answer::of(self.hear_of_folder(&link, &request).await) });
+        }
+        let call = Call::from_body(operation, request.body());
+        // Known before whoever asked can give it up and go on.
+        let cut = match &call {
+            Ok((_, _, Call::Setattr(file, change, _))) if change.size.is_some() => {
+                Some(self.sizes.to_be_cut(*file))
             }
-            let call = Call::from_body(operation, request.body());
+            _ => None,
+        };
+        Box::pin(async move {
             let done = match call {
-                Ok((caller, ticket, call)) => self.perform(caller, ticket, call).await,
+                Ok((caller, ticket, call)) => self.perform(caller, ticket, call, cut).await,
                 Err(_) => Err(Status::Inval),
             };
             Answer::of(done)

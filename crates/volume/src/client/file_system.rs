@@ -1,6 +1,7 @@
 //! A volume as a file system: what NFS and FUSE serve.
 
 mod bytes;
+mod cut;
 mod inventory;
 mod names;
 mod places;
@@ -10,6 +11,7 @@ pub use bytes::BytesRead;
 pub use stripes::Striping;
 
 use super::data::{DataError, Mover, States, Target};
+use super::doubts::Moment;
 use super::leases::{Lease, Leases};
 use super::policy::TransferPolicy;
 use super::servers::{Addresses, Resolver, Servers};
@@ -23,11 +25,9 @@ use crate::meta::{Body, FileId};
 use crate::secret::Secret;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, sleep};
-use gannet_vfs::{
-    Attributes, Credentials, FileHandle, SetAttributes, SetTime, Status, Time, Verifier,
-};
+use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
-use gannet_wire::volume::{Class, LayoutRecord, Shape, VolumeRecord};
+use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
 use gannet_wire::xdr::Decoder;
 use places::parts_of;
 use std::cell::RefCell;
@@ -234,10 +234,15 @@ impl VolumeFs {
 
     /// A right of `caller`'s to a file's objects.
     async fn lease(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Lease, Status> {
-        if let Some(lease) = self.leases.get(id, caller, rights) {
+        let doubts = &self.siblings.doubts;
+        let since = match rights & Capability::WRITE {
+            0 => Moment::default(),
+            _ => doubts.last(id),
+        };
+        if let Some(lease) = self.leases.get((id, caller, rights), since) {
             return Ok(lease);
         }
-        let asked = self.runtime.now();
+        let asked = (self.runtime.now(), doubts.moment());
         let answer = self.ask(caller, Call::Layout(id, rights)).await?;
         let granted: Granted = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         Ok(self
@@ -297,33 +302,6 @@ impl VolumeFs {
             seen.insert(found.id, attributes);
         }
         Some(attributes)
-    }
-
-    /// Sets attributes. A modification time comes last: cutting a file is a write, which it is to hold beyond.
-    async fn set(
-        &self,
-        caller: &Credentials,
-        id: FileId,
-        change: &SetAttributes,
-        guard: Option<Time>,
-    ) -> Result<Found, Status> {
-        let mut guard = guard;
-        if let (SetTime::To(_), Some(size)) = (change.modify_time, change.size) {
-            let first = SetAttributes {
-                size: Some(size),
-                ..SetAttributes::default()
-            };
-            let call = Call::Setattr(id, first, guard.take());
-            self.find::<1>(caller, call).await?;
-            let rest = SetAttributes {
-                size: None,
-                ..*change
-            };
-            let [found] = self.find(caller, Call::Setattr(id, rest, None)).await?;
-            return Ok(found);
-        }
-        let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
-        Ok(found)
     }
 }
 

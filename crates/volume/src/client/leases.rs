@@ -4,6 +4,7 @@
 //! told others how long the file is. Time is counted from before the grant was asked for, so that no clock but this
 //! machine's is needed.
 
+use super::doubts::Moment;
 use super::servers::Servers;
 use super::written::{Asked, Written};
 use crate::calls::{Call, Granted, Ticket};
@@ -26,6 +27,8 @@ pub(super) struct Lease {
     pub(super) layout: Rc<LayoutRecord>,
     /// Nothing that is answered later counts.
     pub(super) until: Instant,
+    /// When it was asked for.
+    since: Moment,
     number: u64,
 }
 
@@ -49,20 +52,31 @@ impl Leases {
         })
     }
 
-    /// A lease that is good for some time yet.
-    pub(super) fn get(&self, file: FileId, caller: &Credentials, rights: u32) -> Option<Lease> {
+    /// A lease that was asked for at `since` or later, and is good for some time yet.
+    pub(super) fn get(
+        &self,
+        (file, caller, rights): (FileId, &Credentials, u32),
+        since: Moment,
+    ) -> Option<Lease> {
         let held = self.held.borrow();
         let lease = held.get(&(file, caller.clone(), rights))?;
-        let good = self.runtime.now() + CAPABILITY_AGE / 4 < lease.until;
+        let lasts = self.runtime.now() + CAPABILITY_AGE / 4 < lease.until;
+        let good = lasts && since <= lease.since;
         good.then(|| lease.clone())
     }
 
     /// Keeps what the manager granted when it was asked at `asked`.
-    pub(super) fn keep(&self, key: Key, granted: Granted, asked: Instant) -> Lease {
+    pub(super) fn keep(
+        &self,
+        key: Key,
+        granted: Granted,
+        (asked, since): (Instant, Moment),
+    ) -> Lease {
         let lease = Lease {
             capability: granted.capability,
             layout: Rc::new(granted.layout),
             until: asked + CAPABILITY_AGE,
+            since,
             number: granted.number,
         };
         let mut held = self.held.borrow_mut();

@@ -1,5 +1,6 @@
 //! What clients of a volume share that stand for one server.
 
+use super::doubts::Doubts;
 use super::order::ChangeOrder;
 use super::verifier::WriteVerifier;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub struct Siblings {
     pub(super) verifier: WriteVerifier,
     pub(super) changes: ChangeOrder,
+    pub(super) doubts: Doubts,
 }
 
 impl Siblings {
@@ -18,6 +20,7 @@ impl Siblings {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),
             changes: ChangeOrder::default(),
+            doubts: Doubts::default(),
         })
     }
 }

@@ -283,8 +283,10 @@ impl Shared {
             },
             request.header,
         );
+        // Asked in the order in which requests came.
+        let answering = handler.answer(link.clone(), request);
         let task = async move {
-            let answer = handler.answer(link.clone(), request).await;
+            let answer = answering.await;
             link.shared.reply(header, answer);
             drop(under_way);
         };

@@ -1,5 +1,6 @@
 //! Changes that share transactions.
 
+use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::calls::{Call, Entry, Ticket};
 use crate::layout::place;
@@ -17,7 +18,14 @@ use tokio::sync::oneshot;
 /// A change that waits for its transaction.
 pub(super) struct Change {
     work: Work,
+    whose: Whose,
+}
+
+/// Who waits for a change.
+struct Whose {
     done: oneshot::Sender<Result<Done, Status>>,
+    /// Goes when what the change has promised is known.
+    _cut: Option<ToBeCut>,
 }
 
 /// What is to be done, and all that it depends on.
@@ -45,12 +53,17 @@ impl Layouts {
 
 impl Manager {
     /// Makes a change durable, and keeps what it promises if the caller must see that.
-    pub(super) async fn change(self: &Rc<Self>, work: Work) -> Result<Done, Status> {
+    pub(super) async fn change(
+        self: &Rc<Self>,
+        work: Work,
+        cut: Option<ToBeCut>,
+    ) -> Result<Done, Status> {
         let (done, outcome) = oneshot::channel();
         if self.changes.borrow().len() >= CHANGES_MAX {
             return Err(Status::Jukebox);
         }
-        self.changes.borrow_mut().push_back(Change { work, done });
+        let whose = Whose { done, _cut: cut };
+        self.changes.borrow_mut().push_back(Change { work, whose });
         if self.gathering.borrow_mut().comes(self.runtime.now()) {
             self.gathered.notify();
         }
@@ -75,8 +88,8 @@ impl Manager {
                 self.committing.set(false);
                 return;
             }
-            let (senders, work): (Vec<_>, Vec<_>) = (batch.into_iter())
-                .map(|change| (change.done, change.work))
+            let (askers, work): (Vec<_>, Vec<_>) = (batch.into_iter())
+                .map(|change| (change.whose, change.work))
                 .unzip();
             let layouts = Layouts {
                 default: self.stripes.clone(),
@@ -102,14 +115,14 @@ impl Manager {
                         }
                     }
                     self.promises.learn(promised);
-                    for (sender, outcome) in senders.into_iter().zip(outcomes) {
+                    for (whose, outcome) in askers.into_iter().zip(outcomes) {
                         // Who asked may be gone.
-                        let _ = sender.send(outcome);
+                        let _ = whose.done.send(outcome);
                     }
                 }
                 Err(status) => {
-                    for sender in senders {
-                        let _ = sender.send(Err(status));
+                    for whose in askers {
+                        let _ = whose.done.send(Err(status));
                     }
                 }
             }

@@ -31,6 +31,8 @@ pub(super) struct Sizes {
     /// Questions under way, by file.
     asking: RefCell<BTreeMap<FileId, Vec<Rc<Asking>>>>,
     grants: RefCell<Grants>,
+    /// Files that somebody has asked to cut, and how many times.
+    to_be_cut: RefCell<BTreeMap<FileId, usize>>,
     queues: RefCell<BTreeMap<u32, Queue>>,
 }
 
@@ -81,6 +83,7 @@ impl Sizes {
                 sweep_at: GRANTS_MAX / 16,
                 others_until,
             }),
+            to_be_cut: RefCell::default(),
             queues: RefCell::default(),
         })
     }
@@ -134,6 +137,18 @@ impl Sizes {
         if let Some(asking) = self.asking.borrow().get(&file) {
             asking.iter().for_each(|it| it.is_steady.set(false));
         }
+    }
+
+    /// Somebody asks to cut a file: nobody may write to it until what comes back is dropped.
+    pub(super) fn to_be_cut(self: &Rc<Self>, file: FileId) -> ToBeCut {
+        *self.to_be_cut.borrow_mut().entry(file).or_default() += 1;
+        let sizes = Rc::clone(self);
+        ToBeCut { sizes, file }
+    }
+
+    /// Whether somebody has asked for that.
+    pub(super) fn is_to_be_cut(&self, file: FileId) -> bool {
+        self.to_be_cut.borrow().contains_key(&file)
     }
 
     /// It is promised that a file will be `len` bytes long.
@@ -284,6 +299,24 @@ impl Sizes {
         let same = queue.link.as_ref().is_some_and(|(last, _)| last.is(link));
         if !same {
             queue.link = Some((link.clone(), self.runtime.now()));
+        }
+    }
+}
+
+/// A file is to be cut.
+pub(super) struct ToBeCut {
+    sizes: Rc<Sizes>,
+    file: FileId,
+}
+
+impl Drop for ToBeCut {
+    fn drop(&mut self) {
+        let mut files = self.sizes.to_be_cut.borrow_mut();
+        if let Some(times) = files.get_mut(&self.file) {
+            *times -= 1;
+            if *times == 0 {
+                files.remove(&self.file);
+            }
         }
     }
 }

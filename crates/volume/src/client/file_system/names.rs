@@ -2,7 +2,6 @@
 
 use super::{BytesRead, VolumeFs};
 use crate::calls::{Call, Found, Page, parse_access, parse_link};
-use crate::client::order::Part;
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINKS_MAX};
 use crate::meta::{FileId, ROOT};
 use gannet_fabric::Buffer;
@@ -64,13 +63,16 @@ impl VolumeFs {
     ) -> Changed<Created> {
         let made = async {
             let [found, inside] = self.find(caller, call(self.id(directory)?)).await?;
-            let created = Created {
-                handle: self.handle(found.id),
-                attributes: self.attributes_of(&found),
-            };
-            Ok((created, inside))
+            Ok((self.created(&found), inside))
         };
         self.changed(made.await)
+    }
+
+    fn created(&self, found: &Found) -> Created {
+        Created {
+            handle: self.handle(found.id),
+            attributes: self.attributes_of(found),
+        }
     }
 
     async fn take_name(
@@ -131,12 +133,7 @@ impl Vfs for VolumeFs {
         guard: Option<Time>,
     ) -> Changed<()> {
         let set = async {
-            let id = self.id(file)?;
-            let _place = match change.size {
-                Some(_) => Some(self.place_of(&[Part::bytes(id, 0..u64::MAX)]).await?),
-                None => None,
-            };
-            let found = self.set(cred, id, change, guard).await?;
+            let found = self.set(cred, self.id(file)?, change, guard).await?;
             Ok(((), found))
         };
         self.changed(set.await)
@@ -259,10 +256,12 @@ impl Vfs for VolumeFs {
         name: &[u8],
         mode: &CreateMode,
     ) -> Changed<Created> {
-        self.make(cred, directory, |id| {
-            Call::Create((id, name.to_vec()), *mode)
-        })
-        .await
+        let made = async {
+            let directory = self.id(directory)?;
+            let [found, inside] = self.open(cred, (directory, name.to_vec()), mode).await?;
+            Ok((self.created(&found), inside))
+        };
+        self.changed(made.await)
     }
 
     async fn make_directory(

@@ -1,0 +1,97 @@
+//! Changes of what a file is like; its length is among that.
+
+use super::VolumeFs;
+use crate::calls::{Call, Entry, Found};
+use crate::client::order::Part;
+use crate::meta::FileId;
+use gannet_vfs::{CreateMode, Credentials, SetAttributes, SetTime, Status, Time};
+
+impl VolumeFs {
+    /// Sets attributes. A size has its place among changes of the bytes, and leaves the file in doubt when nobody knows
+    /// what has become of it.
+    pub(super) async fn set(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<Found, Status> {
+        let Some(size) = change.size else {
+            return self.set_at_once(caller, id, *change, guard).await;
+        };
+        let _place = self.place_of(&[Part::bytes(id, 0..u64::MAX)]).await?;
+        // Goes before the place does.
+        let cutting = self.siblings.doubts.cutting(id);
+        let set = match change.modify_time {
+            SetTime::To(_) => self.cut_first(caller, id, (size, change), guard).await,
+            _ => self.set_at_once(caller, id, *change, guard).await,
+        };
+        match set {
+            Err(Status::Jukebox | Status::Io | Status::Serverfault) => {}
+            _ => cutting.done(),
+        }
+        set
+    }
+
+    /// Sets a size and then the rest: cutting a file is a write, which the modification time is to hold beyond.
+    async fn cut_first(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        (size, change): (u64, &SetAttributes),
+        guard: Option<Time>,
+    ) -> Result<Found, Status> {
+        let first = SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        };
+        self.set_at_once(caller, id, first, guard).await?;
+        let rest = SetAttributes {
+            size: None,
+            ..*change
+        };
+        self.set_at_once(caller, id, rest, None).await
+    }
+
+    async fn set_at_once(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        change: SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<Found, Status> {
+        let [found] = self.find(caller, Call::Setattr(id, change, guard)).await?;
+        Ok(found)
+    }
+
+    /// Makes a regular file, or takes the one that is there, as `mode` says: it, and its directory.
+    pub(super) async fn open(
+        &self,
+        caller: &Credentials,
+        entry: Entry,
+        mode: &CreateMode,
+    ) -> Result<[Found; 2], Status> {
+        let ask = async |mode| self.find(caller, Call::Create(entry.clone(), mode)).await;
+        let attributes = match mode {
+            CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
+            _ => return ask(*mode).await,
+        };
+        // Only who knows which file it is that he cuts has his place among those that change its bytes.
+        match ask(CreateMode::Guarded(*attributes)).await {
+            Err(Status::Exist) => {}
+            made => return made,
+        }
+        let size = attributes.size;
+        let as_it_is = SetAttributes {
+            size: None,
+            ..*attributes
+        };
+        let [there, inside] = ask(CreateMode::Unchecked(as_it_is)).await?;
+        let only_size = SetAttributes {
+            size,
+            ..SetAttributes::default()
+        };
+        let cut = self.set(caller, there.id, &only_size, None).await?;
+        Ok([cut, inside])
+    }
+}
