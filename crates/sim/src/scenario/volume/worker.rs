@@ -1,5 +1,6 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
+mod given_up;
 mod listed;
 mod mount;
 mod mounted;
@@ -11,6 +12,7 @@ use gannet_runtime::both;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
+use given_up::GivenUp;
 pub(super) use mount::Mount;
 use mounted::Session;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -89,6 +91,7 @@ enum Step {
         name: usize,
         size: u64,
     },
+    GivenUp(GivenUp),
     Remove {
         name: usize,
     },
@@ -115,7 +118,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(15) {
+        match random.below(16) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -141,6 +144,7 @@ impl Step {
             },
             9 => Step::List,
             14 => Step::Contest([Write::draw(random, name), Write::draw(random, name)]),
+            15 => Step::GivenUp(GivenUp::draw(random, name)),
             _ => Step::Check { name },
         }
     }
@@ -152,6 +156,10 @@ impl Step {
             Step::Rename { from, to } => vec![from, to],
             Step::Write(Write { name, .. })
             | Step::Contest([Write { name, .. }, _])
+            | Step::GivenUp(GivenUp {
+                write: Write { name, .. },
+                ..
+            })
             | Step::Session(Session { name, .. })
             | Step::Create { name, .. }
             | Step::CreateOn { name, .. }
@@ -305,6 +313,7 @@ impl Worker {
             Step::Write(write) => self.write(write).await,
             Step::Contest(writes) => self.contest(writes).await,
             Step::Truncate { name, size } => self.truncate(*name, *size).await,
+            Step::GivenUp(given_up) => self.give_up(given_up).await,
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
@@ -592,8 +601,8 @@ impl Worker {
     }
 }
 
-async fn write_once(
-    fs: &VolumeFs,
+async fn write_once<V: Vfs>(
+    fs: &V,
     caller: &Credentials,
     file: &FileHandle,
     write: &Write,
@@ -650,6 +659,7 @@ fn describe(step: &Step) -> String {
             write.name
         ),
         Step::Session(session) => session.describe(),
+        Step::GivenUp(given_up) => given_up.describe(),
         Step::Contest(writes) => {
             let sizes = writes.each_ref().map(|it| (it.offset, it.bytes.len()));
             format!("a contest of {sizes:?} of file {}", writes[0].name)
