@@ -3,6 +3,7 @@
 //! Bytes of READs leave from the page cache by RDMA Write; those of WRITEs are fetched by RDMA Read, a piece ahead of
 //! the disk.
 
+mod fetches;
 mod gone;
 mod lent;
 mod list;
@@ -18,6 +19,7 @@ use crate::limits::{
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
+use fetches::Fetches;
 use gannet_fabric::Zones;
 use gannet_runtime::{Handle, LocalFuture, all};
 use gannet_vfs::{
@@ -50,6 +52,7 @@ pub struct IoServer<V: Vfs> {
     orders: Orders,
     /// Memory for what is on its way to the disk.
     zones: Zones,
+    fetches: Fetches,
     /// Of long READs.
     reads: Rc<Turns>,
     /// Of long WRITEs.
@@ -113,6 +116,7 @@ impl<V: Vfs> IoServer<V> {
         Rc::new(IoServer {
             policy,
             zones: Zones::new(ZONE_LEN_MIN, ZONE_LEN_MAX, ZONES_MAX),
+            fetches: Fetches::new(Handle::clone(&runtime)),
             reads: turns(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
             writes: turns(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
             small: turns(SMALL_MAX, SMALL_UNDER_WAY_MAX),

@@ -26,6 +26,8 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the bytes of one piece that is fetched by RDMA Read may take: shorter than an operation is tried, so that
 /// whoever is refused for want of memory finds some when those who hold it have died.
 pub const READ_DEADLINE: Duration = Duration::from_secs(10);
+/// How long they may take when others need that memory.
+pub const FETCH_AGE_MAX: Duration = Duration::from_secs(1);
 /// How long a peer that connects again waits for the end of what it has asked before.
 pub const REPLACE_DEADLINE: Duration = CALL_DEADLINE;
 /// How long a peer may take to prove who it is.

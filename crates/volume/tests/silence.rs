@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use gannet_fabric::Buffer;
-use gannet_runtime::{both, sleep, timeout};
+use gannet_runtime::{Handle, both, sleep, timeout};
 use gannet_sim::volume::{Bed, Carrier};
 use gannet_sim::{Crash, Faults, LinkProfile, Node, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gannet_volume::limits::{
-    CALL_DEADLINE, OPERATION_DEADLINE, READ_DEADLINE, SIZE_DEADLINE, ZONE_LEN_MAX, ZONES_MAX,
+    CALL_DEADLINE, CREDITS, FETCH_AGE_MAX, OPERATION_DEADLINE, READ_DEADLINE, SIZE_DEADLINE,
+    SMALL_MAX, ZONE_LEN_MAX, ZONES_MAX,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,8 +54,12 @@ async fn file(fs: &VolumeFs) -> FileHandle {
 }
 
 async fn write(fs: &VolumeFs, file: &FileHandle, len: usize) -> Result<(), Status> {
+    write_at(fs, file, 0, len).await
+}
+
+async fn write_at(fs: &VolumeFs, file: &FileHandle, offset: u64, len: usize) -> Result<(), Status> {
     let (caller, data) = (root(), Buffer::from_vec(vec![7; len]));
-    let written = fs.write(&caller, file, 0, data, 0..len, Stability::Unstable);
+    let written = fs.write(&caller, file, offset, data, 0..len, Stability::Unstable);
     written.await.result.map(|_| ())
 }
 
@@ -185,4 +190,61 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
         write(&fs, &file, 2 * ZONE_LEN_MAX).await
     });
     assert_eq!(done.unwrap(), Ok(()));
+}
+
+/// Clients that lose their power together, with as many short WRITEs under way as each may have, hold all the memory
+/// for WRITEs: who comes then does not wait until they are given up.
+#[test]
+fn who_stands_still_makes_room_for_others() {
+    let world = World::new(1);
+    let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
+    let victims = 2 * ZONES_MAX / (SMALL_MAX as usize * CREDITS as usize);
+    let victims: Vec<Node> = (0..victims).map(|_| world.add_node("victim")).collect();
+    let done = world.run(async move {
+        bed.start();
+        let (runtime, mut ready) = (node.runtime(), Vec::new());
+        let fs = bed.mount(&node).with_policy(by(false));
+        let file = file(&fs).await;
+        write(&fs, &file, 1).await.unwrap();
+        for victim in &victims {
+            let (asks, asked) = oneshot::channel();
+            let asking = ask_for_short_writes(bed.mount(victim), victim.runtime(), asks);
+            victim.runtime().spawn("victim", Box::pin(asking));
+            ready.push(asked.await.unwrap());
+        }
+        // All ask together, and die before their bytes have come.
+        ready.into_iter().for_each(|go| go.send(()).unwrap());
+        faults.sleep(LATENCY * 3 / 2).await;
+        victims
+            .iter()
+            .for_each(|it| faults.crash(it.id(), Crash::Power));
+        // Until their turns are over, one after the other.
+        faults.sleep(Duration::from_secs(4)).await;
+        let began = runtime.now();
+        let written = write(&fs, &file, 2 * ZONE_LEN_MAX).await;
+        (written, runtime.now().duration_since(began))
+    });
+    let (written, lasted) = done.unwrap();
+    assert_eq!(written, Ok(()));
+    assert!(lasted < FETCH_AGE_MAX, "{lasted:?}");
+}
+
+/// Asks for as many WRITEs as a connection may have, when it is told to.
+async fn ask_for_short_writes(
+    fs: VolumeFs,
+    runtime: Handle,
+    asks: oneshot::Sender<oneshot::Sender<()>>,
+) {
+    let fs = Rc::new(fs.with_policy(by(false)));
+    let file = file(&fs).await;
+    write(&fs, &file, 1).await.unwrap();
+    let (go, told) = oneshot::channel();
+    asks.send(go).unwrap();
+    told.await.unwrap();
+    for index in 0..u64::from(CREDITS) {
+        let (fs, file) = (Rc::clone(&fs), file);
+        let writing =
+            async move { _ = write_at(&fs, &file, index * SMALL_MAX, SMALL_MAX as usize).await };
+        runtime.spawn("short write", Box::pin(writing));
+    }
 }

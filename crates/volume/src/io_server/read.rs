@@ -132,7 +132,7 @@ impl<V: Vfs> IoServer<V> {
         turn: Option<Hold>,
     ) -> Result<(), Status> {
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
-        let mut buffer = self.zone(len).ok_or(Status::Jukebox)?;
+        let mut buffer = self.zone(len).await?;
         let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
         self.gather(source, ranges, &mut buffer).await?;
         let parts = plan.iter().scan(0, |at, pair| {

@@ -187,8 +187,10 @@ impl<V: Vfs> IoServer<V> {
             reads.push((at, source, pair.len));
             at += u64::from(pair.len);
         }
-        let buffer = self.zone(len).ok_or(Status::Jukebox)?;
+        let buffer = self.zone(len).await?;
+        let fetch = self.fetches.begin(link);
         let read = link.read(buffer, &reads).await;
+        drop(fetch);
         let buffer = read.map_err(|error: LinkError| {
             tracing::debug!(%error, "data of a write did not come");
             Status::Io
@@ -198,8 +200,22 @@ impl<V: Vfs> IoServer<V> {
         Ok((Fetched { buffer, ranges }, turn))
     }
 
-    /// Memory for `len` bytes. There is none only when clients that stand still hold it all.
-    pub(super) fn zone(&self, len: u64) -> Option<Buffer> {
+    /// Memory for `len` bytes. Clients that stand still must make room.
+    ///
+    /// # Errors
+    /// `Jukebox`: all is held by those that may yet move.
+    pub(super) async fn zone(&self, len: u64) -> Result<Buffer, Status> {
+        loop {
+            if let Some(zone) = self.free_zone(len) {
+                return Ok(zone);
+            }
+            let over = self.fetches.end_oldest().ok_or(Status::Jukebox)?;
+            // It says so by going.
+            let _ = over.await;
+        }
+    }
+
+    fn free_zone(&self, len: u64) -> Option<Buffer> {
         let len = usize::try_from(len).ok()?;
         self.zones.take_or_split(len).or_else(|| {
             // Shorter ones that idle hold the room.
