@@ -155,7 +155,7 @@ pub const CLIENT_MEMORY_LEN_MIN: usize = 4 << 10;
 pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
 /// RDMA operations that wait on one connection for room in its send queue.
 pub const OUTGOING_MAX: usize = 1024;
-/// Peers of one core that are connected and have not yet proven who they are.
+/// Peers of one core that are connected and have not yet proven who they are: the oldest makes room for the next.
 pub const STRANGERS_MAX: usize = 192;
 /// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);

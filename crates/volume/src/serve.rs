@@ -7,8 +7,34 @@ use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, timeout};
 use gannet_wire::volume::{Hello, Token};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// Peers that have not yet proven who they are, by their numbers, the oldest first: each goes with what is kept here.
+#[derive(Default)]
+struct Strangers {
+    last: u64,
+    places: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+impl Strangers {
+    /// One more, in the place of the oldest if there is no other.
+    fn enter(&mut self) -> (u64, oneshot::Receiver<()>) {
+        if self.places.len() >= STRANGERS_MAX {
+            self.places.pop_first();
+        }
+        self.last += 1;
+        let (place, gone) = oneshot::channel();
+        self.places.insert(self.last, place);
+        (self.last, gone)
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.places.remove(&number);
+    }
+}
 
 /// A server of one volume on one core.
 pub struct Server {
@@ -21,8 +47,7 @@ pub struct Server {
     classes: Cell<TrafficClasses>,
     pool: Pool,
     links: RefCell<Vec<Link>>,
-    /// Peers that have not yet proven who they are.
-    strangers: Cell<usize>,
+    strangers: RefCell<Strangers>,
 }
 
 impl Server {
@@ -42,7 +67,7 @@ impl Server {
             classes: Cell::default(),
             pool: Pool::new(),
             links: RefCell::default(),
-            strangers: Cell::new(0),
+            strangers: RefCell::default(),
         })
     }
 
@@ -106,8 +131,7 @@ impl Server {
         loop {
             let incoming = listener.accept().await?;
             (self.links.borrow_mut()).retain(|link| !link.is_over() || link.is_busy());
-            let strangers = self.strangers.get();
-            if self.links.borrow().len() >= CONNECTIONS_MAX || strangers >= STRANGERS_MAX {
+            if self.links.borrow().len() >= CONNECTIONS_MAX {
                 tracing::warn!(peer = %incoming.peer_address(), "too many connections");
                 incoming.reject(Vec::new()).await;
                 continue;
@@ -118,19 +142,22 @@ impl Server {
                 continue;
             }
             let server = Rc::clone(&self);
-            self.strangers.set(strangers + 1);
+            let (number, place) = self.strangers.borrow_mut().enter();
             let task = async move {
-                let peer = incoming.peer_address();
+                let (peer, incoming) = (incoming.peer_address(), (incoming, place));
                 let volume = (server.volume, server.keys, server.classes.get());
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
-                let admit = async |link: &Link| server.admit(link).await;
+                let admit = async |link: &Link| {
+                    server.strangers.borrow_mut().leave(number);
+                    server.admit(link).await
+                };
                 let accepting =
                     link::accept(runtime, pool, volume, incoming, read_depth, handler, admit);
                 if let Err(error) = accepting.await {
                     tracing::info!(%peer, %error, "connection refused");
                 }
-                server.strangers.set(server.strangers.get() - 1);
+                server.strangers.borrow_mut().leave(number);
             };
             self.runtime
                 .spawn("volume connection set-up", Box::pin(task));

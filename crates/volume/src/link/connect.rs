@@ -13,8 +13,12 @@ use gannet_wire::volume::{
     Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token,
 };
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Poll, ready};
+use tokio::sync::oneshot;
 
 /// Who connects, to which volume, by which key, and how that is marked.
 #[derive(Debug, Clone, Copy)]
@@ -143,15 +147,16 @@ fn start(link: &Link) {
     link.shared.runtime.spawn("volume connection", driving);
 }
 
-/// Accepts a peer that proves to know the volume's key and that `admit` lets in, and has `handler` answer it.
+/// Accepts a peer that proves to know the volume's key and that `admit` lets in, and has `handler` answer it. As long
+/// as it has proven nothing it goes when whatever `place` comes from does.
 ///
 /// # Errors
-/// It is not a peer of this volume, or went away, or is not let in.
+/// It is not a peer of this volume, or went away, or had to, or is not let in.
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
     (volume, keys, classes): (Token, ServerKeys, TrafficClasses),
-    incoming: Box<dyn Incoming>,
+    (incoming, place): (Box<dyn Incoming>, oneshot::Receiver<()>),
     read_depth: u16,
     handler: Rc<dyn Handler>,
     admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
@@ -178,7 +183,8 @@ pub async fn accept(
         traffic_class: classes.of(&hello),
     };
     let endpoint = incoming.accept(options).await.map_err(ended)?;
-    let first = timeout(runtime, HELLO_DEADLINE, first_message(&endpoint)).await;
+    let first = unless_gone(place, first_message(&endpoint));
+    let first = timeout(runtime, HELLO_DEADLINE, first).await;
     let first = first.map_err(|_| ended("the peer did not say who it is"));
     let (first, others) = match first.and_then(|first| first) {
         Ok(first) => first,
@@ -214,6 +220,23 @@ fn session_of(first: &Message, key: Secret, hello: &Hello, accepted: &Accepted) 
     let expected = client_proof(key, hello, accepted, session);
     let known = first.header.operation == Operation::Hello && same(proof, &expected);
     (known && tokens.len() == 2 && rest.is_empty()).then_some(Session(*session))
+}
+
+/// What `work` comes to, unless whatever `place` comes from goes before.
+async fn unless_gone<T>(
+    place: oneshot::Receiver<()>,
+    work: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let (mut place, mut work) = (pin!(place), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Pending => {
+            ready!(place.as_mut().poll(context)).ok();
+            let why = "others came before the peer had said who it is";
+            Poll::Ready(Err(ended(why)))
+        }
+        done => done,
+    })
+    .await
 }
 
 /// The first message, and those that came with it.
