@@ -121,8 +121,10 @@ pub const GATHERING_MAX: Duration = Duration::from_millis(1);
 pub const PROMISE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the manager waits before it asks a server again that did not do what was promised.
 pub const PROMISE_RETRY: Duration = Duration::from_secs(1);
-/// Promises that are worked on at a time.
+/// Promises for files on the same I/O servers that are worked on at a time.
 pub const PROMISES_AT_A_TIME: usize = 64;
+/// Requests for such work that one I/O server has at a time: others are to find credits on the manager's connection.
+pub const PROMISES_AT_A_SERVER: usize = CREDITS as usize / 2;
 /// How long a server that could not be reached is left alone.
 pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long an operation on a volume is tried, over lost connections and servers that are away.

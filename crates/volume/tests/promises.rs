@@ -4,18 +4,24 @@
 mod common;
 
 use common::{Bed, root};
+use gannet_fabric::Buffer;
 use gannet_runtime::timeout;
 use gannet_sim::World;
-use gannet_vfs::{SetAttributes, Vfs};
+use gannet_sim::store::DiskProfile;
+use gannet_vfs::{SetAttributes, Stability, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::meta::{Chosen, Stripes};
 use std::time::Duration;
 
 /// A new file on one I/O server.
 async fn create(fs: &VolumeFs, name: &str, server: u32) -> gannet_vfs::FileHandle {
+    create_on(fs, name, vec![server]).await
+}
+
+async fn create_on(fs: &VolumeFs, name: &str, servers: Vec<u32>) -> gannet_vfs::FileHandle {
     let stripes = Stripes {
         unit: 8192,
-        on: Chosen::Listed(vec![server]),
+        on: Chosen::Listed(servers),
     };
     let (root_of_volume, plain) = (fs.root(), SetAttributes::default());
     let place = (&root_of_volume, name.as_bytes());
@@ -60,4 +66,50 @@ fn a_server_that_is_away_holds_up_its_own_files_alone() {
         });
         done.unwrap();
     }
+}
+
+/// Files on many sets of I/O servers are removed, of which a slow one is part of all. Whoever asks how long one of its
+/// files is does not wait until they are.
+#[test]
+fn questions_are_answered_between_removals() {
+    const FILES: usize = 64;
+    const SLOWEST: Duration = Duration::from_millis(100);
+    let world = World::new(2);
+    let bed = Bed::new(&world, 8);
+    let done = world.run(async move {
+        let (runtime, fs) = (bed.client.runtime(), bed.mount());
+        let sets = || (0..8).map(|other| [0, other]);
+        let name = |other, file| format!("file {file} of {other}");
+        for [slow, other] in sets() {
+            let mut servers = vec![slow, other];
+            servers.dedup();
+            for file in 0..FILES {
+                create_on(&fs, &name(other, file), servers.clone()).await;
+            }
+        }
+        let asked = create(&fs, "asked", 0).await;
+        let data = Buffer::from_vec(vec![1; 100]);
+        let caller = root();
+        let writing = fs.write(&caller, &asked, 0, data, 0..100, Stability::Unstable);
+        writing.await.result.unwrap();
+        bed.io_servers[0].disk.set_profile(DiskProfile {
+            slow_per_mille: 1000,
+            delay_max_ns: SLOWEST.as_nanos() as u64,
+            ..DiskProfile::default()
+        });
+        for [_, other] in sets() {
+            for file in 0..FILES {
+                let name = name(other, file);
+                let removing = fs.remove(&root(), &fs.root(), name.as_bytes()).await;
+                removing.result.unwrap();
+            }
+        }
+        // When the first removal of each set is over, the rest of it is under way.
+        gannet_runtime::sleep(&runtime, SLOWEST).await;
+        let began = runtime.now();
+        fs.attributes(&asked).await.unwrap();
+        runtime.now().duration_since(began)
+    });
+    let lasted = done.unwrap();
+    assert!(lasted < 3 * SLOWEST, "{lasted:?}");
 }

@@ -4,8 +4,8 @@ use super::Manager;
 use crate::calls::encode;
 use crate::layout::{object_size, placements};
 use crate::limits::{
-    CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_TIME,
-    UNLINK_AGAIN_AFTER, UNLINKED_MAX,
+    CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_SERVER,
+    PROMISES_AT_A_TIME, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Promise};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The I/O servers of a volume, as the manager reaches them.
 pub trait IoServers {
@@ -36,6 +36,8 @@ pub(super) struct Objects {
     runtime: Handle,
     keys: ServerKeys,
     servers: Rc<dyn IoServers>,
+    /// How many more requests each may have now.
+    room: RefCell<BTreeMap<u32, Arc<Semaphore>>>,
 }
 
 impl Objects {
@@ -48,6 +50,7 @@ impl Objects {
             runtime,
             keys,
             servers,
+            room: RefCell::default(),
         })
     }
 
@@ -82,6 +85,9 @@ impl Objects {
         placement: Placement,
         size: Option<u64>,
     ) -> Result<(), LinkError> {
+        let room = Arc::clone(self.room.borrow_mut().entry(number).or_insert_with(room));
+        // Never closed.
+        let _permit = room.acquire().await;
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         let (operation, size) = match size {
             None => (Operation::Unlink, 0),
@@ -100,6 +106,10 @@ impl Objects {
             status => Err(LinkError::Ended(format!("status {status}"))),
         }
     }
+}
+
+fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(PROMISES_AT_A_SERVER))
 }
 
 /// The I/O servers of a file, in the order of their numbers. Promises for files on the same ones are kept together, and
