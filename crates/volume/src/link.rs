@@ -41,8 +41,8 @@ pub enum LinkError {
     /// The connection has ended.
     #[error("{0}")]
     Ended(String),
-    /// No answer came in time; the connection was ended for that.
-    #[error("no answer in {} s", CALL_DEADLINE.as_secs())]
+    /// The peer owed an answer, or bytes of an RDMA Read, for too long; the connection was ended for that.
+    #[error("no answer within {} s, or no bytes within {} s", CALL_DEADLINE.as_secs(), READ_DEADLINE.as_secs())]
     TimedOut,
     /// The message is longer than messages may be.
     #[error("the request is longer than a message may be")]
