@@ -99,6 +99,16 @@ impl Call {
         CHANGES.contains(&self.operation())
     }
 
+    /// It may be answered only when I/O servers have done something, or have said when they were written to last.
+    pub fn waits_for_servers(&self) -> bool {
+        let change = match self {
+            Call::Setattr(_, change, _) | Call::CreateStriped(_, change, _) => change,
+            Call::Create(_, CreateMode::Unchecked(change) | CreateMode::Guarded(change)) => change,
+            _ => return false,
+        };
+        change.size.is_some() || matches!(change.modify_time, SetTime::To(_))
+    }
+
     /// The body of its request, on behalf of `caller`.
     pub fn to_body(&self, caller: &Credentials, ticket: &Ticket) -> Vec<u8> {
         let mut body = Vec::new();

@@ -10,7 +10,9 @@ use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{SetAttributes, Stability, Vfs};
 use gannet_volume::client::VolumeFs;
+use gannet_volume::limits::TICKETS;
 use gannet_volume::meta::{Chosen, Stripes};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A new file on one I/O server.
@@ -112,4 +114,36 @@ fn questions_are_answered_between_removals() {
     });
     let lasted = done.unwrap();
     assert!(lasted < 3 * SLOWEST, "{lasted:?}");
+}
+
+/// A client cuts more files of an I/O server that is away than it may have changes under way. What it changes besides
+/// does not wait for that.
+#[test]
+fn changes_that_wait_for_a_server_leave_room_for_others() {
+    let world = World::new(2);
+    let bed = Bed::new(&world, 2);
+    let done = world.run(async move {
+        let (runtime, fs) = (bed.client.runtime(), Rc::new(bed.mount()));
+        let mut files = Vec::new();
+        for number in 0..2 * TICKETS {
+            files.push(create(&fs, &format!("file {number}"), 0).await);
+        }
+        bed.kill_io_server(0);
+        for file in files {
+            let fs = Rc::clone(&fs);
+            let cutting = async move {
+                let cut = SetAttributes {
+                    size: Some(100),
+                    ..SetAttributes::default()
+                };
+                let _ = fs.set_attributes(&root(), &file, &cut, None).await;
+            };
+            runtime.spawn("cut", Box::pin(cutting));
+        }
+        gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
+        let making = create(&fs, "other", 1);
+        let made = timeout(&runtime, Duration::from_millis(500), making).await;
+        made.expect("it waits for those");
+    });
+    done.unwrap();
 }

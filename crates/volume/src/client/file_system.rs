@@ -174,7 +174,8 @@ impl VolumeFs {
         let (_place, held) = match call.is_change() {
             true => {
                 let place = self.place_of(&parts_of(&call)).await?;
-                (Some(place), Some(self.tickets.take().await))
+                let ticket = self.tickets.take(call.waits_for_servers()).await;
+                (Some(place), Some(ticket))
             }
             false => (None, None),
         };

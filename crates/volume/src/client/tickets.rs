@@ -1,7 +1,7 @@
 //! Numbers for changes, by which the manager knows one that it has done already.
 
 use crate::calls::Ticket;
-use crate::limits::TICKETS;
+use crate::limits::{TICKETS, TICKETS_THAT_WAIT};
 use gannet_wire::volume::Token;
 use std::cell::RefCell;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -12,6 +12,8 @@ pub(super) struct Tickets {
     /// Free slots and the sequence of the next change in each.
     free: RefCell<Vec<(u32, u64)>>,
     turns: Semaphore,
+    /// Of changes that wait for I/O servers.
+    that_wait: Semaphore,
 }
 
 impl Tickets {
@@ -21,13 +23,20 @@ impl Tickets {
             client,
             free: RefCell::new((0..TICKETS).map(|slot| (slot, 1)).collect()),
             turns: Semaphore::new(TICKETS as usize),
+            that_wait: Semaphore::new(TICKETS_THAT_WAIT as usize),
         }
     }
 
-    pub(super) async fn take(&self) -> Held<'_> {
+    /// A slot for a change, which may have to wait for I/O servers or not.
+    pub(super) async fn take(&self, waits_for_servers: bool) -> Held<'_> {
+        // Nobody closes the semaphores.
+        let waits = match waits_for_servers {
+            true => self.that_wait.acquire().await.ok(),
+            false => None,
+        };
         let permit = self.turns.acquire().await.ok();
         let free = self.free.borrow_mut().pop();
-        // There are as many permits as slots, and nobody closes the semaphore.
+        // There are as many permits as slots.
         let (slot, sequence) = free.unwrap_or((TICKETS, 1));
         Held {
             ticket: Ticket {
@@ -36,7 +45,7 @@ impl Tickets {
                 sequence,
             },
             tickets: self,
-            _permit: permit,
+            _permits: (permit, waits),
         }
     }
 }
@@ -45,7 +54,7 @@ impl Tickets {
 pub(super) struct Held<'a> {
     pub(super) ticket: Ticket,
     tickets: &'a Tickets,
-    _permit: Option<SemaphorePermit<'a>>,
+    _permits: (Option<SemaphorePermit<'a>>, Option<SemaphorePermit<'a>>),
 }
 
 impl Drop for Held<'_> {
