@@ -93,6 +93,9 @@ pub const SIZE_AGE: Duration = Duration::from_secs(60);
 /// How long the manager waits for I/O servers that are asked for sizes: one that has fallen silent must not make it
 /// seem silent itself, also when a change asks before and afterwards and waits for a promise in between.
 pub const SIZE_DEADLINE: Duration = Duration::from_secs(8);
+/// How long it waits for one that did not answer the last time, until it answers again: whoever asks has few requests
+/// under way, and others to ask.
+pub const SIZE_DEADLINE_OF_SILENT: Duration = Duration::from_millis(100);
 /// Batches of questions for sizes that one I/O server has at a time.
 pub const BATCHES_UNDER_WAY: usize = 2;
 /// Changes that one client has under way at a time.

@@ -12,6 +12,7 @@ use gannet_volume::limits::{
     CALL_DEADLINE, CREDITS, FETCH_AGE_MAX, OPERATION_DEADLINE, READ_DEADLINE, SIZE_DEADLINE,
     SMALL_MAX, ZONE_LEN_MAX, ZONES_MAX,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -150,6 +151,50 @@ fn a_manager_that_waits_for_a_silent_server_is_not_silent() {
         fs.reconnects()
     });
     assert_eq!(done.unwrap(), 0, "the manager was cut off");
+}
+
+/// An I/O server loses its power, and more of its files are looked at, again and again, than a client may have
+/// questions under way. What else is asked of the manager does not wait for that once the server was waited for in
+/// vain, and the files are there soon after the server is.
+#[test]
+fn a_silent_server_is_not_waited_for_with_every_question() {
+    let world = World::new(1);
+    let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
+    let done = world.run(async move {
+        bed.start();
+        let (runtime, fs) = (node.runtime(), Rc::new(bed.mount(&node)));
+        let found = file(&fs).await;
+        write(&fs, &found, LEN).await.unwrap();
+        bed.kill_io_server(0, Crash::Power);
+        let is_back = Rc::new(Cell::new(false));
+        for _ in 0..2 * CREDITS {
+            let (fs, is_back) = (Rc::clone(&fs), Rc::clone(&is_back));
+            let looking = async move {
+                while !is_back.get() {
+                    let _ = fs.attributes(&found).await;
+                }
+            };
+            runtime.spawn("look", Box::pin(looking));
+        }
+        faults.sleep(SIZE_DEADLINE + Duration::from_secs(2)).await;
+        let mut slowest = Duration::ZERO;
+        for _ in 0..100 {
+            let began = runtime.now();
+            fs.attributes(&fs.root()).await.unwrap();
+            slowest = slowest.max(runtime.now().duration_since(began));
+            faults.sleep(Duration::from_millis(70)).await;
+        }
+        faults.restart(bed.io_servers[0].node.id());
+        bed.start_io_server(0);
+        // The manager finds out what has become of the connection from before.
+        let (began, again) = (runtime.now(), bed.mount(&node));
+        again.attributes(&found).await.unwrap();
+        is_back.set(true);
+        (slowest, runtime.now().duration_since(began))
+    });
+    let (slowest, back) = done.unwrap();
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    assert!(back < Duration::from_secs(1), "{back:?}");
 }
 
 /// One more client asks for a long WRITE, and loses its power while the server asks for the bytes.

@@ -8,7 +8,8 @@ use super::promises::{IoServers, Promises};
 use crate::calls::{FileState, encode};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{
-    BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZES_MAX,
+    BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE,
+    SIZE_DEADLINE_OF_SILENT, SIZES_MAX,
 };
 use crate::link::{Link, LinkError};
 use crate::meta::FileId;
@@ -21,6 +22,7 @@ use gannet_wire::volume::{
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// See the module.
@@ -65,6 +67,8 @@ struct Grants {
 struct Queue {
     waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
     under_way: usize,
+    /// It was waited for in vain, and has not answered since.
+    is_silent: bool,
     /// The connection that was used last, and since when.
     link: Option<(Link, Instant)>,
 }
@@ -198,18 +202,24 @@ impl Sizes {
             return Ok(state);
         }
         let question = Question::begin(self, file, promises.cuts_to(file));
+        let patience = self.patience(layout);
         let asked = placements(layout).map(|(number, placement)| {
             let answer = self.ask(number, file);
+            let sizes = Rc::clone(self);
             let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
+                let answer = timeout(&sizes.runtime, patience, answer).await;
+                let answer = answer.map_err(|_| {
+                    sizes.is_silent(number, true);
+                    Status::Jukebox
+                });
                 // Dropped without an answer when the server could not be asked.
-                let state = answer.await.unwrap_or(Err(Status::Jukebox))?;
+                let state = answer?.unwrap_or(Err(Status::Jukebox))?;
                 Ok((placement, state))
             });
             asked
         });
         let mut whole = FileState::default();
-        let asked = timeout(&self.runtime, SIZE_DEADLINE, all(asked)).await;
-        for answer in asked.map_err(|_| Status::Jukebox)? {
+        for answer in all(asked).await {
             let (placement, state) = answer?;
             let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
             whole.size = whole.size.max(size);
@@ -224,6 +234,26 @@ impl Sizes {
         Ok(whole)
     }
 
+    /// How long the servers of a file are waited for.
+    fn patience(&self, layout: &LayoutRecord) -> Duration {
+        let queues = self.queues.borrow();
+        let is_silent = |number| queues.get(number).is_some_and(|queue| queue.is_silent);
+        match layout.servers.iter().any(is_silent) {
+            true => SIZE_DEADLINE_OF_SILENT,
+            false => SIZE_DEADLINE,
+        }
+    }
+
+    /// Takes note of whether a server answers.
+    fn is_silent(&self, number: u32, is_silent: bool) {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(number).or_default();
+        if queue.is_silent != is_silent {
+            tracing::debug!(number, is_silent, "an I/O server that is asked for sizes");
+        }
+        queue.is_silent = is_silent;
+    }
+
     /// Queues a question to an I/O server.
     fn ask(
         self: &Rc<Self>,
@@ -233,6 +263,10 @@ impl Sizes {
         let (sender, receiver) = oneshot::channel();
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(number).or_default();
+        if queue.is_silent {
+            // Nobody takes them out meanwhile.
+            queue.waiting.retain(|(_, sender)| !sender.is_closed());
+        }
         queue.waiting.push_back((file, sender));
         if queue.under_way < BATCHES_UNDER_WAY {
             queue.under_way += 1;
@@ -259,6 +293,7 @@ impl Sizes {
             let files = batch.iter().map(|(file, _)| file.0).collect();
             match self.ask_batch(number, files).await {
                 Ok(states) => {
+                    self.is_silent(number, false);
                     for ((_, sender), state) in batch.into_iter().zip(states) {
                         // Who asked may be gone.
                         let _ = sender.send(state);
