@@ -100,21 +100,26 @@ impl Server {
         before
     }
 
-    /// Lets a peer in once nothing is under way that its earlier connections have asked for: a write that was sent
-    /// again must not happen a second time when others have gone on from the first.
+    /// Lets a peer in if nothing is under way that its earlier connections have asked for: a write that was sent again
+    /// must not happen a second time when others have gone on from the first. Otherwise waits for that, and has the
+    /// peer connect again: it may have died meanwhile, and others may have gone on from what it has asked for since.
     async fn admit(&self, link: &Link) -> Result<(), LinkError> {
+        let mut has_waited = false;
         for other in self.replaced_by(link) {
             other.abort("the peer has connected again");
+            has_waited |= other.is_busy();
             let idle = timeout(&self.runtime, REPLACE_DEADLINE, other.idle()).await;
             if idle.is_err() {
                 let why = "what was asked on an earlier connection has not come to an end";
                 return Err(LinkError::Ended(why.into()));
             }
         }
-        match link.is_over() {
-            true => Err(LinkError::Ended("the peer has connected once more".into())),
-            false => Ok(()),
-        }
+        let why = match link.is_over() {
+            true => "the peer has connected once more",
+            false if has_waited => "what was asked on an earlier connection has ended just now",
+            false => return Ok(()),
+        };
+        Err(LinkError::Ended(why.into()))
     }
 
     /// Takes connections of `provider` from `listener` and answers them, until the listener fails.

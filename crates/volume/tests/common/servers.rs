@@ -9,7 +9,7 @@ use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::volume::{VOLUME, keys};
 use gannet_sim::{Node, World};
 use gannet_volume::client::TransferPolicy;
-use gannet_volume::client::data::{Mover, Request, States, Target};
+use gannet_volume::client::data::{DataError, Mover, Request, States, Target};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{self, Identity, Pool, Session};
 use gannet_volume::secret::ServerKeys;
@@ -185,12 +185,19 @@ pub(crate) fn mover(targets: &[Target]) -> Mover {
 }
 
 pub(crate) async fn write(targets: &[Target], offset: u64, bytes: Vec<u8>) -> States {
+    try_write(targets, offset, bytes).await.unwrap()
+}
+
+pub(crate) async fn try_write(
+    targets: &[Target],
+    offset: u64,
+    bytes: Vec<u8>,
+) -> Result<States, DataError> {
     let request = request(offset, bytes.len());
     let mut buffer = Buffer::from_vec(bytes);
     mover(targets)
         .write(targets, 2, &request, &mut buffer)
         .await
-        .unwrap()
 }
 
 pub(crate) async fn read(targets: &[Target], offset: u64, len: usize) -> Vec<u8> {
