@@ -264,7 +264,12 @@ impl Worker {
     pub(super) async fn run(self) -> Result<(), String> {
         while !self.seat().is_done() {
             let step = self.next_step().await;
+            let (number, what) = (self.number, describe(&step));
+            let note =
+                |word| (self.stage.faults).note(format_args!("worker {number} {word}: {what}"));
+            note("begins");
             let done = self.perform(&step).await;
+            note("ends");
             done.map_err(|why| format!("{why}, in {}", describe(&step)))?;
             let mounted = u64::from(self.mount.is_some());
             self.stage.count(|summary| {
@@ -324,6 +329,9 @@ impl Worker {
 
     /// Servers are away and disks are full now and then; other errors are none of ours.
     async fn try_later(&self, what: &str, error: Status) -> Result<(), String> {
+        self.stage
+            .faults
+            .note(format_args!("worker {}: {what}: {error}", self.number));
         self.stage.count(|summary| summary.unanswered += 1);
         let is_full = error == Status::Nospc && self.stage.plan.full;
         let expected = matches!(error, Status::Jukebox | Status::Io) || is_full;
