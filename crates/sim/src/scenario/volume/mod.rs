@@ -397,9 +397,7 @@ async fn leave_nothing(stage: &Rc<Stage>) -> Result<(), String> {
         if objects == 0 {
             return Ok(());
         }
-        if stage.plan.mounts.is_some() {
-            last.sweep().await?;
-        }
+        last.sweep().await?;
         if stage.faults.now_ns() > deadline {
             return Err(format!("{objects} objects of removed files stay"));
         }

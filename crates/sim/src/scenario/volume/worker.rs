@@ -1,5 +1,6 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
+mod around;
 mod given_up;
 mod listed;
 mod mount;
@@ -7,6 +8,7 @@ mod mounted;
 
 use super::{NAMES, Stage, UNIT};
 use crate::random::Random;
+use around::{Around, is_left_over};
 use gannet_fabric::Buffer;
 use gannet_runtime::both;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
@@ -92,6 +94,10 @@ enum Step {
         size: u64,
     },
     GivenUp(GivenUp),
+    Around {
+        name: usize,
+        around: Around,
+    },
     Remove {
         name: usize,
     },
@@ -118,7 +124,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(16) {
+        match random.below(17) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -144,6 +150,10 @@ impl Step {
             },
             9 => Step::List,
             14 => Step::Contest([Write::draw(random, name), Write::draw(random, name)]),
+            16 => Step::Around {
+                name,
+                around: Around::draw(random),
+            },
             15 => Step::GivenUp(GivenUp::draw(random, name)),
             _ => Step::Check { name },
         }
@@ -165,6 +175,7 @@ impl Step {
             | Step::CreateOn { name, .. }
             | Step::Stripe { name, .. }
             | Step::Truncate { name, .. }
+            | Step::Around { name, .. }
             | Step::Remove { name }
             | Step::Check { name } => vec![name],
         }
@@ -319,6 +330,7 @@ impl Worker {
             Step::Contest(writes) => self.contest(writes).await,
             Step::Truncate { name, size } => self.truncate(*name, *size).await,
             Step::GivenUp(given_up) => self.give_up(given_up).await,
+            Step::Around { name, around } => self.go_around(*name, *around).await,
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
@@ -554,14 +566,15 @@ impl Worker {
         }
     }
 
-    /// Removes what mounts have left behind: files that were removed while open, until their machine died.
+    /// Removes what lives that ended have left behind: files that were removed while open in a mount, other names.
     pub(super) async fn sweep(&self) -> Result<(), String> {
         let listed = match self.list_all(usize::MAX).await {
             Ok(listed) => listed,
             Err(error) => return self.try_later("list", error).await,
         };
         let names = listed.iter().map(|(name, _)| name);
-        for name in names.filter(|name| name.starts_with(b".gannet-")) {
+        let left_over = |name: &&Vec<u8>| name.starts_with(b".gannet-") || is_left_over(name);
+        for name in names.filter(left_over) {
             // Who left it may be removing it, and otherwise there is another sweep.
             let _ = self.fs.remove(&self.caller, &self.directory, name).await;
         }
