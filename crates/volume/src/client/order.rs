@@ -68,6 +68,8 @@ struct UnderWay {
 struct Change {
     number: u64,
     bytes: Range<u64>,
+    /// It waits for earlier ones itself.
+    is_waiting: bool,
     /// Dropped when it is over.
     waited_for: Vec<oneshot::Sender<()>>,
 }
@@ -89,7 +91,7 @@ pub(crate) struct Place<'a> {
 #[derive(Default)]
 pub(crate) struct Earlier(Vec<oneshot::Receiver<()>>);
 
-/// [`CHANGES_BEFORE_MAX`] earlier changes of the same parts are under way.
+/// [`CHANGES_BEFORE_MAX`] earlier changes of the same parts wait themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many changes of the same file or name are under way")]
 pub(crate) struct TooMany;
@@ -117,7 +119,8 @@ impl ChangeOrder {
         let mut under_way = self.lock();
         let before = |part: &Part| {
             let changes = under_way.changes.get(&part.thing).into_iter().flatten();
-            changes.filter(|it| it.touches(part)).count()
+            let waiting = changes.filter(|it| it.is_waiting && it.touches(part));
+            waiting.count()
         };
         if parts.iter().map(before).sum::<usize>() >= CHANGES_BEFORE_MAX {
             return Err(TooMany);
@@ -137,14 +140,19 @@ impl ChangeOrder {
             changes.push(Change {
                 number,
                 bytes: part.bytes.clone(),
+                is_waiting: true,
                 waited_for: Vec::new(),
             });
         }
+        drop(under_way);
         let place = Place {
             order: self,
             parts: parts.to_vec(),
             number,
         };
+        if earlier.is_empty() {
+            place.begins();
+        }
         Ok((place, Earlier(earlier)))
     }
 
@@ -152,6 +160,18 @@ impl ChangeOrder {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    /// It waits no longer.
+    pub(crate) fn begins(&self) {
+        let mut under_way = self.order.lock();
+        for Part { thing, .. } in &self.parts {
+            let changes = under_way.changes.get_mut(thing).into_iter().flatten();
+            let own = changes.filter(|it| it.number == self.number);
+            own.for_each(|it| it.is_waiting = false);
+        }
     }
 }
 
@@ -251,9 +271,25 @@ mod tests {
         let order = ChangeOrder::default();
         let parts = bytes(0..1);
         let enter = || order.enter(&parts);
+        let first = enter().unwrap();
         let places: Vec<_> = (0..CHANGES_BEFORE_MAX).map(|_| enter().unwrap()).collect();
         assert!(enter().is_err());
-        drop(places);
+        drop((first, places));
         assert!(enter().unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_all_waits_for_as_many_as_are_under_way() {
+        let order = ChangeOrder::default();
+        let many = 2 * CHANGES_BEFORE_MAX as u64;
+        let writes = (0..many).map(|at| order.enter(&bytes(at..at + 1)).unwrap());
+        let writes: Vec<_> = writes.collect();
+        assert!(writes.iter().all(|(_, earlier)| earlier.is_empty()));
+        let (cut, earlier) = order.enter(&bytes(0..u64::MAX)).unwrap();
+        let mut waits = pin!(earlier.over());
+        assert!(poll(waits.as_mut()).is_pending());
+        drop(writes);
+        assert!(poll(waits.as_mut()).is_ready());
+        cut.begins();
     }
 }

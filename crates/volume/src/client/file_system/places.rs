@@ -10,22 +10,19 @@ impl VolumeFs {
     /// The place of a change of these parts behind those that were asked for before, once they are over.
     ///
     /// # Errors
-    /// `Jukebox` when they last longer than an operation is tried.
+    /// `Jukebox` when they last longer than an operation is tried, or are too many.
     pub(super) async fn place_of(&self, parts: &[Part]) -> Result<Place<'_>, Status> {
-        let deadline = self.deadline();
-        loop {
-            match self.siblings.changes.enter(parts) {
-                Ok((place, earlier)) => {
-                    if !earlier.is_empty() {
-                        let patience = deadline.duration_since(self.runtime.now());
-                        let over = timeout(&self.runtime, patience, earlier.over());
-                        over.await.map_err(|_| Status::Jukebox)?;
-                    }
-                    return Ok(place);
-                }
-                Err(too_many) => self.pause(deadline, &too_many).await?,
-            }
+        // Who has no place must not wait: what comes later would go before him.
+        let (place, earlier) = self.siblings.changes.enter(parts).map_err(|too_many| {
+            self.trouble.replace(Some(too_many.to_string()));
+            Status::Jukebox
+        })?;
+        if !earlier.is_empty() {
+            let over = timeout(&self.runtime, self.patience, earlier.over());
+            over.await.map_err(|_| Status::Jukebox)?;
+            place.begins();
         }
+        Ok(place)
     }
 }
 
