@@ -101,12 +101,17 @@ impl Call {
 
     /// It may be answered only when I/O servers have done something, or have said when they were written to last.
     pub fn waits_for_servers(&self) -> bool {
-        let change = match self {
-            Call::Setattr(_, change, _) | Call::CreateStriped(_, change, _) => change,
-            Call::Create(_, CreateMode::Unchecked(change) | CreateMode::Guarded(change)) => change,
-            _ => return false,
-        };
-        change.size.is_some() || matches!(change.modify_time, SetTime::To(_))
+        match self {
+            Call::Setattr(_, change, _) => {
+                change.size.is_some() || matches!(change.modify_time, SetTime::To(_))
+            }
+            Call::Create(_, CreateMode::Unchecked(change)) => change.size.is_some(),
+            // A new file is empty by itself.
+            Call::Create(_, CreateMode::Guarded(change)) | Call::CreateStriped(_, change, _) => {
+                change.size.is_some_and(|size| size > 0)
+            }
+            _ => false,
+        }
     }
 
     /// The body of its request, on behalf of `caller`.

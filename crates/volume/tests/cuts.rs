@@ -6,8 +6,8 @@ mod common;
 use common::{Bed, VOLUME_UNIT, noise, root};
 use gannet_fabric::Buffer;
 use gannet_runtime::{both, sleep, timeout};
-use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
+use gannet_sim::{Crash, World};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::rc::Rc;
@@ -144,4 +144,63 @@ fn a_cut_can_be_given_up_at_any_moment() {
         }
         assert!(given_up > cuts && cuts > 10, "{way:?}: {given_up}, {cuts}");
     }
+}
+
+/// CREATE with a size has its place among changes of the name, too: what is given that name after it is not cut.
+#[test]
+fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
+    for back_after in (10..260).step_by(10).map(Duration::from_millis) {
+        run(async move |bed| {
+            let (runtime, bytes) = (bed.client.runtime(), noise(5000, 3));
+            let ([one, other], _) = clients(&bed).await;
+            let (caller, top) = (root(), one.root());
+            let how = CreateMode::Guarded(SetAttributes::default());
+            let made = other.create(&caller, &top, b"next", &how).await;
+            let next = made.result.unwrap().handle;
+            write(&other, &next, 0, &bytes).await.unwrap();
+            bed.kill_manager(Crash::Process);
+            let cut = CreateMode::Unchecked(CUT);
+            let changes = both(one.create(&caller, &top, b"file", &cut), async {
+                sleep(&runtime, Duration::from_millis(5)).await;
+                let (from, to) = ((&top, &b"next"[..]), (&top, &b"file"[..]));
+                other.rename(&caller, from, to).await.0
+            });
+            let coming_back = async {
+                sleep(&runtime, back_after).await;
+                bed.start_manager();
+            };
+            let ((cut, moved), ()) = both(changes, coming_back).await;
+            assert_ne!(cut.result.map(|cut| cut.handle), Ok(next), "{back_after:?}");
+            moved.unwrap();
+            assert!(read(&one, &next, 0, 6000).await == bytes, "{back_after:?}");
+        });
+    }
+}
+
+/// Somebody else, whom nobody waits for, gives the name to another file at any moment: either is cut.
+#[test]
+fn a_create_is_never_answered_for_a_file_that_is_gone() {
+    let mut later = 0;
+    for moment in (0..2000).step_by(10).map(Duration::from_micros) {
+        let (sender, done) = std::sync::mpsc::channel();
+        run(async move |bed| {
+            let ([one, _], file) = clients(&bed).await;
+            let (stranger, caller, top) = (bed.mount(), root(), one.root());
+            let how = CreateMode::Guarded(SetAttributes::default());
+            let made = stranger.create(&caller, &top, b"next", &how).await;
+            made.result.unwrap();
+            let cut = CreateMode::Unchecked(CUT);
+            let cutting = one.create(&caller, &top, b"file", &cut);
+            let runtime = bed.client.runtime();
+            let (made, ()) = both(cutting, async {
+                sleep(&runtime, moment).await;
+                let (from, to) = ((&top, &b"next"[..]), (&top, &b"file"[..]));
+                stranger.rename(&caller, from, to).await.0.unwrap();
+            })
+            .await;
+            let _ = sender.send(made.result.unwrap().handle == file);
+        });
+        later += u32::from(!done.recv().unwrap());
+    }
+    assert!(later > 0, "it is always the first");
 }

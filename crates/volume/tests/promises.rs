@@ -8,10 +8,11 @@ use gannet_fabric::Buffer;
 use gannet_runtime::timeout;
 use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
-use gannet_vfs::{SetAttributes, Stability, Vfs};
+use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::TICKETS;
+use gannet_volume::limits::{OPERATION_DEADLINE, PROMISE_DEADLINE, TICKETS};
 use gannet_volume::meta::{Chosen, Stripes};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -129,21 +130,33 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
             files.push(create(&fs, &format!("file {number}"), 0).await);
         }
         bed.kill_io_server(0);
+        let answered = Rc::new(Cell::new(0));
         for file in files {
-            let fs = Rc::clone(&fs);
+            let (fs, answered) = (Rc::clone(&fs), Rc::clone(&answered));
             let cutting = async move {
                 let cut = SetAttributes {
                     size: Some(100),
                     ..SetAttributes::default()
                 };
                 let _ = fs.set_attributes(&root(), &file, &cut, None).await;
+                answered.set(answered.get() + 1);
             };
             runtime.spawn("cut", Box::pin(cutting));
         }
         gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
-        let making = create(&fs, "other", 1);
-        let made = timeout(&runtime, Duration::from_millis(500), making).await;
+        let soon = Duration::from_millis(500);
+        let made = timeout(&runtime, soon, create(&fs, "other", 1)).await;
         made.expect("it waits for those");
+        let (caller, top) = (root(), fs.root());
+        let empty = CreateMode::Unchecked(SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        });
+        let made = timeout(&runtime, soon, fs.create(&caller, &top, b"empty", &empty)).await;
+        made.expect("it waits for those").result.unwrap();
+        // None of those waits for others longer than it is tried.
+        gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + PROMISE_DEADLINE).await;
+        assert_eq!(answered.get(), 2 * TICKETS);
     });
     done.unwrap();
 }

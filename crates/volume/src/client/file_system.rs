@@ -24,7 +24,7 @@ use crate::link::{Identity, LinkError, Message};
 use crate::meta::{Body, FileId};
 use crate::secret::Secret;
 use gannet_fabric::Provider;
-use gannet_runtime::{Handle, sleep};
+use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
@@ -171,17 +171,26 @@ impl VolumeFs {
     /// Asks the manager, again and again over lost answers: a change is done once.
     async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
         // Whoever waits for a place keeps no ticket from others.
-        let (_place, held) = match call.is_change() {
+        let _place = match call.is_change() {
+            true => Some(self.place_of(&parts_of(&call)).await?),
+            false => None,
+        };
+        self.ask_in_place(caller, call).await
+    }
+
+    /// As [`VolumeFs::ask`], when a change has its place.
+    async fn ask_in_place(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
+        let deadline = self.deadline();
+        let held = match call.is_change() {
             true => {
-                let place = self.place_of(&parts_of(&call)).await?;
-                let ticket = self.tickets.take(call.waits_for_servers()).await;
-                (Some(place), Some(ticket))
+                let ticket = self.tickets.take(call.waits_for_servers());
+                let ticket = timeout(&self.runtime, self.patience, ticket).await;
+                Some(ticket.map_err(|_| Status::Jukebox)?)
             }
-            false => (None, None),
+            false => None,
         };
         let ticket = held.as_ref().map_or(Ticket::default(), |held| held.ticket);
         let body = call.to_body(caller, &ticket);
-        let deadline = self.deadline();
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
@@ -227,10 +236,7 @@ impl VolumeFs {
         caller: &Credentials,
         call: Call,
     ) -> Result<[Found; N], Status> {
-        let answer = self.ask(caller, call).await?;
-        let found = parse_found(answer.body()).ok();
-        let found = found.and_then(|found| found.try_into().ok());
-        found.ok_or(Status::Serverfault)
+        found_in(&self.ask(caller, call).await?)
     }
 
     /// A right of `caller`'s to a file's objects.
@@ -333,6 +339,13 @@ fn size_of(layout: &LayoutRecord, states: &States) -> u64 {
         Some(size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX))
     });
     sizes.max().unwrap_or(0)
+}
+
+/// The files that an answer tells of.
+fn found_in<const N: usize>(answer: &Message) -> Result<[Found; N], Status> {
+    let found = parse_found(answer.body()).ok();
+    let found = found.and_then(|found| found.try_into().ok());
+    found.ok_or(Status::Serverfault)
 }
 
 fn status_of(answer: &Message) -> Option<Status> {

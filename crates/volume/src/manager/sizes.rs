@@ -209,7 +209,10 @@ impl Sizes {
             let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
                 let answer = timeout(&sizes.runtime, patience, answer).await;
                 let answer = answer.map_err(|_| {
-                    sizes.is_silent(number, true);
+                    // Otherwise it was waited for as short as another one, which is silent.
+                    if patience == SIZE_DEADLINE {
+                        sizes.is_silent(number, true);
+                    }
                     Status::Jukebox
                 });
                 // Dropped without an answer when the server could not be asked.

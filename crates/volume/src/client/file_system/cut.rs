@@ -1,6 +1,6 @@
 //! Changes of what a file is like; its length is among that.
 
-use super::VolumeFs;
+use super::{VolumeFs, found_in};
 use crate::calls::{Call, Entry, Found};
 use crate::client::order::Part;
 use crate::meta::FileId;
@@ -71,15 +71,38 @@ impl VolumeFs {
         entry: Entry,
         mode: &CreateMode,
     ) -> Result<[Found; 2], Status> {
-        let ask = async |mode| self.find(caller, Call::Create(entry.clone(), mode)).await;
         let attributes = match mode {
             CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
-            _ => return ask(*mode).await,
+            _ => return self.find(caller, Call::Create(entry, *mode)).await,
         };
-        // Only who knows which file it is that he cuts has his place among those that change its bytes.
+        // Nobody here gives the name to another file meanwhile.
+        let _place = self.place_of(&[Part::name(entry.0, &entry.1)]).await?;
+        let deadline = self.deadline();
+        loop {
+            match self.open_or_cut(caller, &entry, attributes).await? {
+                Some(opened) => return Ok(opened),
+                // Somebody elsewhere has.
+                None if self.runtime.now() < deadline => {}
+                None => return Err(Status::Jukebox),
+            }
+        }
+    }
+
+    /// As [`VolumeFs::open`], of a name that has its place: makes the file, or cuts the one that is there. Only who knows
+    /// which file it is that he cuts has his place among those that change its bytes. `None` if it is gone by then.
+    async fn open_or_cut(
+        &self,
+        caller: &Credentials,
+        entry: &Entry,
+        attributes: &SetAttributes,
+    ) -> Result<Option<[Found; 2]>, Status> {
+        let ask = async |mode| {
+            let call = Call::Create(entry.clone(), mode);
+            found_in(&self.ask_in_place(caller, call).await?)
+        };
         match ask(CreateMode::Guarded(*attributes)).await {
             Err(Status::Exist) => {}
-            made => return made,
+            made => return made.map(Some),
         }
         let size = attributes.size;
         let as_it_is = SetAttributes {
@@ -91,7 +114,10 @@ impl VolumeFs {
             size,
             ..SetAttributes::default()
         };
-        let cut = self.set(caller, there.id, &only_size, None).await?;
-        Ok([cut, inside])
+        match self.set(caller, there.id, &only_size, None).await {
+            Ok(cut) => Ok(Some([cut, inside])),
+            Err(Status::Stale) => Ok(None),
+            Err(status) => Err(status),
+        }
     }
 }
