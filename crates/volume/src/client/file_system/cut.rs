@@ -88,8 +88,9 @@ impl VolumeFs {
         }
     }
 
-    /// As [`VolumeFs::open`], of a name that has its place: makes the file, or cuts the one that is there. Only who knows
-    /// which file it is that he cuts has his place among those that change its bytes. `None` if it is gone by then.
+    /// As [`VolumeFs::open`], of a name that has its place: makes the file, or cuts the one that is there; `None` if
+    /// that is gone meanwhile. Only who knows which file it is that he cuts has his place among those that change its
+    /// bytes.
     async fn open_or_cut(
         &self,
         caller: &Credentials,
