@@ -11,7 +11,7 @@ use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
-use gannet_volume::link::Identity;
+use gannet_volume::link::{self, Identity, Link, Pool, Session};
 use gannet_volume::manager::Manager;
 use gannet_volume::meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View,
@@ -19,7 +19,7 @@ use gannet_volume::meta::{
 };
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Role, Token};
+use gannet_wire::volume::{Hello, Role, Token};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -233,6 +233,15 @@ impl Bed {
             addresses,
             siblings,
         )
+    }
+
+    /// A connection of `node`'s to the manager, which must run.
+    pub async fn manager_link(&self, node: &Node) -> Link {
+        let (runtime, provider) = (node.runtime(), self.provider(node));
+        let place = (address(&self.manager), Hello::MANAGER);
+        let who = (identity(Role::Client), Session::new(&runtime));
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        link.expect("the manager runs")
     }
 
     /// Changes metadata behind the back of the manager that was started last, as damage does.

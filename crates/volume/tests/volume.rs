@@ -12,8 +12,11 @@ use gannet_vfs::{
     CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
     Stability, Status, Time, Verifier, Vfs,
 };
+use gannet_volume::calls::{Call, Ticket};
 use gannet_volume::client::{Siblings, VolumeFs};
 use gannet_volume::limits::UNLINK_AGAIN_AFTER;
+use gannet_volume::meta::ROOT;
+use gannet_wire::volume::Class;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -416,7 +419,7 @@ fn truncation_is_finished_when_the_server_is_back() {
     });
 }
 
-/// One makes a file while another makes it with a size, and both are done together.
+/// One makes a file while another makes it with a size, in one request as older clients do, and both are done together.
 #[test]
 fn a_file_that_is_made_and_sized_at_once_has_that_size() {
     for seed in 1..10 {
@@ -428,20 +431,28 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
             // Sizes may be remembered, and all are connected.
             gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(200)).await;
             fs.attributes(&first).await.unwrap();
-            let make = async |fs: &VolumeFs, size| {
+            let manager = bed.manager_link(&bed.client).await;
+            let make_sized = async {
                 let mode = CreateMode::Unchecked(SetAttributes {
-                    size,
+                    size: Some(1000),
                     ..SetAttributes::default()
                 });
-                let made = fs.create(&root(), &fs.root(), b"file", &mode).await;
-                made.result.unwrap().handle
+                let call = Call::Create((ROOT, b"file".to_vec()), mode);
+                let ticket = Ticket {
+                    client: [9; 16],
+                    slot: 0,
+                    sequence: 1,
+                };
+                let body = call.to_body(&root(), &ticket);
+                let asked = manager.call(call.operation(), Class::Metadata, &body, &[]);
+                assert_eq!(asked.await.unwrap().header.status.0, 0);
             };
+            let plain = CreateMode::Unchecked(SetAttributes::default());
+            let (caller, top) = (root(), fs.root());
+            let make = fs.create(&caller, &top, b"file", &plain);
             // What is made first fills a transaction: the others are in the next.
-            let (_, (file, _)) = both(
-                create(&fs, "x"),
-                both(make(&fs, None), make(&other, Some(1000))),
-            )
-            .await;
+            let (_, (made, ())) = both(create(&fs, "x"), both(make, make_sized)).await;
+            let file = made.result.unwrap().handle;
             assert_eq!(fs.attributes(&file).await.unwrap().size, 1000);
         });
     }
