@@ -91,6 +91,8 @@ impl<V: Vfs> Mount<V> {
             Ok::<_, io::Error>((session, target))
         });
         let (mut session, directory) = starting.await.map_err(|_| MountError::Closed)??;
+        // Before anybody can open a file, which reads ahead as was right when it was opened.
+        raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();
         let serving = Rc::clone(&mounted);
         let serve = Box::pin(async move {
@@ -106,7 +108,7 @@ impl<V: Vfs> Mount<V> {
                 // Who waits for it may be gone.
                 let _ = ends.send(session.run());
             })?;
-        let mount = Mount {
+        Ok(Mount {
             mounted,
             runtime: Handle::clone(runtime),
             directory,
@@ -114,9 +116,7 @@ impl<V: Vfs> Mount<V> {
             ended: Some(ended),
             outcome: Ok(()),
             served: Some(served),
-        };
-        mount.raise_limits().await;
-        Ok(mount)
+        })
     }
 
     /// Where it is mounted: an absolute path without symbolic links.
@@ -178,27 +178,26 @@ impl<V: Vfs> Mount<V> {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Has the kernel read ahead more than the 128 KiB that it does by itself, and keep more of what was written than
-    /// a hundredth of what it may of all file systems together, if it lets us.
-    ///
-    /// That hundredth is some 40 MB on a machine with 24 GiB; whoever writes sleeps beyond it, while both the
-    /// network and this process idle. Without the strict limit it holds only when memory gets scarce.
-    async fn raise_limits(&self) {
-        let directory = self.directory.clone();
-        let raising = run_blocking(&self.runtime, move || {
-            let mounts = std::fs::read("/proc/self/mountinfo")?;
-            let device = device_of(&mounts, &directory)
-                .ok_or_else(|| io::Error::other("not in the table of mounts"))?;
-            let limits = Path::new("/sys/class/bdi").join(device);
-            let readahead = std::fs::write(limits.join("read_ahead_kb"), READAHEAD_KIB.to_string());
-            // Kernels before 6.2 do not have it.
-            let strictness = std::fs::write(limits.join("strict_limit"), "0");
-            readahead.and(strictness)
-        });
-        if let Ok(Err(error)) = raising.await {
-            tracing::info!(%error, "the kernel reads ahead, or keeps of what is written, less than is fast");
-        }
+/// Has the kernel read ahead more than the 128 KiB that it does by itself, and keep more of what was written than a
+/// hundredth of what it may of all file systems together, if it lets us.
+///
+/// That hundredth is some 40 MB on a machine with 24 GiB; whoever writes sleeps beyond it, while both the network and
+/// this process idle. Without the strict limit it holds only when memory gets scarce.
+async fn raise_limits(runtime: &Handle, directory: PathBuf) {
+    let raising = run_blocking(runtime, move || {
+        let mounts = std::fs::read("/proc/self/mountinfo")?;
+        let device = device_of(&mounts, &directory)
+            .ok_or_else(|| io::Error::other("not in the table of mounts"))?;
+        let limits = Path::new("/sys/class/bdi").join(device);
+        let readahead = std::fs::write(limits.join("read_ahead_kb"), READAHEAD_KIB.to_string());
+        // Kernels before 6.2 do not have it.
+        let strictness = std::fs::write(limits.join("strict_limit"), "0");
+        readahead.and(strictness)
+    });
+    if let Ok(Err(error)) = raising.await {
+        tracing::info!(%error, "the kernel reads ahead, or keeps of what is written, less than is fast");
     }
 }
 
