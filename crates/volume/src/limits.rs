@@ -12,6 +12,9 @@ pub const UNIT_DEFAULT: u32 = 64 << 10;
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// Most names of one file.
 pub const LINKS_MAX: u32 = 65_000;
+/// Longest text of a symbolic link, in bytes: an answer may hold it twice, beside a directory, and must fit a message.
+/// XFS has the same bound.
+pub const LINK_TEXT_MAX: usize = 1024;
 /// Most directories between a file and the root.
 pub const DEPTH_MAX: usize = 4096;
 
@@ -126,6 +129,8 @@ pub const GATHERING_MAX: Duration = Duration::from_millis(1);
 pub const PROMISE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the manager waits before it asks a server again that did not do what was promised.
 pub const PROMISE_RETRY: Duration = Duration::from_secs(1);
+/// How often that is doubled for one that an I/O server refuses again and again.
+pub const REFUSED_MAX: u32 = 6;
 /// Promises for files on the same I/O servers that are worked on at a time.
 pub const PROMISES_AT_A_TIME: usize = 64;
 /// Requests for such work that one I/O server has at a time: others are to find credits on the manager's connection.

@@ -160,7 +160,12 @@ impl Manager {
                     return Err(Status::Inval);
                 };
                 Encoder::new(&mut body).opaque(text);
-                put_found(&mut body, &[self.found(id, inode).await?]);
+                // The inode has the text, too, which had no bound once that lets both fit.
+                let room = BODY_MAX.saturating_sub(body.len() + 4 + 8 + STATE_LEN);
+                match encode(&inode).len() < room {
+                    true => put_found(&mut body, &[self.found(id, inode).await?]),
+                    false => put_found(&mut body, &[]),
+                }
             }
             Call::Readdirplus(directory, cookie, found) => {
                 let page = self.list(&caller, (directory, cookie), found).await?;
@@ -336,6 +341,7 @@ fn list(
         complete: false,
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
+    let mut is_alone = false;
     let mut room = BODY_MAX - encode(&page).len();
     let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {
         let entry = Listed {
@@ -357,7 +363,14 @@ fn list(
                 }
             }
         }
-        if page.entries.len() == PAGE_ENTRIES_MAX || len > room {
+        // A symbolic link of before there was a bound for its text may not fit any page.
+        is_alone |= page.entries.is_empty() && len > room;
+        if is_alone && page.entries.is_empty() {
+            inodes.clear();
+            page.entries.push(entry);
+            return true;
+        }
+        if is_alone || page.entries.len() == PAGE_ENTRIES_MAX || len > room {
             return false;
         }
         room -= len;
@@ -365,7 +378,10 @@ fn list(
         true
     })?;
     page.complete = complete;
-    inodes.truncate(page.entries.len());
+    inodes.truncate(match is_alone {
+        true => 0,
+        false => page.entries.len(),
+    });
     match failure {
         Some(error) => Err(error),
         None => Ok((page, inodes)),

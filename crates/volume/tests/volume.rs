@@ -14,7 +14,7 @@ use gannet_vfs::{
 };
 use gannet_volume::calls::{Call, Ticket};
 use gannet_volume::client::{Siblings, VolumeFs};
-use gannet_volume::limits::UNLINK_AGAIN_AFTER;
+use gannet_volume::limits::{LINK_TEXT_MAX, UNLINK_AGAIN_AFTER};
 use gannet_volume::meta::ROOT;
 use gannet_wire::volume::Class;
 use std::cell::Cell;
@@ -598,5 +598,35 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
         gannet_runtime::sleep(&bed.client.runtime(), pause).await;
         assert_eq!(bed.used().await, empty + folders, "no objects");
         assert_eq!(bed.promises(), 0, "nothing is promised any more");
+    });
+}
+
+/// The longest texts that symbolic links may have fit every answer; what is longer is refused at once.
+#[test]
+fn long_symbolic_links_are_made_read_and_listed() {
+    run(1, 4, |bed| async move {
+        let fs = bed.mount();
+        let (caller, top, plain) = (root(), fs.root(), SetAttributes::default());
+        for number in 0..10 {
+            let text = vec![b'a' + number; LINK_TEXT_MAX];
+            let name = format!("link {number}{}", "y".repeat(240));
+            let made = fs.make_symlink(&caller, &top, name.as_bytes(), &text, &plain);
+            let link = made.await.result.unwrap().handle;
+            let (read, attributes) = fs.read_link(&caller, &link).await.unwrap();
+            assert!(read == text && attributes.size == LINK_TEXT_MAX as u64);
+            assert!(fs.lookup(&caller, &top, name.as_bytes()).await.0.is_ok());
+        }
+        let names = list(&fs).await;
+        assert_eq!(names.iter().filter(|it| it.starts_with("link")).count(), 10);
+        let began = bed.client.runtime().now();
+        for len in [LINK_TEXT_MAX + 1, 2000, 3900, 4000, 4095, 5000] {
+            let text = vec![b'x'; len];
+            let made = fs
+                .make_symlink(&caller, &top, b"longer", &text, &plain)
+                .await;
+            assert_eq!(made.result.err(), Some(Status::Nametoolong), "{len}");
+        }
+        let took = bed.client.runtime().now().duration_since(began);
+        assert!(took < Duration::from_millis(10), "{took:?}");
     });
 }

@@ -4,10 +4,9 @@ use super::{
     Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
     inode, is_directory, next, promise, remove_entry, require, touch, write_inode,
 };
-use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
+use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use crate::meta::inode::{Rights, is_member};
 use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View};
-use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Status, Time};
 use gannet_wire::volume::LayoutRecord;
 
@@ -181,7 +180,7 @@ pub fn make(
                 _ => None,
             },
         },
-        Make::Symlink(target) if target.len() > SYMLINK_MAX => {
+        Make::Symlink(target) if target.len() > LINK_TEXT_MAX => {
             return Err(Status::Nametoolong.into());
         }
         Make::Symlink(target) => Body::Symlink(target.to_vec()),
