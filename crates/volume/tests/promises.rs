@@ -8,7 +8,7 @@ use gannet_fabric::Buffer;
 use gannet_runtime::timeout;
 use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
-use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
+use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::limits::{OPERATION_DEADLINE, PROMISE_DEADLINE, TICKETS};
 use gannet_volume::meta::{Chosen, Stripes};
@@ -157,6 +157,84 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
         // None of those waits for others longer than it is tried.
         gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + PROMISE_DEADLINE).await;
         assert_eq!(answered.get(), 2 * TICKETS);
+    });
+    done.unwrap();
+}
+
+/// Files are cut to a length that no I/O server can hold. Whoever asks hears so at once, and nobody else waits.
+#[test]
+fn what_no_server_can_ever_do_is_told_and_given_up() {
+    let world = World::new(2);
+    let bed = Bed::new(&world, 2);
+    let done = world.run(async move {
+        let (runtime, fs) = (bed.client.runtime(), bed.mount());
+        let to = |size| SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        };
+        let caller = root();
+        for number in 0..100 {
+            let file = create_on(&fs, &format!("file {number}"), vec![0, 1]).await;
+            let change = to(1 << 60);
+            let cutting = fs.set_attributes(&caller, &file, &change, None);
+            let cut = timeout(&runtime, Duration::from_millis(500), cutting).await;
+            let refused = cut.expect("it is tried again and again").result;
+            assert_eq!(refused.err(), Some(Status::Fbig));
+            assert_eq!(fs.attributes(&file).await.unwrap().size, 0);
+        }
+        assert_eq!(bed.promises(), 0);
+    });
+    done.unwrap();
+}
+
+/// An I/O server's disk refuses what was promised for many files. Other files' promises are kept meanwhile, and these
+/// when the disk is well again.
+#[test]
+fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
+    const FILES: usize = 150;
+    let world = World::new(2);
+    let bed = Bed::new(&world, 2);
+    let done = world.run(async move {
+        let (runtime, fs) = (bed.client.runtime(), bed.mount());
+        let name = |number| format!("file {number}");
+        for number in 0..FILES {
+            let file = create(&fs, &name(number), 0).await;
+            let (buffer, caller) = (Buffer::from_vec(vec![1; 100]), root());
+            let written = fs.write(&caller, &file, 0, buffer, 0..100, Stability::FileSync);
+            written.await.result.unwrap();
+        }
+        let ill = DiskProfile {
+            io_errors_per_mille: 1000,
+            ..DiskProfile::default()
+        };
+        bed.io_servers[0].disk.set_profile(ill);
+        for number in 0..FILES {
+            let name = name(number);
+            let removing = fs.remove(&root(), &fs.root(), name.as_bytes()).await;
+            removing.result.unwrap();
+        }
+        gannet_runtime::sleep(&runtime, Duration::from_secs(20)).await;
+        assert_eq!(bed.promises(), FILES);
+        bed.io_servers[0].disk.set_profile(DiskProfile::default());
+        // The others have not been tried for a while; this one is new.
+        let new = create(&fs, "new", 0).await;
+        let (cut, caller) = (
+            SetAttributes {
+                size: Some(10),
+                ..SetAttributes::default()
+            },
+            root(),
+        );
+        let cutting = fs.set_attributes(&caller, &new, &cut, None);
+        let cut = timeout(&runtime, Duration::from_millis(500), cutting).await;
+        cut.expect("it waits for what was refused").result.unwrap();
+        let all_kept = async {
+            while bed.promises() > 0 {
+                gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
+            }
+        };
+        let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
+        kept.expect("what was promised is done");
     });
     done.unwrap();
 }

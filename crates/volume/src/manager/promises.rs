@@ -5,7 +5,7 @@ use crate::calls::encode;
 use crate::layout::{object_size, placements};
 use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_SERVER,
-    PROMISES_AT_A_TIME, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
+    PROMISES_AT_A_TIME, REFUSED_MAX, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Promise};
@@ -58,24 +58,26 @@ impl Objects {
         self.servers.count()
     }
 
-    /// Does what was promised, at all servers of the file; true when all have done it.
-    async fn keep(self: Rc<Self>, promise: Promise) -> bool {
+    /// Does what was promised, at all servers of the file, and says how far that is.
+    async fn keep(self: Rc<Self>, promise: Promise) -> Kept {
         let (file, layout, size) = match &promise {
             Promise::Unlink(file, layout) => (*file, layout, None),
             Promise::Truncate(file, layout, size) => (*file, layout, Some(*size)),
         };
         let calls = placements(layout).map(|(number, placement)| {
             let (objects, size) = (Rc::clone(&self), size);
-            let call: LocalFuture<bool> = Box::pin(async move {
-                let done = objects.change(file, number, placement, size).await;
-                if let Err(error) = &done {
-                    tracing::debug!(?file, number, %error, "an object is not changed yet");
+            let call: LocalFuture<Kept> = Box::pin(async move {
+                match objects.change(file, number, placement, size).await {
+                    Ok(kept) => kept,
+                    Err(error) => {
+                        tracing::debug!(?file, number, %error, "an object is not changed yet");
+                        Kept::Away
+                    }
                 }
-                done.is_ok()
             });
             call
         });
-        all(calls).await.into_iter().all(|done| done)
+        all(calls).await.into_iter().fold(Kept::Done, Kept::and)
     }
 
     async fn change(
@@ -84,7 +86,7 @@ impl Objects {
         number: u32,
         placement: Placement,
         size: Option<u64>,
-    ) -> Result<(), LinkError> {
+    ) -> Result<Kept, LinkError> {
         let room = Arc::clone(self.room.borrow_mut().entry(number).or_insert_with(room));
         // Never closed.
         let _permit = room.acquire().await;
@@ -101,10 +103,52 @@ impl Objects {
         let answer = link
             .call(operation, Class::Metadata, &encode(&range), &[])
             .await?;
-        match answer.header.status.0 {
-            0 => Ok(()),
-            status => Err(LinkError::Ended(format!("status {status}"))),
+        let kept = Kept::by(operation, answer.header.status.0);
+        if kept != Kept::Done {
+            tracing::debug!(?file, number, ?kept, "an object is not changed");
         }
+        Ok(kept)
+    }
+}
+
+/// How far a promise is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// It is kept.
+    Done,
+    /// An I/O server will never be able to keep it: that is the end of it, and whoever waits hears why.
+    Never(Status),
+    /// An I/O server refuses now, for a reason of its own. Others of the lane need not wait for that.
+    Refused,
+    /// An I/O server is away, and with it the lane.
+    Away,
+}
+
+impl Kept {
+    /// What an I/O server's status says of it.
+    fn by(operation: Operation, status: u32) -> Kept {
+        match (status, Status::from_number(status)) {
+            (0, _) => Kept::Done,
+            (_, Some(Status::Jukebox)) => Kept::Away,
+            // Its file system has no files of that size.
+            (_, Some(status @ (Status::Fbig | Status::Inval)))
+                if operation == Operation::Truncate =>
+            {
+                Kept::Never(status)
+            }
+            _ => Kept::Refused,
+        }
+    }
+
+    /// What that of two servers comes to.
+    fn and(self, other: Kept) -> Kept {
+        let weight = |kept: &Kept| match kept {
+            Kept::Done => 0,
+            Kept::Never(_) => 1,
+            Kept::Refused => 2,
+            Kept::Away => 3,
+        };
+        std::cmp::max_by_key(self, other, weight)
     }
 }
 
@@ -130,6 +174,20 @@ struct Open {
     /// That is the end of it. Objects are removed twice: whoever had the right to write may make one again after the
     /// first time, also at a server that was restarted meanwhile and knows nothing of it.
     last: bool,
+    /// How often it was refused, and until when it waits for that.
+    refused: u32,
+    not_before: Option<Instant>,
+}
+
+impl Open {
+    fn new(promise: Promise, last: bool) -> Open {
+        Open {
+            promise,
+            last,
+            refused: 0,
+            not_before: None,
+        }
+    }
 }
 
 /// Promises that are not kept yet.
@@ -142,7 +200,9 @@ pub(super) struct Promises {
     again: RefCell<VecDeque<(Instant, u64, Promise)>>,
     /// Files whose size is being changed: to what, by the number of the promise.
     truncating: RefCell<HashMap<FileId, BTreeMap<u64, u64>>>,
-    waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
+    waiting: RefCell<BTreeMap<u64, oneshot::Sender<Result<(), Status>>>>,
+    /// Lanes of which all promises were refused just now, until when nobody works on them.
+    resting: RefCell<BTreeMap<Lane, Instant>>,
     news: Notify,
 }
 
@@ -161,15 +221,15 @@ impl Promises {
                 truncating.entry(*file).or_default().insert(number, *size);
             }
             let last = matches!(promise, Promise::Truncate(..));
-            self.open(number, Open { promise, last });
+            self.open(number, Open::new(promise, last));
         }
         self.news.notify();
     }
 
     fn open(&self, number: u64, open: Open) {
-        let mut lanes = self.open.borrow_mut();
-        let lane = lanes.entry(lane_of(&open.promise)).or_default();
-        lane.insert(number, open);
+        let (mut lanes, lane) = (self.open.borrow_mut(), lane_of(&open.promise));
+        self.resting.borrow_mut().remove(&lane);
+        lanes.entry(lane).or_default().insert(number, open);
     }
 
     /// What a file is cut to by the oldest promise to cut it, if there is one.
@@ -181,7 +241,7 @@ impl Promises {
     /// Waits until a promise is kept.
     ///
     /// # Errors
-    /// `Jukebox`: an I/O server is away. The promise stays.
+    /// `Jukebox`: an I/O server is away. The promise stays. Others: it can never be kept, and is gone.
     pub(super) async fn kept(&self, runtime: &Handle, number: u64) -> Result<(), Status> {
         let (sender, receiver) = oneshot::channel();
         let is_open = |lane: &BTreeMap<u64, Open>| lane.contains_key(&number);
@@ -192,8 +252,17 @@ impl Promises {
         let kept = timeout(runtime, PROMISE_DEADLINE, receiver).await;
         self.waiting.borrow_mut().remove(&number);
         match kept {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(outcome)) => outcome,
             _ => Err(Status::Jukebox),
+        }
+    }
+
+    /// An I/O server has refused to keep a promise: it is tried again later, and less and less often.
+    fn refuse(&self, lane: &Lane, number: u64, now: Instant) {
+        let mut lanes = self.open.borrow_mut();
+        if let Some(open) = lanes.get_mut(lane).and_then(|open| open.get_mut(&number)) {
+            open.not_before = Some(now + PROMISE_RETRY * (1 << open.refused.min(REFUSED_MAX)));
+            open.refused += 1;
         }
     }
 
@@ -206,8 +275,7 @@ impl Promises {
                 return Some(due.duration_since(now));
             }
             let (_, number, promise) = again.pop_front()?;
-            let last = true;
-            self.open(number, Open { promise, last });
+            self.open(number, Open::new(promise, true));
         }
     }
 
@@ -227,7 +295,7 @@ impl Promises {
         false
     }
 
-    fn close(&self, lane: &Lane, number: u64) {
+    fn close(&self, lane: &Lane, number: u64, outcome: Result<(), Status>) {
         let mut lanes = self.open.borrow_mut();
         let closed = lanes.get_mut(lane).and_then(|open| open.remove(&number));
         drop(lanes);
@@ -242,35 +310,52 @@ impl Promises {
         }
         if let Some(waiter) = self.waiting.borrow_mut().remove(&number) {
             // Who waited may be gone.
-            let _ = waiter.send(());
+            let _ = waiter.send(outcome);
         }
     }
 
-    /// Lanes with promises that nobody works on: whoever asks does.
-    fn lanes(&self) -> Vec<Lane> {
+    /// Lanes with promises that nobody works on: whoever asks does. And in how long there may be more of them if nobody
+    /// promises anything before.
+    fn lanes(&self, now: Instant) -> (Vec<Lane>, Option<Duration>) {
+        let again = self.open_again(now);
         let (open, mut worked_on) = (self.open.borrow(), self.worked_on.borrow_mut());
-        let idle = open.keys().filter(|lane| !worked_on.contains(*lane));
+        let mut resting = self.resting.borrow_mut();
+        resting.retain(|_, due| now < *due);
+        let idle = open
+            .keys()
+            .filter(|lane| !worked_on.contains(*lane) && !resting.contains_key(*lane));
         let idle: Vec<Lane> = idle.cloned().collect();
         worked_on.extend(idle.iter().cloned());
-        idle
+        let rested = resting.values().min().map(|due| due.duration_since(now));
+        (idle, [again, rested].into_iter().flatten().min())
     }
 
     /// The oldest promise of a lane for each file: those for one file are kept in their order. None are there when the
-    /// lane is empty, and nobody works on it any more.
-    fn next(&self, lane: &Lane) -> Vec<(u64, Promise)> {
-        let (mut files, mut next) = (HashSet::new(), Vec::new());
+    /// lane is empty, or all were refused just now; nobody works on it any more then.
+    fn next(&self, lane: &Lane, now: Instant) -> Vec<(u64, Promise)> {
+        let (mut files, mut next, mut due) = (HashSet::new(), Vec::new(), None);
         let mut lanes = self.open.borrow_mut();
-        for (number, Open { promise, .. }) in lanes.get(lane).into_iter().flatten() {
+        for (number, open) in lanes.get(lane).into_iter().flatten() {
             if next.len() == PROMISES_AT_A_TIME {
                 break;
             }
-            if files.insert(promise.file()) {
-                next.push((*number, promise.clone()));
+            if !files.insert(open.promise.file()) {
+                continue;
+            }
+            match open.not_before.filter(|time| now < *time) {
+                None => next.push((*number, open.promise.clone())),
+                Some(time) => due = Some(due.map_or(time, |it: Instant| it.min(time))),
             }
         }
         if next.is_empty() {
-            lanes.remove(lane);
             self.worked_on.borrow_mut().remove(lane);
+            match due {
+                None => drop(lanes.remove(lane)),
+                Some(due) => {
+                    self.resting.borrow_mut().insert(lane.clone(), due);
+                    self.news.notify();
+                }
+            }
         }
         next
     }
@@ -280,8 +365,8 @@ impl Manager {
     /// Keeps promises, old and new, until the runtime ends.
     pub async fn keep_promises(self: Rc<Self>) {
         loop {
-            let pause = self.promises.open_again(self.runtime.now());
-            for lane in self.promises.lanes() {
+            let (lanes, pause) = self.promises.lanes(self.runtime.now());
+            for lane in lanes {
                 let manager = Rc::clone(&self);
                 let work = async move { manager.keep_lane(&lane).await };
                 self.runtime.spawn("promises of a lane", Box::pin(work));
@@ -297,41 +382,58 @@ impl Manager {
 
     async fn keep_lane(&self, lane: &Lane) {
         loop {
-            let next = self.promises.next(lane);
+            let next = self.promises.next(lane, self.runtime.now());
             if next.is_empty() {
                 return;
             }
             let work = next.iter().map(|(_, promise)| {
                 let objects = Rc::clone(&self.objects);
-                let work: LocalFuture<bool> = Box::pin(objects.keep(promise.clone()));
+                let work: LocalFuture<Kept> = Box::pin(objects.keep(promise.clone()));
                 work
             });
-            let done = all(work).await;
-            let kept: Vec<u64> = (next.iter().zip(&done))
-                .filter_map(|((number, _), done)| done.then_some(*number))
-                .collect();
-            let failed = kept.len() < next.len();
-            let now = self.runtime.now();
-            let ended = kept.into_iter();
-            let ended = ended.filter(|number| self.promises.keep(lane, *number, now));
-            if !self.forget(lane, ended.collect()).await || failed {
+            let outcomes = all(work).await;
+            let (now, mut ended, mut is_away) = (self.runtime.now(), Vec::new(), false);
+            for ((number, promise), kept) in next.iter().zip(outcomes) {
+                match kept {
+                    Kept::Done if self.promises.keep(lane, *number, now) => {
+                        ended.push((*number, Ok(())))
+                    }
+                    Kept::Done => {}
+                    Kept::Never(status) => {
+                        tracing::warn!(
+                            file = promise.file().0,
+                            ?status,
+                            "an I/O server cannot cut it to that size"
+                        );
+                        ended.push((*number, Err(status)));
+                    }
+                    Kept::Refused => self.promises.refuse(lane, *number, now),
+                    Kept::Away => is_away = true,
+                }
+            }
+            if !self.forget(lane, ended).await || is_away {
                 sleep(&self.runtime, PROMISE_RETRY).await;
             }
         }
     }
 
-    /// Takes promises that are kept out of the store, and then tells those who wait for them; false if that fails.
-    /// Nobody may be told before: kept once more after a restart, a promise to cut a file would cut what was written
-    /// since.
-    async fn forget(&self, lane: &Lane, kept: Vec<u64>) -> bool {
-        if kept.is_empty() {
+    /// Takes promises that are kept, or never will be, out of the store, and then tells those who wait for them; false
+    /// if that fails. Nobody may be told before: kept once more after a restart, a promise to cut a file would cut what
+    /// was written since.
+    async fn forget(&self, lane: &Lane, ended: Vec<(u64, Result<(), Status>)>) -> bool {
+        if ended.is_empty() {
             return true;
         }
-        let (store, numbers) = (Arc::clone(&self.store), kept.clone());
+        let numbers: Vec<u64> = ended.iter().map(|(number, _)| *number).collect();
+        let store = Arc::clone(&self.store);
         let removed = run_blocking(&self.runtime, move || remove(&*store, &numbers)).await;
         let removed = removed.unwrap_or(false);
         match removed {
-            true => (kept.into_iter()).for_each(|number| self.promises.close(lane, number)),
+            true => {
+                for (number, outcome) in ended {
+                    self.promises.close(lane, number, outcome);
+                }
+            }
             false => tracing::warn!("kept promises stay in the metadata store: trying again"),
         }
         removed
