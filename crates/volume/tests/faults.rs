@@ -5,6 +5,7 @@ mod common;
 
 use common::{Bed, VOLUME_UNIT, noise, root};
 use gannet_fabric::Buffer;
+use gannet_runtime::timeout;
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, Faults, Random, World};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Status, Vfs};
@@ -321,4 +322,38 @@ fn nothing_is_lost_or_mixed_whoever_dies() {
     for seed in first..first + count.unwrap_or(20) {
         run(seed);
     }
+}
+
+/// A disk that takes half of what it is given, each time, as a full one does. It gets the rest, too.
+#[test]
+fn a_disk_that_takes_a_part_is_given_the_rest() {
+    let world = World::new(7);
+    let bed = Bed::new(&world, 2);
+    let done = world.run(async move {
+        let (runtime, fs, caller) = (bed.client.runtime(), bed.mount(), root());
+        let how = CreateMode::Guarded(SetAttributes::default());
+        let made = fs.create(&caller, &fs.root(), b"file", &how).await;
+        let file = made.result.unwrap().handle;
+        for server in &bed.io_servers {
+            server.disk.set_profile(DiskProfile {
+                short_writes_per_mille: 1000,
+                ..DiskProfile::default()
+            });
+        }
+        for (offset, len) in [(0, 100), (100, 50_000), (1 << 20, 1 << 20)] {
+            let bytes = noise(len, 3);
+            let buffer = Buffer::from_vec(bytes.clone());
+            let writing = fs.write(&caller, &file, offset, buffer, 0..len, Stability::Unstable);
+            let written = timeout(&runtime, Duration::from_secs(1), writing).await;
+            written
+                .expect("it is tried again and again")
+                .result
+                .unwrap();
+            let reply = fs.read(&caller, &file, offset, len as u32).await.unwrap();
+            let mut there = vec![0; len];
+            reply.file.try_read_at(offset, &mut there).unwrap();
+            assert!(there == bytes);
+        }
+    });
+    done.unwrap();
 }

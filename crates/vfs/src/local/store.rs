@@ -289,25 +289,38 @@ impl Vfs for LocalStore {
         range: Range<usize>,
         stability: Stability,
     ) -> Changed<WriteDone> {
+        let written = self.write_and_return(cred, file, offset, data, range, stability);
+        written.await.0
+    }
+
+    async fn write_and_return(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
         let object = match self.object(file).await {
             Ok(object) => object,
-            Err(reason) => return failed(reason),
+            Err(reason) => return (failed(reason), None),
         };
         if data.get(range.clone()).is_none() {
-            return failed(Status::Inval);
+            return (failed(Status::Inval), None);
         }
         let cred = cred.clone();
         let written = Arc::clone(&object);
-        let mut changed = self
+        let (mut changed, data) = self
             .lanes
             .run(object.fileid, move |tree| {
-                let data = data.get(range).unwrap_or_default();
-                tree.write(&written, &cred, offset, data)
+                let bytes = data.get(range).unwrap_or_default();
+                (tree.write(&written, &cred, offset, bytes), Some(data))
             })
             .await
-            .unwrap_or_else(failed);
+            .unwrap_or_else(|reason| (failed(reason), None));
         if stability == Stability::Unstable {
-            return changed;
+            return (changed, data);
         }
         if let Ok(mut done) = changed.result {
             // Beside the lane: other writes need not wait for the disk.
@@ -318,7 +331,7 @@ impl Vfs for LocalStore {
             done.committed = stability;
             changed.result = synced.and_then(|result| result).map(|()| done);
         }
-        changed
+        (changed, data)
     }
 
     async fn commit(

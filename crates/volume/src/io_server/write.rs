@@ -303,15 +303,20 @@ impl<V: Vfs> IoServer<V> {
         buffer: Buffer,
         data: Range<usize>,
     ) -> Result<(), Status> {
-        let (wanted, stability) = (data.len(), target.stability);
-        let written = self
-            .store
-            .write(&own(), target.handle, offset, buffer, data, stability)
-            .await;
-        match written.result?.count as usize == wanted {
-            true => Ok(()),
-            // The disk took a part. Writing again does no harm, and says what is in the way if something is.
-            false => Err(Status::Jukebox),
+        let (mut offset, mut buffer, mut data) = (offset, buffer, data);
+        loop {
+            let (handle, stability, range) = (target.handle, target.stability, data.clone());
+            let (written, memory) = (self.store)
+                .write_and_return(&own(), handle, offset, buffer, range, stability)
+                .await;
+            let count = written.result?.count;
+            data.start += count as usize;
+            if data.is_empty() {
+                return Ok(());
+            }
+            // The disk took a part. The rest says what is in its way: all of it once more would be cut short again.
+            buffer = memory.filter(|_| count > 0).ok_or(Status::Jukebox)?;
+            offset += u64::from(count);
         }
     }
 }
