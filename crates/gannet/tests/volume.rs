@@ -525,6 +525,17 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
     let text = succeed(&[&check[..], &["--repair"]].concat());
     assert!(text.contains("less than five minutes ago"), "{text}");
     assert!(recent.exists() && text.contains(": 0 findings"), "{text}");
+    // Its disk is lost.
+    fs::remove_dir_all(&io).unwrap();
+    fs::create_dir(&io).unwrap();
+    let output = support::run(&check);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lost = "I/O server 1 has no objects at all, and ";
+    assert!(
+        text.contains(lost) && text.contains(": 1 findings"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use gannet_volume::meta::namespace::{self, Outcome};
 use gannet_volume::meta::standing::{Judge, standing_by_age};
 use gannet_volume::meta::{FileId, MetaStore, View};
 use gannet_wire::volume::Standing;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -125,6 +125,13 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
 /// Standard output is gone.
 pub(super) fn note(what: &str) -> Result<(), Failure> {
     output::line(&format!("note: {what}"))
+}
+
+/// What is said of an I/O server that has none of the objects of `count` files: it was hardly left out by every writer.
+pub(super) fn empty(number: u32, count: usize) -> String {
+    format!(
+        "I/O server {number} has no objects at all, and {count} files reach into it: its disk may be lost or not mounted"
+    )
 }
 
 /// Compares the objects of one I/O server with the files that lie on it.
@@ -249,6 +256,7 @@ fn file_of(folder: &DirEntry, object: &DirEntry) -> Option<u64> {
 
 /// Compares the parts of each file with each other.
 fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> {
+    let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
     for (id, layout) in &survey.files {
         let mut size = 0;
         for (number, placement) in placements(layout) {
@@ -269,6 +277,7 @@ fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> 
             // Its first byte there.
             let start = u64::from(placement.unit) * u64::from(placement.index);
             if is_missing && size > start {
+                *lacking.entry(number).or_default() += 1;
                 note(&format!(
                     "file {}: no object on I/O server {number}, and {size} bytes in all: a hole, or lost",
                     id.0
@@ -276,6 +285,13 @@ fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> 
             }
         }
     }
+    let has_objects: HashSet<u32> = objects.sizes.keys().map(|(_, number)| *number).collect();
+    lacking.retain(|number, _| !has_objects.contains(number));
+    (survey.findings).extend(
+        lacking
+            .into_iter()
+            .map(|(number, count)| empty(number, count)),
+    );
     match survey.promises.len() {
         0 => Ok(()),
         count => note(&format!(

@@ -1,6 +1,6 @@
 //! The objects of a volume that is served, compared with its files.
 
-use super::check::note;
+use super::check::{empty, note};
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::layout::{object_size, placements, size_from_object};
@@ -190,11 +190,8 @@ impl Compared {
             }
         }
         for (number, count) in lacking {
-            // A server that has not one of them was hardly left out by every writer.
             if objects.get(&number).is_some_and(HashMap::is_empty) {
-                self.findings.push(format!(
-                    "I/O server {number} has no objects at all, and {count} files reach into it: its disk may be lost or not mounted"
-                ));
+                self.findings.push(empty(number, count));
             }
         }
         Ok(())
