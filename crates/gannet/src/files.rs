@@ -41,11 +41,18 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
     }
     let mut directories = vec![(url.clone(), node, 0)];
     while let Some((url, node, depth)) = directories.pop() {
-        let entries = show::list(session, &url, &node, options.all).await?;
+        let (mut entries, mut unknown, whole) = match has_looks(options) {
+            true => show::list_known(session, &url, &node).await?,
+            false => (Vec::new(), names(session, &url, &node).await?, Ok(())),
+        };
+        entries.retain(|entry| is_shown(&entry.name, options));
+        unknown.retain(|name| is_shown(name, options));
         if !options.json && (options.recursive || options.urls.len() > 1) {
             output::line(&format!("{url}:"))?;
         }
         show::entries(session, &url, &entries, options).await?;
+        show::unknown(&unknown, options)?;
+        whole?;
         if !options.recursive {
             continue;
         }
@@ -62,6 +69,23 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
         directories.extend(below.map(|entry| (url.child(&entry.name), entry.node, depth + 1)));
     }
     Ok(())
+}
+
+/// Whether `ls` has to know what names stand for.
+fn has_looks(options: &LsOptions) -> bool {
+    options.long || options.json || options.recursive
+}
+
+fn is_shown(name: &[u8], options: &LsOptions) -> bool {
+    options.all || !name.starts_with(b".")
+}
+
+/// The names in a directory, sorted.
+async fn names(session: &Session, url: &Url, node: &Node) -> Result<Vec<Vec<u8>>, Failure> {
+    let listed = session.files().client().list(&node.handle).await;
+    Ok(show::names_of(
+        listed.explain(|| format!("cannot list {url}"))?,
+    ))
 }
 
 /// `gannet cat`.
@@ -206,7 +230,7 @@ async fn empty_directory(
         ));
     }
     let client = session.files().client();
-    for entry in show::list(session, url, node, true).await? {
+    for entry in show::list(session, url, node).await? {
         let below = url.child(&entry.name);
         let what = || format!("cannot remove {below}");
         if entry.node.attributes.kind == FileKind::Directory {

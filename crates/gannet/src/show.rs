@@ -5,7 +5,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session::Session;
 use crate::url::Url;
-use gannet_nfs::client::Node;
+use gannet_nfs::client::{Item, Listed, Node};
 use gannet_vfs::{FileKind, Time};
 use serde::Serialize;
 
@@ -34,28 +34,56 @@ struct ObjectJson {
     target: Option<String>,
 }
 
-/// What is in a directory, sorted; names that start with a dot only if `all`.
+/// What is in a directory, sorted.
+///
+/// # Errors
+/// It cannot be listed, or something in it not be looked at.
+pub(crate) async fn list(session: &Session, url: &Url, node: &Node) -> Result<Vec<Shown>, Failure> {
+    let found = session.files().list_directory(&node.handle).await;
+    let found = found.explain(|| format!("cannot list {url}"))?;
+    Ok(sorted(found))
+}
+
+/// As [`list`], with names of which it cannot be found out what they are, and why not.
 ///
 /// # Errors
 /// It cannot be listed.
-pub(crate) async fn list(
+pub(crate) async fn list_known(
     session: &Session,
     url: &Url,
     node: &Node,
-    all: bool,
-) -> Result<Vec<Shown>, Failure> {
-    let found = session.files().list_directory(&node.handle).await;
-    let mut entries: Vec<Shown> = found
-        .explain(|| format!("cannot list {url}"))?
-        .into_iter()
-        .filter(|(item, _)| all || !item.name.starts_with(b"."))
-        .map(|(item, node)| Shown {
-            name: item.name,
-            node,
-        })
-        .collect();
+) -> Result<(Vec<Shown>, Vec<Vec<u8>>, Result<(), Failure>), Failure> {
+    let found = session.files().list_known(&node.handle).await;
+    let Listed { known, unknown } = found.explain(|| format!("cannot list {url}"))?;
+    let known = sorted(known);
+    let Some((items, why)) = unknown else {
+        return Ok((known, Vec::new(), Ok(())));
+    };
+    let names = names_of(items);
+    let first = names.first().map(|name| url.child(name));
+    let what = match (first, names.len()) {
+        (Some(first), 1) => format!("cannot find {first}"),
+        (Some(first), count) => format!("cannot find {first} and {} more", count - 1),
+        (None, _) => format!("cannot list {url}"),
+    };
+    Ok((known, names, Err(Failure::new(what, why))))
+}
+
+/// Names of entries, sorted.
+pub(crate) fn names_of(items: Vec<Item>) -> Vec<Vec<u8>> {
+    let mut names: Vec<_> = items.into_iter().map(|item| item.name).collect();
+    names.sort();
+    names
+}
+
+fn sorted(found: Vec<(Item, Node)>) -> Vec<Shown> {
+    let shown = found.into_iter().map(|(item, node)| Shown {
+        name: item.name,
+        node,
+    });
+    let mut entries: Vec<_> = shown.collect();
     entries.sort_by(|left, right| left.name.cmp(&right.name));
-    Ok(entries)
+    entries
 }
 
 /// Prints entries as `ls` does.
@@ -93,6 +121,25 @@ pub(crate) async fn entries(
             time(attributes.modify_time),
             name_of(&entry.name),
         ))?;
+    }
+    Ok(())
+}
+
+/// Prints names of which nothing else is known, as `ls` does; not as JSON, whose fields are promised.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn unknown(names: &[Vec<u8>], options: &LsOptions) -> Result<(), Failure> {
+    for name in names.iter().filter(|_| !options.json) {
+        let name = name_of(name);
+        output::line(&match options.long {
+            // As wide as an entry whose attributes are known.
+            true => format!(
+                "{} {:>3} {:>6} {:>6} {:>12} {:>19} {name}",
+                "??????????", "?", "?", "?", "?", "?"
+            ),
+            false => name,
+        })?;
     }
     Ok(())
 }

@@ -291,6 +291,39 @@ fn a_copy_survives_crashes_of_the_manager_in_both_directions() {
 }
 
 #[test]
+fn commands_say_which_server_is_away_and_show_what_is_known() {
+    let mut bed = Bed::apart(2);
+    fs::write(bed.place.path("file"), bytes(1, 300_000)).unwrap();
+    bed.succeed(&["mkdir", &bed.url("/directory")]);
+    bed.succeed(&["cp", &bed.place.text("file"), &bed.url("/file")]);
+    bed.io_servers[1].take().unwrap().kill();
+    let failed = |what: &[&str]| {
+        let words = [what, &["--timeout", "1", "--volume-key", &bed.key]].concat();
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(1), "{what:?}");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let root = bed.url("/");
+    let names = bed.succeed(&["ls", &root]);
+    assert_eq!(names, "directory\nfile\n");
+    let (listed, why) = failed(&["ls", "-l", &root]);
+    assert!(
+        listed.contains(" directory\n") && listed.contains("??? "),
+        "{listed}"
+    );
+    assert!(listed.contains(" file\n"), "{listed}");
+    assert!(why.contains("the manager waits for an I/O server"), "{why}");
+    let (_, why) = failed(&["df", &root]);
+    assert!(why.contains("I/O server 1: "), "{why}");
+    let doctor = run(&["doctor", &root, "--volume-key", &bed.key]);
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert!(said.contains("I/O server 1"), "{said}");
+    bed.start_io_server(1);
+    bed.succeed(&["ls", "-l", &root]);
+}
+
+#[test]
 fn roles_end_at_sigterm_and_run_once() {
     let mut bed = Bed::apart(2);
     let volume = bed.volume.clone();

@@ -24,7 +24,7 @@ mod writer;
 pub use direct::{Direct, DirectAnswer};
 pub use error::Error;
 pub use file_system::NfsFs;
-pub use files::{Existing, Files, Node};
+pub use files::{Existing, Files, Listed, Node};
 pub use listing::{Item, Page, Position};
 pub use mount::ExportedPath;
 pub use procedures::{Committed, Found, ReadDone, WriteOutcome};

@@ -11,6 +11,7 @@ mod policy;
 mod servers;
 mod siblings;
 mod tickets;
+mod trouble;
 mod verifier;
 mod written;
 

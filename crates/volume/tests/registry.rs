@@ -11,7 +11,7 @@ use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Crash, Node, World};
-use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
+use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
@@ -205,7 +205,12 @@ fn a_server_that_is_not_there_yet_is_waited_for() {
         let volume = bed.mount(Role::Client);
         let bytes = noise(100_000, 4);
         write(&volume, b"file", &bytes).await;
-        assert!(volume.trouble().unwrap().contains("I/O server 1"));
+        assert!(
+            volume
+                .trouble(Status::Jukebox)
+                .unwrap()
+                .contains("I/O server 1")
+        );
         assert!(read(&volume, b"file", bytes.len()).await == bytes);
     });
     done.unwrap();

@@ -30,10 +30,10 @@ impl Native {
         self.volume.reconnects()
     }
 
-    /// What a person is told: why servers were away, if that is what a status stands for.
+    /// What a person is told: which server has failed with what, where a status alone does not help.
     fn error(&self, status: Status) -> Error {
-        match (status, self.volume.trouble()) {
-            (Status::Jukebox | Status::Io, Some(trouble)) => {
+        match (status, self.volume.trouble(status)) {
+            (Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault, Some(trouble)) => {
                 Error::Local(io::Error::other(trouble))
             }
             _ => Error::Status(status),

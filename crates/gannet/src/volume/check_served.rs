@@ -82,7 +82,7 @@ impl Seen {
         let mut ahead = vec![(url.clone(), *node, 0)];
         while let Some((url, node, depth)) = ahead.pop() {
             self.directories += 1;
-            let entries = show::list(session, &url, &node, true).await?;
+            let entries = show::list(session, &url, &node).await?;
             let mut below = 0;
             for entry in entries {
                 self.names += 1;

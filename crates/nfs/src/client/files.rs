@@ -20,6 +20,15 @@ pub struct Node {
     pub attributes: Attributes,
 }
 
+/// What is in a directory.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Names and what they stand for.
+    pub known: Vec<(Item, Node)>,
+    /// Names of which that could not be found out, and why not of the first of them.
+    pub unknown: Option<(Vec<Item>, Error)>,
+}
+
 /// What [`Files::create`] does about a file that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
@@ -139,17 +148,40 @@ impl Files {
 
     /// Everything in a directory, as [`Files::list`].
     pub async fn list_directory(&self, directory: &FileHandle) -> Result<Vec<(Item, Node)>, Error> {
+        let Listed { known, unknown } = self.list_known(directory).await?;
+        match unknown {
+            None => Ok(known),
+            Some((_, why)) => Err(why),
+        }
+    }
+
+    /// Everything in a directory, be it known what it is or not.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub async fn list_known(&self, directory: &FileHandle) -> Result<Listed, Error> {
         let items = self.client.list(directory).await?;
-        let mut listed = Vec::with_capacity(items.len());
+        let mut listed = Listed::default();
         for item in items {
             if let (Some(handle), Some(attributes)) = (item.handle, item.attributes) {
-                listed.push((item, Node { handle, attributes }));
+                listed.known.push((item, Node { handle, attributes }));
                 continue;
             }
-            match self.client.lookup(directory, &item.name).await {
-                Ok(found) => listed.push((item, self.node(found).await?)),
-                Err(Error::Status(Status::Noent | Status::Stale)) => {}
-                Err(error) => return Err(error),
+            if let Some((names, Error::Local(_))) = &mut listed.unknown {
+                // Who has waited for a server in vain does not do so for each name.
+                names.push(item);
+                continue;
+            }
+            let found = match self.client.lookup(directory, &item.name).await {
+                Ok(found) => self.node(found).await,
+                Err(error) => Err(error),
+            };
+            match (found, &mut listed.unknown) {
+                (Ok(node), _) => listed.known.push((item, node)),
+                // Gone meanwhile.
+                (Err(Error::Status(Status::Noent | Status::Stale)), _) => {}
+                (Err(_), Some((names, _))) => names.push(item),
+                (Err(why), none) => *none = Some((vec![item], why)),
             }
         }
         Ok(listed)

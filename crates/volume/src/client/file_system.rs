@@ -10,13 +10,14 @@ mod stripes;
 pub use bytes::BytesRead;
 pub use stripes::Striping;
 
-use super::data::{DataError, Mover, States, Target};
+use super::data::{Mover, States, Target};
 use super::doubts::Moment;
 use super::leases::{Lease, Leases};
 use super::policy::TransferPolicy;
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
+use super::trouble::{LastTrouble, Trouble};
 use crate::calls::{Call, Found, Granted, Ticket, parse_found};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, FILE_SIZE_MAX, OPERATION_DEADLINE};
@@ -24,7 +25,7 @@ use crate::link::{Identity, LinkError, Message};
 use crate::meta::{Body, FileId};
 use crate::secret::Secret;
 use gannet_fabric::Provider;
-use gannet_runtime::{Handle, sleep, timeout};
+use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
@@ -53,8 +54,7 @@ pub struct VolumeFs {
     attributes: bool,
     /// How long an operation is tried.
     patience: Duration,
-    /// Why the last attempt of an operation failed.
-    trouble: RefCell<Option<String>>,
+    trouble: LastTrouble,
     siblings: Arc<Siblings>,
 }
 
@@ -82,7 +82,7 @@ impl VolumeFs {
             seen: RefCell::default(),
             attributes: true,
             patience: OPERATION_DEADLINE,
-            trouble: RefCell::default(),
+            trouble: LastTrouble::default(),
             siblings,
             runtime,
         }
@@ -133,12 +133,13 @@ impl VolumeFs {
         self.servers.ask_manager().await
     }
 
-    /// Why the last attempt of an operation failed, if one has.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.borrow().clone()
+    /// Why the last operation that servers had to do with was answered with `status`, or, for `Jukebox`, has not been
+    /// answered yet.
+    pub fn trouble(&self, status: Status) -> Option<String> {
+        self.trouble.why(status)
     }
 
-    fn deadline(&self) -> gannet_runtime::Instant {
+    fn deadline(&self) -> Instant {
         self.runtime.now() + self.patience
     }
 
@@ -185,7 +186,7 @@ impl VolumeFs {
             true => {
                 let ticket = self.tickets.take(call.waits_for_servers());
                 let ticket = timeout(&self.runtime, self.patience, ticket).await;
-                Some(ticket.map_err(|_| Status::Jukebox)?)
+                Some(ticket.map_err(|_| self.trouble.note_if_none(&Trouble::NoTicket))?)
             }
             false => None,
         };
@@ -202,29 +203,23 @@ impl VolumeFs {
             let away = match asked {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
-                    // An I/O server is away.
-                    Some(Status::Jukebox) => DataError::Refused {
-                        index: 0,
-                        status: Status::Jukebox as u32,
-                    },
+                    Some(Status::Jukebox) => Trouble::ManagerWaits,
                     Some(status) => return Err(status),
                 },
-                Err(error) => DataError::Link { index: 0, error },
+                Err(error) => Trouble::Manager(error),
             };
             self.pause(deadline, &away).await?;
         }
     }
 
-    /// Waits for the next attempt.
-    async fn pause(
-        &self,
-        deadline: gannet_runtime::Instant,
-        error: &dyn std::error::Error,
-    ) -> Result<(), Status> {
-        self.trouble.replace(Some(error.to_string()));
-        if self.runtime.now() >= deadline {
-            tracing::warn!(%error, "a server of the volume does not answer");
-            return Err(Status::Jukebox);
+    /// What comes after a failed attempt: another one, after a while, or the end.
+    async fn pause(&self, deadline: Instant, failed: &Trouble) -> Result<(), Status> {
+        match self.trouble.note(failed) {
+            Status::Jukebox if self.runtime.now() < deadline => {}
+            status => {
+                tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
+                return Err(status);
+            }
         }
         sleep(&self.runtime, ATTEMPT_PAUSE).await;
         Ok(())
@@ -257,36 +252,22 @@ impl VolumeFs {
             .keep((id, caller.clone(), rights), granted, asked))
     }
 
-    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, LinkError> {
+    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, Trouble> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
-            let link = self.servers.io_server(number).await?;
+            let link = self.servers.io_server(number).await;
+            let link = link.map_err(|error| Trouble::IoServer(number, error))?;
             targets.push(Target { link, placement });
         }
         Ok(targets)
     }
 
-    /// What comes after a failure of I/O servers: another attempt, or the end.
-    async fn after(
-        &self,
-        id: FileId,
-        deadline: gannet_runtime::Instant,
-        failed: DataError,
-    ) -> Result<(), Status> {
-        match failed {
-            DataError::Link { .. } => {}
-            DataError::Refused { status, .. } if status == Status::Jukebox as u32 => {}
-            // The capability is not good any more; the manager will say why, or give another.
-            DataError::Refused { status, .. } if status == Status::Stale as u32 => {
-                self.leases.drop_all(id);
-            }
-            DataError::Refused { status, .. } => return Err(known(status)),
-            DataError::Nonsense { .. } | DataError::Shape | DataError::Memory(_) => {
-                tracing::warn!(error = %failed, "a transfer failed");
-                return Err(Status::Serverfault);
-            }
+    /// As [`VolumeFs::pause`], after I/O servers have failed with a file.
+    async fn after(&self, id: FileId, deadline: Instant, failed: &Trouble) -> Result<(), Status> {
+        if let Trouble::Refused(_, Status::Stale) = failed {
+            self.leases.drop_all(id);
         }
-        self.pause(deadline, &failed).await
+        self.pause(deadline, failed).await
     }
 
     /// Takes note of the servers' verifiers; what an operation with these answers is answered with.

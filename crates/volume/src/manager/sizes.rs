@@ -22,7 +22,6 @@ use gannet_wire::volume::{
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// See the module.
@@ -66,6 +65,8 @@ struct Grants {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
+    /// When so many wait, those that nobody waits for any more are dropped.
+    prune_at: usize,
     under_way: usize,
     /// It was waited for in vain, and has not answered since.
     is_silent: bool,
@@ -202,16 +203,19 @@ impl Sizes {
             return Ok(state);
         }
         let question = Question::begin(self, file, promises.cuts_to(file));
-        let patience = self.patience(layout);
+        // A server that is waited for only shortly, because another one is silent, is not silent for that.
+        let (patience, is_long) = match self.has_silent(layout) {
+            true => (SIZE_DEADLINE_OF_SILENT, false),
+            false => (SIZE_DEADLINE, true),
+        };
         let asked = placements(layout).map(|(number, placement)| {
             let answer = self.ask(number, file);
             let sizes = Rc::clone(self);
             let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
                 let answer = timeout(&sizes.runtime, patience, answer).await;
                 let answer = answer.map_err(|_| {
-                    // Otherwise it was waited for as short as another one, which is silent.
-                    if patience == SIZE_DEADLINE {
-                        sizes.is_silent(number, true);
+                    if is_long {
+                        sizes.note_silence(number, true);
                     }
                     Status::Jukebox
                 });
@@ -237,18 +241,15 @@ impl Sizes {
         Ok(whole)
     }
 
-    /// How long the servers of a file are waited for.
-    fn patience(&self, layout: &LayoutRecord) -> Duration {
+    /// Whether a file has a server that does not answer.
+    fn has_silent(&self, layout: &LayoutRecord) -> bool {
         let queues = self.queues.borrow();
         let is_silent = |number| queues.get(number).is_some_and(|queue| queue.is_silent);
-        match layout.servers.iter().any(is_silent) {
-            true => SIZE_DEADLINE_OF_SILENT,
-            false => SIZE_DEADLINE,
-        }
+        layout.servers.iter().any(is_silent)
     }
 
     /// Takes note of whether a server answers.
-    fn is_silent(&self, number: u32, is_silent: bool) {
+    fn note_silence(&self, number: u32, is_silent: bool) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(number).or_default();
         if queue.is_silent != is_silent {
@@ -266,9 +267,9 @@ impl Sizes {
         let (sender, receiver) = oneshot::channel();
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(number).or_default();
-        if queue.is_silent {
-            // Nobody takes them out meanwhile.
+        if queue.waiting.len() >= queue.prune_at {
             queue.waiting.retain(|(_, sender)| !sender.is_closed());
+            queue.prune_at = (2 * queue.waiting.len()).max(4 * OBJECTS_MAX);
         }
         queue.waiting.push_back((file, sender));
         if queue.under_way < BATCHES_UNDER_WAY {
@@ -286,17 +287,19 @@ impl Sizes {
             let batch: Vec<_> = {
                 let mut queues = self.queues.borrow_mut();
                 let queue = queues.entry(number).or_default();
-                let count = queue.waiting.len().min(OBJECTS_MAX);
-                if count == 0 {
+                let asked = std::iter::from_fn(|| queue.waiting.pop_front());
+                let waited_for = asked.filter(|(_, sender)| !sender.is_closed());
+                let batch: Vec<_> = waited_for.take(OBJECTS_MAX).collect();
+                if batch.is_empty() {
                     queue.under_way -= 1;
                     return;
                 }
-                queue.waiting.drain(..count).collect()
+                batch
             };
             let files = batch.iter().map(|(file, _)| file.0).collect();
             match self.ask_batch(number, files).await {
                 Ok(states) => {
-                    self.is_silent(number, false);
+                    self.note_silence(number, false);
                     for ((_, sender), state) in batch.into_iter().zip(states) {
                         // Who asked may be gone.
                         let _ = sender.send(state);
@@ -401,5 +404,79 @@ impl Drop for Question<'_> {
                 asking.remove(&self.file);
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use gannet_sim::World;
+
+    /// I/O servers that never say anything.
+    struct Mute;
+
+    impl IoServers for Mute {
+        fn count(&self) -> u32 {
+            2
+        }
+
+        fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// One server has fallen silent, and then another one does, on which all files lie, too: questions that nobody
+    /// waits for any more are not kept for it.
+    #[test]
+    fn questions_to_a_second_silent_server_do_not_pile_up() {
+        let world = World::new(1);
+        let node = world.add_node("manager");
+        let done = world.run(async move {
+            let sizes = Sizes::new(node.runtime(), Rc::new(Mute));
+            let promises = Promises::new(Vec::new());
+            let layout = |servers| LayoutRecord {
+                unit: 4096,
+                servers,
+            };
+            let first = sizes.of(FileId(2), &layout(vec![0]), &promises).await;
+            assert_eq!(first.err(), Some(Status::Jukebox));
+            for _ in 0..2000 {
+                let _ = sizes.of(FileId(3), &layout(vec![0, 1]), &promises).await;
+            }
+            let queues = sizes.queues.borrow();
+            (queues[&0].waiting.len(), queues[&1].waiting.len())
+        });
+        let (first, second) = done.unwrap();
+        assert!(
+            first <= 4 * OBJECTS_MAX && second <= 4 * OBJECTS_MAX,
+            "{first} and {second} questions are kept"
+        );
+    }
+
+    /// Many questions at a time to a server that is silent: they take as long as the same ones before that was known.
+    #[test]
+    fn questions_to_a_silent_server_cost_no_more_than_others() {
+        let world = World::new(1);
+        let node = world.add_node("manager");
+        let done = world.run(async move {
+            let sizes = Sizes::new(node.runtime(), Rc::new(Mute));
+            let promises = Promises::new(Vec::new());
+            let layout = LayoutRecord {
+                unit: 4096,
+                servers: vec![0],
+            };
+            let mut took = Vec::new();
+            for _ in 0..2 {
+                let began = std::time::Instant::now();
+                let asked =
+                    (0..20_000).map(|file| Box::pin(sizes.of(FileId(file), &layout, &promises)));
+                all(asked).await;
+                took.push(began.elapsed());
+            }
+            took
+        });
+        let took = done.unwrap();
+        assert!(took[1] < 3 * took[0], "{took:?}");
     }
 }

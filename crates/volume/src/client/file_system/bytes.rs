@@ -4,6 +4,7 @@ use super::{VolumeFs, shape, size_of};
 use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::order::Part;
+use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
@@ -202,14 +203,14 @@ impl VolumeFs {
                             .await
                     }
                     None => self.mover.read(&targets, &request, buffer).await,
-                },
-                Err(error) => Err(DataError::Link { index: 0, error }),
+                }
+                .map_err(|error| Trouble::of(&lease.layout, error)),
+                Err(trouble) => Err(trouble),
             };
             let failed = match done {
                 // A write that comes too late does not count: others may have been told of another size.
                 Ok(_) if stability.is_some() && self.runtime.now() >= lease.until => {
-                    let status = Status::Jukebox as u32;
-                    DataError::Refused { index: 0, status }
+                    Trouble::TooLate
                 }
                 Ok(states) => {
                     if let Some(writing) = &writing {
@@ -224,9 +225,9 @@ impl VolumeFs {
                     let proven = size_of(&lease.layout, &states);
                     return Ok((proven, self.note_verifiers(&lease.layout, &states)));
                 }
-                Err(error) => error,
+                Err(trouble) => trouble,
             };
-            self.after(id, deadline, failed).await?;
+            self.after(id, deadline, &failed).await?;
         }
     }
 
@@ -241,15 +242,17 @@ impl VolumeFs {
             let lease = self.lease(caller, id, Capability::WRITE).await?;
             let asked = self.leases.asked();
             let done = match self.targets(&lease.layout).await {
-                Ok(targets) => commit_objects(&targets, lease.capability).await,
-                Err(error) => Err(DataError::Link { index: 0, error }),
+                Ok(targets) => commit_objects(&targets, lease.capability)
+                    .await
+                    .map_err(|error| Trouble::of(&lease.layout, error)),
+                Err(trouble) => Err(trouble),
             };
             match done {
                 Ok(states) => {
                     self.leases.note_durable(id, asked);
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
-                Err(error) => self.after(id, deadline, error).await?,
+                Err(trouble) => self.after(id, deadline, &trouble).await?,
             }
         }
     }

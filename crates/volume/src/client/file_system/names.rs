@@ -1,7 +1,8 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
-use super::{BytesRead, VolumeFs};
+use super::{BytesRead, VolumeFs, status_of};
 use crate::calls::{Call, Found, Page, parse_access, parse_link};
+use crate::client::trouble::Trouble;
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use crate::meta::{FileId, ROOT};
 use gannet_fabric::Buffer;
@@ -99,6 +100,33 @@ impl VolumeFs {
         let call = Call::Readdirplus(id, cookie, found);
         let answer = self.ask(caller, call).await?;
         from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+    }
+
+    /// What the I/O servers' file systems have, together.
+    async fn usage_of_all(&self) -> Result<FileSystemUsage, Trouble> {
+        let mut usage = FileSystemUsage::default();
+        let mut counted = HashSet::new();
+        let count = self.servers.io_servers_count().await;
+        for number in 0..count.map_err(Trouble::Manager)? {
+            let away = |error| Trouble::IoServer(number, error);
+            let link = self.servers.io_server(number).await.map_err(away)?;
+            let host = link.endpoint().peer_address().ip();
+            let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
+            let answer = answer.map_err(away)?;
+            if let Some(status) = status_of(&answer) {
+                return Err(Trouble::Refused(number, status));
+            }
+            let mut decoder = Decoder::new(answer.body());
+            let mut word = || decoder.u64().map_err(|_| Trouble::Nonsense(number));
+            let (total, free, available, fsid) = (word()?, word()?, word()?, word()?);
+            // Several servers of a host may share a file system.
+            if counted.insert((host, fsid)) {
+                usage.bytes_total = usage.bytes_total.saturating_add(total);
+                usage.bytes_free = usage.bytes_free.saturating_add(free);
+                usage.bytes_available = usage.bytes_available.saturating_add(available);
+            }
+        }
+        Ok(usage)
     }
 
     fn attributes_of_first(&self, found: &[Found]) -> Result<Attributes, Status> {
@@ -413,28 +441,13 @@ impl Vfs for VolumeFs {
 
     async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
         self.id(file)?;
-        let mut usage = FileSystemUsage::default();
-        let mut counted = HashSet::new();
-        let count = self.servers.io_servers_count().await;
-        for number in 0..count.map_err(|_| Status::Jukebox)? {
-            let link = self
-                .servers
-                .io_server(number)
-                .await
-                .map_err(|_| Status::Jukebox)?;
-            let host = link.endpoint().peer_address().ip();
-            let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
-            let answer = answer.map_err(|_| Status::Jukebox)?;
-            let mut decoder = Decoder::new(answer.body());
-            let mut word = || decoder.u64().map_err(|_| Status::Serverfault);
-            let (total, free, available, fsid) = (word()?, word()?, word()?, word()?);
-            // Several servers of a host may share a file system.
-            if counted.insert((host, fsid)) {
-                usage.bytes_total = usage.bytes_total.saturating_add(total);
-                usage.bytes_free = usage.bytes_free.saturating_add(free);
-                usage.bytes_available = usage.bytes_available.saturating_add(available);
+        let deadline = self.deadline();
+        let mut usage = loop {
+            match self.usage_of_all().await {
+                Ok(usage) => break usage,
+                Err(trouble) => self.pause(deadline, &trouble).await?,
             }
-        }
+        };
         // The manager's store takes as many files as there is disk.
         usage.files_total = u64::MAX;
         usage.files_free = u64::MAX;

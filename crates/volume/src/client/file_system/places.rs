@@ -3,6 +3,7 @@
 use super::VolumeFs;
 use crate::calls::{Call, Entry};
 use crate::client::order::{Part, Place};
+use crate::client::trouble::Trouble;
 use gannet_runtime::timeout;
 use gannet_vfs::Status;
 
@@ -13,13 +14,13 @@ impl VolumeFs {
     /// `Jukebox` when they last longer than an operation is tried, or are too many.
     pub(super) async fn place_of(&self, parts: &[Part]) -> Result<Place<'_>, Status> {
         // Who has no place must not wait: what comes later would go before him.
-        let (place, earlier) = self.siblings.changes.enter(parts).map_err(|too_many| {
-            self.trouble.replace(Some(too_many.to_string()));
-            Status::Jukebox
-        })?;
+        let entered = self.siblings.changes.enter(parts);
+        let (place, earlier) =
+            entered.map_err(|too_many| self.trouble.note_if_none(&too_many.into()))?;
         if !earlier.is_empty() {
             let over = timeout(&self.runtime, self.patience, earlier.over());
-            over.await.map_err(|_| Status::Jukebox)?;
+            over.await
+                .map_err(|_| self.trouble.note_if_none(&Trouble::Behind))?;
             place.begins();
         }
         Ok(place)

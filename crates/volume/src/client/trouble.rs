@@ -1,0 +1,95 @@
+//! Why an operation is tried again or ends, with the names that people know servers by.
+
+use super::data::DataError;
+use super::order::TooMany;
+use crate::link::LinkError;
+use gannet_vfs::Status;
+use gannet_wire::volume::LayoutRecord;
+use std::cell::RefCell;
+use thiserror::Error;
+
+/// See the module. Numbers are those of the volume's I/O servers.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(super) enum Trouble {
+    #[error("the manager: {0}")]
+    Manager(LinkError),
+    #[error(
+        "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
+    )]
+    ManagerWaits,
+    #[error("I/O server {0}: {1}")]
+    IoServer(u32, LinkError),
+    #[error("I/O server {0} says: {1}")]
+    Refused(u32, Status),
+    #[error("I/O server {0} gives an answer that cannot be understood")]
+    Nonsense(u32),
+    #[error("the answer of an I/O server came after the right to write had ended")]
+    TooLate,
+    #[error("earlier changes of the same file or name are not over")]
+    Behind,
+    #[error("changes that wait for I/O servers are in the way")]
+    NoTicket,
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+    /// Not a server's fault.
+    #[error("{0}")]
+    Own(String),
+}
+
+impl Trouble {
+    /// What went wrong with the data of a file that lies so.
+    pub(super) fn of(layout: &LayoutRecord, error: DataError) -> Trouble {
+        let number = |index: u32| {
+            let number = layout.servers.get(index as usize);
+            number.copied().unwrap_or(index)
+        };
+        match error {
+            DataError::Link { index, error } => Trouble::IoServer(number(index), error),
+            DataError::Refused { index, status } => {
+                let status = Status::from_number(status).unwrap_or(Status::Serverfault);
+                Trouble::Refused(number(index), status)
+            }
+            DataError::Nonsense { index } => Trouble::Nonsense(number(index)),
+            DataError::Shape | DataError::Memory(_) => Trouble::Own(error.to_string()),
+        }
+    }
+
+    /// What an operation is answered with that it ends; `Jukebox` where it may be tried again.
+    pub(super) fn status(&self) -> Status {
+        match self {
+            // A capability that is not good any more: the manager will say why, or give another.
+            Trouble::Refused(_, Status::Stale) => Status::Jukebox,
+            Trouble::Refused(_, status) => *status,
+            Trouble::Nonsense(_) | Trouble::Own(_) => Status::Serverfault,
+            _ => Status::Jukebox,
+        }
+    }
+}
+
+/// The last one, and what operations are answered with for it.
+#[derive(Default)]
+pub(super) struct LastTrouble(RefCell<Option<(Status, String)>>);
+
+impl LastTrouble {
+    /// Takes note; what the operation is answered with.
+    pub(super) fn note(&self, trouble: &Trouble) -> Status {
+        let status = trouble.status();
+        self.0.replace(Some((status, trouble.to_string())));
+        status
+    }
+
+    /// As [`LastTrouble::note`], unless it is known already what such operations have in their way.
+    pub(super) fn note_if_none(&self, trouble: &Trouble) -> Status {
+        match self.why(trouble.status()) {
+            Some(_) => trouble.status(),
+            None => self.note(trouble),
+        }
+    }
+
+    /// Why operations were answered with this.
+    pub(super) fn why(&self, status: Status) -> Option<String> {
+        let last = self.0.borrow();
+        let (_, why) = last.as_ref().filter(|(last, _)| *last == status)?;
+        Some(why.clone())
+    }
+}
