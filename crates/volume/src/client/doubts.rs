@@ -7,7 +7,7 @@
 use crate::limits::DOUBTS_MAX;
 use crate::meta::FileId;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the module.
 #[derive(Default)]
@@ -43,9 +43,9 @@ impl Doubts {
     }
 
     /// A file may be cut from now on. It is in doubt when what comes back is dropped, unless that knows better.
-    pub(crate) fn cutting(&self, file: FileId) -> Cutting<'_> {
+    pub(crate) fn cutting(self: &Arc<Self>, file: FileId) -> Cutting {
         Cutting {
-            doubts: self,
+            doubts: Arc::clone(self),
             file,
             is_done: false,
         }
@@ -68,20 +68,25 @@ impl Doubts {
 }
 
 /// A file is being cut.
-pub(crate) struct Cutting<'a> {
-    doubts: &'a Doubts,
+pub(crate) struct Cutting {
+    doubts: Arc<Doubts>,
     file: FileId,
     is_done: bool,
 }
 
-impl Cutting<'_> {
+impl Cutting {
     /// It is cut.
     pub(crate) fn done(mut self) {
         self.is_done = true;
     }
+
+    /// It is in doubt from now on, and once more when this is dropped.
+    pub(crate) fn doubt(&self) {
+        self.doubts.note(self.file);
+    }
 }
 
-impl Drop for Cutting<'_> {
+impl Drop for Cutting {
     fn drop(&mut self) {
         if !self.is_done {
             self.doubts.note(self.file);
@@ -95,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_in_doubt_from_then_on() {
-        let doubts = Doubts::default();
+        let doubts = Arc::new(Doubts::default());
         let (file, other) = (FileId(1), FileId(2));
         let before = doubts.moment();
         doubts.cutting(file).done();
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn no_doubt_is_forgotten_for_want_of_room() {
-        let doubts = Doubts::default();
+        let doubts = Arc::new(Doubts::default());
         let before = doubts.moment();
         let files = || (0..=DOUBTS_MAX as u64).map(FileId);
         files().for_each(|file| drop(doubts.cutting(file)));

@@ -30,7 +30,7 @@ use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
 use gannet_wire::xdr::Decoder;
-use places::parts_of;
+use places::{Asked, Turn, parts_of};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -171,16 +171,23 @@ impl VolumeFs {
 
     /// Asks the manager, again and again over lost answers: a change is done once.
     async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
-        // Whoever waits for a place keeps no ticket from others.
-        let _place = match call.is_change() {
-            true => Some(self.place_of(&parts_of(&call)).await?),
-            false => None,
-        };
-        self.ask_in_place(caller, call).await
+        if !call.is_change() {
+            return self.ask_in_turn(caller, call, None).await;
+        }
+        // Whoever waits for a turn keeps no ticket from others.
+        let turn = self.turn_of(&parts_of(&call)).await?;
+        let done = self.ask_in_turn(caller, call, Some(&turn)).await;
+        self.leave(turn, None);
+        done
     }
 
-    /// As [`VolumeFs::ask`], when a change has its place.
-    async fn ask_in_place(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
+    /// As [`VolumeFs::ask`], of a change that has its turn, or of a question.
+    async fn ask_in_turn(
+        &self,
+        caller: &Credentials,
+        call: Call,
+        turn: Option<&Turn>,
+    ) -> Result<Message, Status> {
         let deadline = self.deadline();
         let held = match call.is_change() {
             true => {
@@ -195,8 +202,13 @@ impl VolumeFs {
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
-                    link.call(call.operation(), Class::Metadata, &body, &[])
-                        .await
+                    turn.inspect(|turn| turn.reached(Asked::Manager));
+                    let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
+                    let asked = asking.await;
+                    if asked.is_err() {
+                        turn.inspect(|turn| turn.lost(Asked::Manager));
+                    }
+                    asked
                 }
                 Err(error) => Err(error),
             };

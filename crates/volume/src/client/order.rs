@@ -8,7 +8,7 @@ use crate::limits::CHANGES_BEFORE_MAX;
 use crate::meta::FileId;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// What a change is of.
@@ -81,8 +81,8 @@ impl Change {
 }
 
 /// A change's place in the order. The change is over when this is dropped.
-pub(crate) struct Place<'a> {
-    order: &'a ChangeOrder,
+pub(crate) struct Place {
+    order: Arc<ChangeOrder>,
     parts: Vec<Part>,
     number: u64,
 }
@@ -115,7 +115,7 @@ impl ChangeOrder {
     ///
     /// # Errors
     /// [`TooMany`]: nothing has been asked for.
-    pub(crate) fn enter(&self, parts: &[Part]) -> Result<(Place<'_>, Earlier), TooMany> {
+    pub(crate) fn enter(self: &Arc<Self>, parts: &[Part]) -> Result<(Place, Earlier), TooMany> {
         let mut under_way = self.lock();
         let before = |part: &Part| {
             let changes = under_way.changes.get(&part.thing).into_iter().flatten();
@@ -146,7 +146,7 @@ impl ChangeOrder {
         }
         drop(under_way);
         let place = Place {
-            order: self,
+            order: Arc::clone(self),
             parts: parts.to_vec(),
             number,
         };
@@ -163,7 +163,7 @@ impl ChangeOrder {
     }
 }
 
-impl Place<'_> {
+impl Place {
     /// It waits no longer.
     pub(crate) fn begins(&self) {
         let mut under_way = self.order.lock();
@@ -175,7 +175,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut over = Vec::new();
         {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn changes_wait_for_earlier_ones_of_the_same_bytes_alone() {
-        let order = ChangeOrder::default();
+        let order = Arc::new(ChangeOrder::default());
         let (first, none) = order.enter(&bytes(10..20)).unwrap();
         assert!(none.is_empty());
         let others = [
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_change_of_two_names_waits_for_both_and_not_for_itself() {
-        let order = ChangeOrder::default();
+        let order = Arc::new(ChangeOrder::default());
         let (itself, none) = order.enter(&[name(b"a"), name(b"a")]).unwrap();
         assert!(none.is_empty());
         drop(itself);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn no_change_waits_for_too_many() {
-        let order = ChangeOrder::default();
+        let order = Arc::new(ChangeOrder::default());
         let parts = bytes(0..1);
         let enter = || order.enter(&parts);
         let first = enter().unwrap();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_change_of_all_waits_for_as_many_as_are_under_way() {
-        let order = ChangeOrder::default();
+        let order = Arc::new(ChangeOrder::default());
         let many = 2 * CHANGES_BEFORE_MAX as u64;
         let writes = (0..many).map(|at| order.enter(&bytes(at..at + 1)).unwrap());
         let writes: Vec<_> = writes.collect();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// again may come to another core than what he asked for first.
 pub struct Siblings {
     pub(super) verifier: WriteVerifier,
-    pub(super) changes: ChangeOrder,
-    pub(super) doubts: Doubts,
+    pub(super) changes: Arc<ChangeOrder>,
+    pub(super) doubts: Arc<Doubts>,
 }
 
 impl Siblings {
@@ -19,8 +19,8 @@ impl Siblings {
     pub fn new(verifier: u64) -> Arc<Siblings> {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),
-            changes: ChangeOrder::default(),
-            doubts: Doubts::default(),
+            changes: Arc::default(),
+            doubts: Arc::default(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes between a file and memory of the caller's.
 
+use super::places::Turn;
 use super::{VolumeFs, shape, size_of};
 use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
@@ -102,7 +103,8 @@ impl VolumeFs {
             return Ok(0);
         }
         let shapes = (shape(offset, count)?, shape(0, count)?);
-        let (proven, _) = self.transfer(caller, id, shapes, None, buffer).await?;
+        let read = self.transfer(caller, id, shapes, (None, None), buffer);
+        let (proven, _) = read.await?;
         Ok(proven)
     }
 
@@ -139,11 +141,12 @@ impl VolumeFs {
                 return Err(Status::Fbig);
             }
             let id = self.id(file)?;
-            let _place = self
-                .place_of(&[Part::bytes(id, offset..shapes.0.end())])
-                .await?;
-            let moved = self.transfer(caller, id, shapes, Some(stability), buffer);
-            verifier = moved.await?.1;
+            let part = Part::bytes(id, offset..shapes.0.end());
+            let turn = self.turn_of(&[part]).await?;
+            let write = (Some(stability), Some(&turn));
+            let moved = self.transfer(caller, id, shapes, write, buffer).await;
+            self.leave(turn, None);
+            verifier = moved?.1;
         }
         Ok(WriteDone {
             count: len,
@@ -162,7 +165,7 @@ impl VolumeFs {
         buffer: &mut Buffer,
     ) -> Result<Verifier, Status> {
         let id = self.id(file)?;
-        let moved = self.transfer(caller, id, shapes, stability, buffer);
+        let moved = self.transfer(caller, id, shapes, (stability, None), buffer);
         Ok(moved.await?.1)
     }
 
@@ -172,14 +175,14 @@ impl VolumeFs {
         self.mover.cache().memory(len)
     }
 
-    /// Moves bytes between `buffer` and a file, again and again until it is done or refused for good. What the objects
-    /// said, and the verifier for that.
+    /// Moves bytes between `buffer` and a file, again and again until it is done or refused for good: writes with a
+    /// stability, some in their turn, and reads with none. What the objects said, and the verifier for that.
     pub(super) async fn transfer(
         &self,
         caller: &Credentials,
         id: FileId,
         (file, memory): (Shape, Shape),
-        stability: Option<Stability>,
+        (stability, turn): (Option<Stability>, Option<&Turn>),
         buffer: &mut Buffer,
     ) -> Result<(u64, Verifier), Status> {
         let rights = match stability {
@@ -196,15 +199,21 @@ impl VolumeFs {
                 memory: memory.clone(),
             };
             let done = match self.targets(&lease.layout).await {
-                Ok(targets) => match stability {
-                    Some(stability) => {
-                        self.mover
-                            .write(&targets, stability as u32, &request, buffer)
-                            .await
+                Ok(targets) => {
+                    turn.inspect(|turn| turn.reached_all(&lease.layout));
+                    let moved = match stability {
+                        Some(stability) => {
+                            let mover = &self.mover;
+                            let stability = stability as u32;
+                            mover.write(&targets, stability, &request, buffer).await
+                        }
+                        None => self.mover.read(&targets, &request, buffer).await,
+                    };
+                    if moved.is_err() {
+                        turn.inspect(|turn| turn.lost_some(&lease.layout));
                     }
-                    None => self.mover.read(&targets, &request, buffer).await,
+                    moved.map_err(|error| Trouble::of(&lease.layout, error))
                 }
-                .map_err(|error| Trouble::of(&lease.layout, error)),
                 Err(trouble) => Err(trouble),
             };
             let failed = match done {

@@ -1,5 +1,6 @@
 //! Changes of what a file is like; its length is among that.
 
+use super::places::Turn;
 use super::{VolumeFs, found_in};
 use crate::calls::{Call, Entry, Found};
 use crate::client::order::Part;
@@ -17,51 +18,34 @@ impl VolumeFs {
         guard: Option<Time>,
     ) -> Result<Found, Status> {
         let Some(size) = change.size else {
-            return self.set_at_once(caller, id, *change, guard).await;
+            let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
+            return Ok(found);
         };
-        let _place = self.place_of(&[Part::bytes(id, 0..u64::MAX)]).await?;
-        // Goes before the place does.
+        let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
+        let turn = self.turn_of(&parts).await?;
         let cutting = self.siblings.doubts.cutting(id);
-        let set = match change.modify_time {
-            SetTime::To(_) => self.cut_first(caller, id, (size, change), guard).await,
-            _ => self.set_at_once(caller, id, *change, guard).await,
+        let set = async |change: SetAttributes, guard| {
+            let call = Call::Setattr(id, change, guard);
+            let [found] = found_in(&self.ask_in_turn(caller, call, Some(&turn)).await?)?;
+            Ok(found)
         };
-        match set {
-            Err(Status::Jukebox | Status::Io | Status::Serverfault) => {}
-            _ => cutting.done(),
-        }
-        set
-    }
-
-    /// Sets a size and then the rest: cutting a file is a write, which the modification time is to hold beyond.
-    async fn cut_first(
-        &self,
-        caller: &Credentials,
-        id: FileId,
-        (size, change): (u64, &SetAttributes),
-        guard: Option<Time>,
-    ) -> Result<Found, Status> {
-        let first = SetAttributes {
-            size: Some(size),
-            ..SetAttributes::default()
+        let cut = match change.modify_time {
+            // Cutting a file is a write, which the modification time is to hold beyond.
+            SetTime::To(_) => match set(size_alone(size), guard).await {
+                Ok(_) => set(without_size(change), None).await,
+                Err(status) => Err(status),
+            },
+            _ => set(*change, guard).await,
         };
-        self.set_at_once(caller, id, first, guard).await?;
-        let rest = SetAttributes {
-            size: None,
-            ..*change
+        let cutting = match cut {
+            Err(Status::Jukebox | Status::Io | Status::Serverfault) => Some(cutting),
+            _ => {
+                cutting.done();
+                None
+            }
         };
-        self.set_at_once(caller, id, rest, None).await
-    }
-
-    async fn set_at_once(
-        &self,
-        caller: &Credentials,
-        id: FileId,
-        change: SetAttributes,
-        guard: Option<Time>,
-    ) -> Result<Found, Status> {
-        let [found] = self.find(caller, Call::Setattr(id, change, guard)).await?;
-        Ok(found)
+        self.leave(turn, cutting);
+        cut
     }
 
     /// Makes a regular file, or takes the one that is there, as `mode` says: it, and its directory.
@@ -71,54 +55,73 @@ impl VolumeFs {
         entry: Entry,
         mode: &CreateMode,
     ) -> Result<[Found; 2], Status> {
-        let attributes = match mode {
-            CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
+        let (size, rest) = match mode {
+            CreateMode::Unchecked(
+                all @ SetAttributes {
+                    size: Some(size), ..
+                },
+            ) => (*size, without_size(all)),
             _ => return self.find(caller, Call::Create(entry, *mode)).await,
         };
         // Nobody here gives the name to another file meanwhile.
-        let _place = self.place_of(&[Part::name(entry.0, &entry.1)]).await?;
+        let turn = self.turn_of(&[Part::name(entry.0, &entry.1)]).await?;
         let deadline = self.deadline();
-        loop {
-            match self.open_or_cut(caller, &entry, attributes).await? {
-                Some(opened) => return Ok(opened),
+        let opened = loop {
+            match self
+                .open_or_cut(caller, (&entry, &turn), (size, rest))
+                .await
+            {
+                Ok(Some(opened)) => break Ok(opened),
                 // Somebody elsewhere has.
-                None if self.runtime.now() < deadline => {}
-                None => return Err(Status::Jukebox),
+                Ok(None) if self.runtime.now() < deadline => {}
+                Ok(None) => break Err(Status::Jukebox),
+                Err(status) => break Err(status),
             }
-        }
+        };
+        self.leave(turn, None);
+        opened
     }
 
-    /// As [`VolumeFs::open`], of a name that has its place: makes the file, or cuts the one that is there; `None` if
+    /// As [`VolumeFs::open`], of a name that has its turn: makes the file, or cuts the one that is there; `None` if
     /// that is gone meanwhile. Only who knows which file it is that he cuts has his place among those that change its
     /// bytes.
     async fn open_or_cut(
         &self,
         caller: &Credentials,
-        entry: &Entry,
-        attributes: &SetAttributes,
+        (entry, turn): (&Entry, &Turn),
+        (size, rest): (u64, SetAttributes),
     ) -> Result<Option<[Found; 2]>, Status> {
         let ask = async |mode| {
             let call = Call::Create(entry.clone(), mode);
-            found_in(&self.ask_in_place(caller, call).await?)
+            found_in(&self.ask_in_turn(caller, call, Some(turn)).await?)
         };
-        match ask(CreateMode::Guarded(*attributes)).await {
+        let whole = SetAttributes {
+            size: Some(size),
+            ..rest
+        };
+        match ask(CreateMode::Guarded(whole)).await {
             Err(Status::Exist) => {}
             made => return made.map(Some),
         }
-        let size = attributes.size;
-        let as_it_is = SetAttributes {
-            size: None,
-            ..*attributes
-        };
-        let [there, inside] = ask(CreateMode::Unchecked(as_it_is)).await?;
-        let only_size = SetAttributes {
-            size,
-            ..SetAttributes::default()
-        };
-        match self.set(caller, there.id, &only_size, None).await {
+        let [there, inside] = ask(CreateMode::Unchecked(rest)).await?;
+        match self.set(caller, there.id, &size_alone(size), None).await {
             Ok(cut) => Ok(Some([cut, inside])),
             Err(Status::Stale) => Ok(None),
             Err(status) => Err(status),
         }
+    }
+}
+
+fn size_alone(size: u64) -> SetAttributes {
+    SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    }
+}
+
+fn without_size(change: &SetAttributes) -> SetAttributes {
+    SetAttributes {
+        size: None,
+        ..*change
     }
 }
