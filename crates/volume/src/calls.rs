@@ -105,7 +105,6 @@ impl Call {
             Call::Setattr(_, change, _) => {
                 change.size.is_some() || matches!(change.modify_time, SetTime::To(_))
             }
-            Call::Create(_, CreateMode::Unchecked(change)) => change.size.is_some(),
             // A new file is empty by itself.
             Call::Create(_, CreateMode::Guarded(change)) | Call::CreateStriped(_, change, _) => {
                 change.size.is_some_and(|size| size > 0)
@@ -434,7 +433,7 @@ mod tests {
             Call::Lookup(entry()),
             Call::Access(FileId(1), AccessMask(0x3f)),
             Call::Readlink(FileId(1)),
-            Call::Create(entry(), CreateMode::Unchecked(change)),
+            Call::Create(entry(), CreateMode::Unchecked(SetAttributes::default())),
             Call::Create(entry(), CreateMode::Guarded(change)),
             Call::Create(entry(), CreateMode::Exclusive(*b"verifier")),
             Call::Mkdir(entry(), change),

@@ -270,7 +270,8 @@ impl Manager {
         if lacks {
             return Err(Status::Acces);
         }
-        if self.promises.cuts_to(id).is_some() || self.sizes.is_to_be_cut(id) {
+        let to_be_cut = rights & Capability::WRITE != 0 && self.sizes.is_to_be_cut(id);
+        if to_be_cut || self.promises.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
         let Body::Regular { layout, .. } = inode.body else {
@@ -305,8 +306,9 @@ impl Handler for Manager {
         let call = Call::from_body(operation, request.body());
         // Known before whoever asked can give it up and go on.
         let cut = match &call {
-            Ok((_, _, Call::Setattr(file, change, _))) if change.size.is_some() => {
-                Some(self.sizes.to_be_cut(*file))
+            Ok((caller, _, Call::Setattr(file, change, _))) if change.size.is_some() => {
+                let may = self.look(|view| namespace::may_set(view, caller, *file, change));
+                may.ok().map(|()| self.sizes.to_be_cut(*file))
             }
             _ => None,
         };

@@ -30,7 +30,7 @@ pub struct Opened {
     pub inode: Inode,
     /// It was not there before.
     pub made: bool,
-    /// The promise to cut it, when it was there and a size was asked for.
+    /// The promise to make a new one as long as was asked for.
     pub promise: Option<u64>,
 }
 
@@ -38,7 +38,8 @@ pub struct Opened {
 /// servers.
 ///
 /// # Errors
-/// `Exist`, `Isdir`, `Acces`, `Perm` and those of [`super::lookup`].
+/// `Inval` for a size that may be of a file that is there: cutting one is asked for by its number. `Exist`, `Isdir`,
+/// `Acces`, `Perm` and those of [`super::lookup`].
 pub fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -46,8 +47,11 @@ pub fn create(
     mode: &CreateMode,
     place: &mut dyn FnMut(Option<&Stripes>) -> LayoutRecord,
 ) -> Outcome<Opened> {
+    if let CreateMode::Unchecked(SetAttributes { size: Some(_), .. }) = mode {
+        return Err(Status::Inval.into());
+    }
     if let Some(found) = existing(transaction, request.caller, directory, name)? {
-        return open_existing(transaction, request, found, mode);
+        return open_existing(found, mode);
     }
     let inside = directory_to_change(transaction, request.caller, directory, name)?;
     let (attributes, verifier) = match mode {
@@ -108,49 +112,18 @@ fn existing(
     }
 }
 
-fn open_existing(
-    transaction: &mut dyn Transaction,
-    request: Request<'_>,
-    (id, found): (FileId, Inode),
-    mode: &CreateMode,
-) -> Outcome<Opened> {
-    let attributes = match (mode, &found.body) {
-        (CreateMode::Unchecked(attributes), Body::Regular { .. }) => attributes,
+fn open_existing((id, found): (FileId, Inode), mode: &CreateMode) -> Outcome<Opened> {
+    match (mode, &found.body) {
+        (CreateMode::Unchecked(_), Body::Regular { .. }) => {}
         (CreateMode::Unchecked(_), Body::Directory { .. }) => return Err(Status::Isdir.into()),
-        (CreateMode::Exclusive(ours), Body::Regular { verifier, .. }) if ours == verifier => {
-            return Ok(Opened {
-                id,
-                inode: found,
-                made: false,
-                promise: None,
-            });
-        }
+        (CreateMode::Exclusive(ours), Body::Regular { verifier, .. }) if ours == verifier => {}
         _ => return Err(Status::Exist.into()),
-    };
-    let only_size = SetAttributes {
-        size: attributes.size,
-        ..SetAttributes::default()
-    };
-    if only_size.size.is_none() {
-        return Ok(Opened {
-            id,
-            inode: found,
-            made: false,
-            promise: None,
-        });
     }
-    let (inode, promise) = set_attributes(
-        transaction,
-        request,
-        id,
-        &only_size,
-        (None, Time::default()),
-    )?;
     Ok(Opened {
         id,
-        inode,
+        inode: found,
         made: false,
-        promise,
+        promise: None,
     })
 }
 
@@ -332,6 +305,19 @@ pub fn set_stripes(
 /// `Inval`.
 pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
     stripes.check(servers).map_err(|_| Status::Inval)
+}
+
+/// That `caller` may set attributes of a file so, as far as can be told before it is done.
+///
+/// # Errors
+/// As [`set_attributes`].
+pub fn may_set(
+    view: &dyn View,
+    caller: &Credentials,
+    file: FileId,
+    change: &SetAttributes,
+) -> Outcome<()> {
+    Ok(check_change(&inode(view, file)?, caller, change)?)
 }
 
 /// That `caller` may make this change.
