@@ -19,8 +19,8 @@ use crate::failure::{Failure, one_line};
 use crate::url::{Location, Url};
 use crate::volume::Place;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::error::{ContextKind, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use gannet_rpc::Design;
@@ -315,7 +315,7 @@ pub struct DemoOptions {
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
-    #[arg(required_unless_present_any = ["config", "volume"])]
+    #[arg(required_unless_present_any = ["config", "volume", "role"])]
     pub path: Option<PathBuf>,
     /// Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process,
     /// unless --role says which do
@@ -351,7 +351,7 @@ pub struct ServeOptions {
     pub native: Option<Listen>,
     /// Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where
     /// the manager runs [default: all]
-    #[arg(long, value_name = "ROLE", conflicts_with_all = ["path", "config"])]
+    #[arg(long, value_name = "ROLE", requires = "volume", conflicts_with_all = ["path", "config"])]
     pub role: Vec<VolumeRole>,
     /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is
     /// zeros from then on. Without this an empty folder is refused where the server was served before
@@ -630,49 +630,41 @@ pub fn parse() -> Result<Arguments, Failure> {
         if !error.use_stderr() {
             error.exit();
         }
-        usage_failure(&error)
+        let words = std::env::args_os().skip(1);
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        usage_failure(&error, words)
     })
 }
 
-/// One line out of clap's several.
-fn usage_failure(error: &clap::Error) -> Failure {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("wrong usage", "a command is missing").hint("see `gannet --help`");
-    }
+/// One line out of clap's several, about a command line of these words.
+fn usage_failure(error: &clap::Error, words: impl Iterator<Item = String>) -> Failure {
     let text = error.render().to_string();
     let message = text.split("\n\n").next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    let context = error.get(ContextKind::Usage).map(ToString::to_string);
-    let command = context
-        .as_deref()
-        .and_then(command_of_usage)
-        .unwrap_or("gannet");
-    Failure::usage("wrong usage", one_line(message)).hint(format!("see `{command} --help`"))
-}
-
-/// `gannet serve` out of `Usage: gannet serve [OPTIONS] ...`.
-fn command_of_usage(usage: &str) -> Option<&str> {
-    let start = usage.find("gannet")?;
-    let rest = usage.get(start..)?;
-    let end = rest
-        .split_inclusive(' ')
-        .take_while(|word| {
-            word.trim_end()
-                .chars()
-                .all(|letter| letter.is_ascii_lowercase())
-        })
-        .map(str::len)
-        .sum();
-    rest.get(..end).map(str::trim_end)
+    let message = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing",
+        _ => message,
+    };
+    let mut command = Arguments::command();
+    let mut names = String::from("gannet");
+    for word in words {
+        let Some(below) = command.find_subcommand(&word) else {
+            break;
+        };
+        names = format!("{names} {}", below.get_name());
+        command = below.clone();
+    }
+    Failure::usage("wrong usage", one_line(message)).hint(format!("see `{names} --help`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parsed(line: &str) -> Result<Arguments, Failure> {
-        Arguments::try_parse_from(line.split_whitespace()).map_err(|error| usage_failure(&error))
+        let words = line.split_whitespace();
+        let own = words.clone().skip(1).map(String::from);
+        Arguments::try_parse_from(words).map_err(|error| usage_failure(&error, own))
     }
 
     #[test]
@@ -731,6 +723,9 @@ mod tests {
             ("gannet serve /d --nfs-tcp localhost", "ADDRESS:PORT"),
             ("gannet serve /d --allow 10.0.0.0/33", "33"),
             ("gannet serve /d --volume /v", "--volume"),
+            ("gannet serve --role manager", "--volume"),
+            ("gannet bench gannet://h/x --inline-max 8K", "4096"),
+            ("gannet bench gannet://h/x --fast-max 1G", "65536"),
             ("gannet volume create /v --io-servers 257", "257"),
             ("gannet volume create /v --stripe-unit 1k", "4096"),
             ("gannet volume extend /v", "--io-server"),
@@ -744,7 +739,14 @@ mod tests {
             assert!(!text.contains('\n'), "{text}");
             assert_eq!(failure.exit_code(), 2);
         }
-        let text = parsed("gannet cp nfs://h/x").unwrap_err().to_string();
-        assert!(text.contains("gannet cp --help"), "{text}");
+        for (line, help) in [
+            ("gannet cp nfs://h/x", "`gannet cp --help`"),
+            ("gannet ls --frob nfs://h/x", "`gannet ls --help`"),
+            ("gannet volume create", "`gannet volume create --help`"),
+            ("gannet --frob", "`gannet --help`"),
+        ] {
+            let text = parsed(line).unwrap_err().to_string();
+            assert!(text.contains(help), "{text}");
+        }
     }
 }

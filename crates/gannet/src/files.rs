@@ -295,8 +295,11 @@ struct Usage {
     total_bytes: u64,
     used_bytes: u64,
     available_bytes: u64,
-    total_files: u64,
-    free_files: u64,
+    /// Missing where files are as many as there is room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_files: Option<u64>,
 }
 
 /// `gannet df`.
@@ -305,14 +308,14 @@ struct Usage {
 /// A server does not tell.
 pub fn df(options: &DfOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        if !options.json {
-            output::line(&format!(
-                "{:>10} {:>10} {:>10} {:>5}  {}",
-                "size", "used", "available", "used", "url"
-            ))?;
-        }
-        for url in &options.urls {
+        for (number, url) in options.urls.iter().enumerate() {
             let usage = usage(&runtime, url, &options.client).await?;
+            if number == 0 && !options.json {
+                output::line(&format!(
+                    "{:>10} {:>10} {:>10} {:>5}  {}",
+                    "size", "used", "available", "used", "url"
+                ))?;
+            }
             if options.json {
                 output::json(&usage)?;
                 continue;
@@ -333,6 +336,11 @@ pub fn df(options: &DfOptions) -> Result<(), Failure> {
     })
 }
 
+/// A number of files, unless it stands for no bound.
+fn bounded(files: u64) -> Option<u64> {
+    (files < u64::MAX).then_some(files)
+}
+
 async fn usage(runtime: &Handle, url: &Url, client: &ClientOptions) -> Result<Usage, Failure> {
     with_session(runtime, url, client, async |session| {
         let usage = session.files().usage(&session.path_of(url)).await;
@@ -342,8 +350,8 @@ async fn usage(runtime: &Handle, url: &Url, client: &ClientOptions) -> Result<Us
             total_bytes: usage.bytes_total,
             used_bytes: usage.bytes_total.saturating_sub(usage.bytes_free),
             available_bytes: usage.bytes_available,
-            total_files: usage.files_total,
-            free_files: usage.files_free,
+            total_files: bounded(usage.files_total),
+            free_files: bounded(usage.files_free),
         })
     })
     .await

@@ -72,7 +72,9 @@ pub enum UrlError {
     )]
     Scheme,
     /// Nothing between the slashes, or brackets that do not match.
-    #[error("the host is missing or malformed: write nfs://HOST[:PORT]/path, IPv6 in brackets")]
+    #[error(
+        "the host is missing or malformed: write HOST or HOST:PORT behind the `//`, IPv6 in brackets"
+    )]
     Host,
     /// Not a number from 1 to 65535.
     #[error("`{0}` is not a port")]

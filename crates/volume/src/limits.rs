@@ -105,7 +105,7 @@ pub const BATCHES_UNDER_WAY: usize = 2;
 pub const TICKETS: u32 = 32;
 /// Those of them that may wait for I/O servers: others find room beside them while one is away.
 pub const TICKETS_THAT_WAIT: u32 = TICKETS / 2;
-/// Changes of the same bytes, file or name that one may have to wait for.
+/// Changes of the same bytes, file or name that may wait for their turn at once: further ones are refused.
 pub const CHANGES_BEFORE_MAX: usize = 256;
 /// Files of which a client remembers one by one that it gave up cutting them.
 pub const DOUBTS_MAX: usize = 1024;

@@ -8,6 +8,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use gannet_fabric::registration::StrategyKind;
 use gannet_rpc::Design;
 use gannet_sim::nic::{Profile, profiles};
+use gannet_volume::limits::FAST_LEN;
+use gannet_wire::volume::INLINE_DATA_MAX;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,19 +70,24 @@ pub struct BenchOptions {
 #[derive(Debug, Clone, Default, Args)]
 pub struct TransferOptions {
     /// gannet://: a server's share of an operation travels in the message up to this length [default: 4K, the most]
-    #[arg(long, value_name = "SIZE", value_parser = parse_share)]
+    #[arg(long, value_name = "SIZE", value_parser = share_up_to(INLINE_DATA_MAX as u32))]
     pub inline_max: Option<u32>,
     /// gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the
     /// most]; the server moves what is longer
-    #[arg(long, value_name = "SIZE", value_parser = parse_share)]
+    #[arg(long, value_name = "SIZE", value_parser = share_up_to(FAST_LEN))]
     pub fast_max: Option<u32>,
     /// gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it
     #[arg(long)]
     pub client_based: bool,
 }
 
-fn parse_share(text: &str) -> Result<u32, String> {
-    u32::try_from(size::parse(text)?).map_err(|_| String::from("that is too long"))
+/// A length up to `max`.
+fn share_up_to(max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    move |text| {
+        let len = u32::try_from(size::parse(text)?).ok();
+        len.filter(|len| *len <= max)
+            .ok_or_else(|| format!("at most {max} bytes can travel so"))
+    }
 }
 
 /// `gannet bench ...`.

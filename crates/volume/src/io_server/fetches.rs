@@ -1,5 +1,5 @@
 //! Bytes that are fetched, and the memory that they take meanwhile. Clients that stand still may come to hold all of
-//! it: when others need some, who has held it for longest without sending his bytes loses his connection.
+//! it: when others need some, who was asked for his bytes first and has not sent them loses his connection.
 
 use crate::limits::FETCH_AGE_MAX;
 use crate::link::Link;

@@ -182,7 +182,11 @@ pub async fn accept(
         receives: receives(&pool.messages),
         traffic_class: classes.of(&hello),
     };
-    let endpoint = incoming.accept(options).await.map_err(ended)?;
+    let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
+    let endpoint = match accepting {
+        Ok(endpoint) => endpoint.map_err(ended)?,
+        Err(_) => return Err(ended("the peer did not finish connecting")),
+    };
     let first = unless_gone(place, first_message(&endpoint));
     let first = timeout(runtime, HELLO_DEADLINE, first).await;
     let first = first.map_err(|_| ended("the peer did not say who it is"));
