@@ -347,13 +347,16 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
     // The store would make an empty one.
     if !path.is_file() {
         let why = format!("its metadata {} is missing", path.display());
-        return Err(Failure::new(what(), why).hint("put it back from a backup"));
+        return Err(Failure::new(what(), why)
+            .hint("put it and metadata.journal back from a backup, both of the same time"));
     }
     JournaledStore::open(&path, METADATA_CACHE, volume.description.identity).map_err(|error| {
         let failure = Failure::new(what(), &error);
         match error.is_open_elsewhere() {
             true => failure.hint("another process serves this volume: stop it first"),
-            false => failure,
+            false => failure.hint(
+                "if it is damaged or lost, put metadata and metadata.journal back from a backup, both of the same time",
+            ),
         }
     })
 }

@@ -52,7 +52,7 @@ pub trait JournalFile: Send + 'static {
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// It is not there, but the metadata below needs it.
-    #[error("its journal is missing (metadata and metadata.journal belong together: restore both)")]
+    #[error("its journal metadata.journal is missing")]
     Missing,
     /// The file is none.
     #[error("its journal is damaged, or no journal at all")]
@@ -64,7 +64,7 @@ pub enum JournalError {
     #[error("its journal belongs to another volume")]
     Foreign,
     /// Journal and metadata are of different times: one of them is from a backup.
-    #[error("its journal and its metadata are not of the same time (restore both)")]
+    #[error("its journal and its metadata are not of the same time")]
     Apart,
     /// A write failed earlier. What it was to keep may be in the journal or not; opening the store again shows.
     #[error("its journal could not be written earlier (restart the manager)")]
