@@ -6,7 +6,7 @@ use crate::cli::{
 };
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
-use crate::show::{self, Shown};
+use crate::show::{self, Listing, Shown};
 use crate::url::Url;
 use crate::{output, size};
 use gannet_nfs::client::{Error, Follow, Node, Transfer};
@@ -40,19 +40,25 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
         return show::entries(session, url, &[Shown { name, node }], options).await;
     }
     let mut directories = vec![(url.clone(), node, 0)];
+    // Of the first directory that is not known to its end; the others are listed all the same.
+    let mut failure = None;
     while let Some((url, node, depth)) = directories.pop() {
-        let (mut entries, mut unknown, whole) = match has_looks(options) {
+        let mut listed = match needs_attributes(options) {
             true => show::list_known(session, &url, &node).await?,
-            false => (Vec::new(), names(session, &url, &node).await?, Ok(())),
+            false => Listing {
+                unknown: names(session, &url, &node).await?,
+                ..Listing::default()
+            },
         };
-        entries.retain(|entry| is_shown(&entry.name, options));
-        unknown.retain(|name| is_shown(name, options));
+        listed.known.retain(|entry| is_shown(&entry.name, options));
+        listed.unknown.retain(|name| is_shown(name, options));
+        failure = failure.or(listed.failure);
+        let entries = listed.known;
         if !options.json && (options.recursive || options.urls.len() > 1) {
             output::line(&format!("{url}:"))?;
         }
         show::entries(session, &url, &entries, options).await?;
-        show::unknown(&unknown, options)?;
-        whole?;
+        show::unknown(&listed.unknown, options)?;
         if !options.recursive {
             continue;
         }
@@ -68,11 +74,11 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
             .filter(|entry| entry.node.attributes.kind == FileKind::Directory);
         directories.extend(below.map(|entry| (url.child(&entry.name), entry.node, depth + 1)));
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Whether `ls` has to know what names stand for.
-fn has_looks(options: &LsOptions) -> bool {
+fn needs_attributes(options: &LsOptions) -> bool {
     options.long || options.json || options.recursive
 }
 

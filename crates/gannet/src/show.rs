@@ -44,7 +44,16 @@ pub(crate) async fn list(session: &Session, url: &Url, node: &Node) -> Result<Ve
     Ok(sorted(found))
 }
 
-/// As [`list`], with names of which it cannot be found out what they are, and why not.
+/// What is in a directory, sorted, and names of which nobody knows now what they are.
+#[derive(Default)]
+pub(crate) struct Listing {
+    pub(crate) known: Vec<Shown>,
+    pub(crate) unknown: Vec<Vec<u8>>,
+    /// Why they are not known.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// As [`list`], also of what cannot be looked at.
 ///
 /// # Errors
 /// It cannot be listed.
@@ -52,12 +61,15 @@ pub(crate) async fn list_known(
     session: &Session,
     url: &Url,
     node: &Node,
-) -> Result<(Vec<Shown>, Vec<Vec<u8>>, Result<(), Failure>), Failure> {
+) -> Result<Listing, Failure> {
     let found = session.files().list_known(&node.handle).await;
     let Listed { known, unknown } = found.explain(|| format!("cannot list {url}"))?;
     let known = sorted(known);
     let Some((items, why)) = unknown else {
-        return Ok((known, Vec::new(), Ok(())));
+        return Ok(Listing {
+            known,
+            ..Listing::default()
+        });
     };
     let names = names_of(items);
     let first = names.first().map(|name| url.child(name));
@@ -66,7 +78,11 @@ pub(crate) async fn list_known(
         (Some(first), count) => format!("cannot find {first} and {} more", count - 1),
         (None, _) => format!("cannot list {url}"),
     };
-    Ok((known, names, Err(Failure::new(what, why))))
+    Ok(Listing {
+        known,
+        unknown: names,
+        failure: Some(Failure::new(what, why)),
+    })
 }
 
 /// Names of entries, sorted.

@@ -105,8 +105,11 @@ impl Server {
     /// peer connect again: it may have died meanwhile, and others may have gone on from what it has asked for since.
     async fn admit(&self, link: &Link) -> Result<(), LinkError> {
         let mut has_waited = false;
-        for other in self.replaced_by(link) {
+        let replaced = self.replaced_by(link);
+        for other in &replaced {
             other.abort("the peer has connected again");
+        }
+        for other in &replaced {
             has_waited |= other.is_busy();
             let idle = timeout(&self.runtime, REPLACE_DEADLINE, other.idle()).await;
             if idle.is_err() {

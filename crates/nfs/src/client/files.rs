@@ -25,7 +25,7 @@ pub struct Node {
 pub struct Listed {
     /// Names and what they stand for.
     pub known: Vec<(Item, Node)>,
-    /// Names of which that could not be found out, and why not of the first of them.
+    /// Names of which that could not be found out, and why not of the last of them that was looked at.
     pub unknown: Option<(Vec<Item>, Error)>,
 }
 
@@ -167,7 +167,9 @@ impl Files {
                 listed.known.push((item, Node { handle, attributes }));
                 continue;
             }
-            if let Some((names, Error::Local(_))) = &mut listed.unknown {
+            if let Some((names, why)) = &mut listed.unknown
+                && !matches!(why, Error::Status(status) if *status != Status::Jukebox)
+            {
                 // Who has waited for a server in vain does not do so for each name.
                 names.push(item);
                 continue;
@@ -180,7 +182,10 @@ impl Files {
                 (Ok(node), _) => listed.known.push((item, node)),
                 // Gone meanwhile.
                 (Err(Error::Status(Status::Noent | Status::Stale)), _) => {}
-                (Err(_), Some((names, _))) => names.push(item),
+                (Err(error), Some((names, why))) => {
+                    names.push(item);
+                    *why = error;
+                }
                 (Err(why), none) => *none = Some((vec![item], why)),
             }
         }

@@ -30,7 +30,7 @@ use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
 use gannet_wire::xdr::Decoder;
-use places::{Asked, Turn, parts_of};
+use places::{Peer, Turn, parts_of};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -139,8 +139,12 @@ impl VolumeFs {
         self.trouble.why(status)
     }
 
+    fn now(&self) -> Instant {
+        self.runtime.now()
+    }
+
     fn deadline(&self) -> Instant {
-        self.runtime.now() + self.patience
+        self.now() + self.patience
     }
 
     fn handle(&self, id: FileId) -> FileHandle {
@@ -193,7 +197,7 @@ impl VolumeFs {
             true => {
                 let ticket = self.tickets.take(call.waits_for_servers());
                 let ticket = timeout(&self.runtime, self.patience, ticket).await;
-                Some(ticket.map_err(|_| self.trouble.note_if_none(&Trouble::NoTicket))?)
+                Some(ticket.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::NoTicket))?)
             }
             false => None,
         };
@@ -202,12 +206,12 @@ impl VolumeFs {
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
-                    turn.inspect(|turn| turn.reached(Asked::Manager));
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
-                    if asked.is_err() {
-                        turn.inspect(|turn| turn.lost(Asked::Manager));
-                    }
+                    turn.inspect(|turn| match asked {
+                        Ok(_) => turn.answered(),
+                        Err(_) => turn.failed(Peer::Manager),
+                    });
                     asked
                 }
                 Err(error) => Err(error),
@@ -216,7 +220,10 @@ impl VolumeFs {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
                     Some(Status::Jukebox) => Trouble::ManagerWaits,
-                    Some(status) => return Err(status),
+                    Some(status) => {
+                        let refused = Trouble::ManagerRefused(status);
+                        return Err(self.trouble.note(self.now(), &refused));
+                    }
                 },
                 Err(error) => Trouble::Manager(error),
             };
@@ -226,8 +233,8 @@ impl VolumeFs {
 
     /// What comes after a failed attempt: another one, after a while, or the end.
     async fn pause(&self, deadline: Instant, failed: &Trouble) -> Result<(), Status> {
-        match self.trouble.note(failed) {
-            Status::Jukebox if self.runtime.now() < deadline => {}
+        match self.trouble.note(self.now(), failed) {
+            Status::Jukebox if self.now() < deadline => {}
             status => {
                 tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
                 return Err(status);
@@ -289,6 +296,15 @@ impl VolumeFs {
             Some((*number, state.verifier))
         });
         self.siblings.verifier.note(said, || self.runtime.random())
+    }
+
+    /// Attributes of a file.
+    ///
+    /// # Errors
+    /// `Jukebox` when an I/O server is away that knows some of them.
+    fn all_attributes_of(&self, found: &Found) -> Result<Attributes, Status> {
+        let away = || self.trouble.note(self.now(), &Trouble::ManagerWaits);
+        self.attributes_of(found).ok_or_else(away)
     }
 
     /// Attributes of a file; `None` when an I/O server is away that knows some of them.

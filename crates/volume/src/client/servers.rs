@@ -135,16 +135,23 @@ impl Servers {
         self.reach(server, async || match &self.book {
             Book::Fixed(addresses) => match addresses.get(number as usize) {
                 Some(address) => self.connect(*address, server).await,
-                None => Err(no_such(number)),
+                None => Err(no_such()),
             },
             Book::Registry(registry, here) => {
-                let address = registry.address(number).ok_or_else(|| no_such(number))?;
-                let found = self.find(number, &address, *here).await?;
+                let address = registry.address(number).ok_or_else(no_such)?;
+                let found = self.find(&address, *here).await?;
                 self.connect(found, server).await
             }
             Book::Told(_) => self.connect_as_told(number).await,
         })
         .await
+    }
+
+    /// Whether there is a connection to a server by which it has answered.
+    pub(crate) fn is_let_in(&self, server: u16) -> bool {
+        let seats = self.seats.borrow();
+        let known = seats.get(&server).map(|seat| seat.known.borrow());
+        known.is_some_and(|known| matches!(&*known, Known::Connected(link) if link.is_let_in()))
     }
 
     /// How many I/O servers the volume has.
@@ -165,7 +172,7 @@ impl Servers {
     /// At the address that the manager told last, or else at the one that it tells now.
     async fn connect_as_told(&self, number: u32) -> Result<Link, LinkError> {
         let Book::Told(told) = &self.book else {
-            return Err(no_such(number));
+            return Err(no_such());
         };
         let server = Hello::io_server(number);
         let before = address_in(told.borrow().as_ref(), number);
@@ -176,8 +183,15 @@ impl Servers {
                 Err(error) => failed = Some(error),
             }
         }
-        let record = self.ask_manager().await?;
-        let address = address_in(Some(&record), number).ok_or_else(|| no_such(number))?;
+        let record = match (self.ask_manager().await, failed.clone()) {
+            (Ok(record), _) => record,
+            (Err(_), Some(failed)) => return Err(failed),
+            (Err(error), None) => {
+                let why = format!("the manager does not say where it is: {error}");
+                return Err(LinkError::Ended(why));
+            }
+        };
+        let address = address_in(Some(&record), number).ok_or_else(no_such)?;
         match failed {
             Some(error) if before.as_ref() == Some(&address) => Err(error),
             _ => {
@@ -189,8 +203,8 @@ impl Servers {
 
     async fn connect_to(&self, number: u32, address: &Address) -> Result<Link, LinkError> {
         let here = self.manager.map(|manager| manager.ip());
-        let here = here.ok_or_else(|| no_such(number))?;
-        let found = self.find(number, address, here).await?;
+        let here = here.ok_or_else(no_such)?;
+        let found = self.find(address, here).await?;
         self.connect(found, Hello::io_server(number)).await
     }
 
@@ -227,15 +241,10 @@ impl Servers {
     }
 
     /// Where an I/O server is, by the address it is known by; without a host it is `here`.
-    async fn find(
-        &self,
-        number: u32,
-        address: &Address,
-        here: IpAddr,
-    ) -> Result<SocketAddr, LinkError> {
+    async fn find(&self, address: &Address, here: IpAddr) -> Result<SocketAddr, LinkError> {
         if !address.is_known() {
-            let why = format!("I/O server {number} has not told the manager where it is");
-            return Err(LinkError::Ended(why));
+            let why = "it has not told the manager where it is";
+            return Err(LinkError::Ended(why.into()));
         }
         let (host, port) = (address.host.as_str(), address.port);
         if host.is_empty() {
@@ -245,9 +254,8 @@ impl Servers {
             return Ok(SocketAddr::new(ip, port));
         }
         let resolver = self.resolver.borrow().clone();
-        let failed = |why: &dyn std::fmt::Display| {
-            LinkError::Ended(format!("I/O server {number} is at {host}: {why}"))
-        };
+        let failed =
+            |why: &dyn std::fmt::Display| LinkError::Ended(format!("it is at {host}: {why}"));
         match resolver {
             Some(resolver) => {
                 let found = resolver(host.to_owned(), port);
@@ -309,8 +317,8 @@ impl Servers {
     }
 }
 
-fn no_such(number: u32) -> LinkError {
-    LinkError::Ended(format!("there is no I/O server {number}"))
+fn no_such() -> LinkError {
+    LinkError::Ended("the volume has no such I/O server".into())
 }
 
 fn address_in(record: Option<&VolumeRecord>, number: u32) -> Option<Address> {

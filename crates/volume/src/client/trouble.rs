@@ -2,7 +2,9 @@
 
 use super::data::DataError;
 use super::order::TooMany;
+use crate::limits::OPERATION_DEADLINE;
 use crate::link::LinkError;
+use gannet_runtime::Instant;
 use gannet_vfs::Status;
 use gannet_wire::volume::LayoutRecord;
 use std::cell::RefCell;
@@ -17,6 +19,8 @@ pub(super) enum Trouble {
         "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
     )]
     ManagerWaits,
+    #[error("the manager says: {0}")]
+    ManagerRefused(Status),
     #[error("I/O server {0}: {1}")]
     IoServer(u32, LinkError),
     #[error("I/O server {0} says: {1}")]
@@ -25,6 +29,8 @@ pub(super) enum Trouble {
     Nonsense(u32),
     #[error("the answer of an I/O server came after the right to write had ended")]
     TooLate,
+    #[error("the name is given to one file after the other")]
+    Gone,
     #[error("earlier changes of the same file or name are not over")]
     Behind,
     #[error("changes that wait for I/O servers are in the way")]
@@ -59,37 +65,50 @@ impl Trouble {
         match self {
             // A capability that is not good any more: the manager will say why, or give another.
             Trouble::Refused(_, Status::Stale) => Status::Jukebox,
-            Trouble::Refused(_, status) => *status,
+            Trouble::Refused(_, status) | Trouble::ManagerRefused(status) => *status,
             Trouble::Nonsense(_) | Trouble::Own(_) => Status::Serverfault,
             _ => Status::Jukebox,
         }
     }
 }
 
-/// The last one, and what operations are answered with for it.
+/// The last one, what operations are answered with for it, and when it was.
 #[derive(Default)]
-pub(super) struct LastTrouble(RefCell<Option<(Status, String)>>);
+pub(super) struct LastTrouble(RefCell<Option<(Status, String, Instant)>>);
 
 impl LastTrouble {
     /// Takes note; what the operation is answered with.
-    pub(super) fn note(&self, trouble: &Trouble) -> Status {
+    pub(super) fn note(&self, now: Instant, trouble: &Trouble) -> Status {
         let status = trouble.status();
-        self.0.replace(Some((status, trouble.to_string())));
+        let is_telling = match status {
+            Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault => true,
+            // Says all.
+            _ => false,
+        };
+        if is_telling {
+            self.0.replace(Some((status, trouble.to_string(), now)));
+        }
         status
     }
 
-    /// As [`LastTrouble::note`], unless it is known already what such operations have in their way.
-    pub(super) fn note_if_none(&self, trouble: &Trouble) -> Status {
-        match self.why(trouble.status()) {
-            Some(_) => trouble.status(),
-            None => self.note(trouble),
+    /// As [`LastTrouble::note`], of who waits for others: what those wait for, if that is known, tells more.
+    pub(super) fn note_behind(&self, now: Instant, trouble: &Trouble) -> Status {
+        let status = trouble.status();
+        let last = self
+            .0
+            .borrow()
+            .as_ref()
+            .map(|(last, _, when)| (*last, *when));
+        match last {
+            Some((last, when)) if last == status && now < when + OPERATION_DEADLINE => status,
+            _ => self.note(now, trouble),
         }
     }
 
     /// Why operations were answered with this.
     pub(super) fn why(&self, status: Status) -> Option<String> {
         let last = self.0.borrow();
-        let (_, why) = last.as_ref().filter(|(last, _)| *last == status)?;
+        let (_, why, _) = last.as_ref().filter(|(last, ..)| *last == status)?;
         Some(why.clone())
     }
 }

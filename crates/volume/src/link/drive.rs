@@ -241,6 +241,7 @@ impl Shared {
                 self.post_receive()?;
                 let call = {
                     let mut state = self.state.borrow_mut();
+                    state.has_answered = true;
                     state.owed.remove(&header.id);
                     state.calls.remove(&header.id)
                 };

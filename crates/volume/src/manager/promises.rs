@@ -131,9 +131,7 @@ impl Kept {
             (0, _) => Kept::Done,
             (_, Some(Status::Jukebox)) => Kept::Away,
             // Its file system has no files of that size.
-            (_, Some(status @ (Status::Fbig | Status::Inval)))
-                if operation == Operation::Truncate =>
-            {
+            (_, Some(status @ Status::Fbig)) if operation == Operation::Truncate => {
                 Kept::Never(status)
             }
             _ => Kept::Refused,

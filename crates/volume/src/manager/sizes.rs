@@ -477,6 +477,7 @@ mod tests {
             took
         });
         let took = done.unwrap();
-        assert!(took[1] < 3 * took[0], "{took:?}");
+        // It was a hundred times as long.
+        assert!(took[1] < 20 * took[0], "{took:?}");
     }
 }

@@ -200,7 +200,6 @@ impl VolumeFs {
             };
             let done = match self.targets(&lease.layout).await {
                 Ok(targets) => {
-                    turn.inspect(|turn| turn.reached_all(&lease.layout));
                     let moved = match stability {
                         Some(stability) => {
                             let mover = &self.mover;
@@ -209,9 +208,10 @@ impl VolumeFs {
                         }
                         None => self.mover.read(&targets, &request, buffer).await,
                     };
-                    if moved.is_err() {
-                        turn.inspect(|turn| turn.lost_some(&lease.layout));
-                    }
+                    turn.inspect(|turn| match moved {
+                        Ok(_) => turn.answered(),
+                        Err(_) => turn.failed_at(&lease.layout),
+                    });
                     moved.map_err(|error| Trouble::of(&lease.layout, error))
                 }
                 Err(trouble) => Err(trouble),

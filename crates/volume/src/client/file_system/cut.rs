@@ -4,6 +4,7 @@ use super::places::Turn;
 use super::{VolumeFs, found_in};
 use crate::calls::{Call, Entry, Found};
 use crate::client::order::Part;
+use crate::client::trouble::Trouble;
 use crate::meta::FileId;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, SetTime, Status, Time};
 
@@ -73,8 +74,11 @@ impl VolumeFs {
             {
                 Ok(Some(opened)) => break Ok(opened),
                 // Somebody elsewhere has.
-                Ok(None) if self.runtime.now() < deadline => {}
-                Ok(None) => break Err(Status::Jukebox),
+                Ok(None) => {
+                    if let Err(status) = self.pause(deadline, &Trouble::Gone).await {
+                        break Err(status);
+                    }
+                }
                 Err(status) => break Err(status),
             }
         };

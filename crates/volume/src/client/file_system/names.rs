@@ -23,7 +23,7 @@ impl VolumeFs {
         // Attributes are for everybody.
         let anyone = Credentials::new(0, 0, &[]);
         let [found] = self.find(&anyone, Call::Getattr(id)).await?;
-        self.attributes_of(&found).ok_or(Status::Jukebox)
+        self.all_attributes_of(&found)
     }
 
     /// What a change has come to, with a directory or file as it is afterwards.
@@ -131,7 +131,7 @@ impl VolumeFs {
 
     fn attributes_of_first(&self, found: &[Found]) -> Result<Attributes, Status> {
         let found = found.first().ok_or(Status::Serverfault)?;
-        self.attributes_of(found).ok_or(Status::Jukebox)
+        self.all_attributes_of(found)
     }
 }
 
@@ -176,7 +176,7 @@ impl Vfs for VolumeFs {
         let found = async {
             let call = Call::Lookup((self.id(directory)?, name.to_vec()));
             let [found, inside] = self.find(cred, call).await?;
-            let attributes = self.attributes_of(&found).ok_or(Status::Jukebox)?;
+            let attributes = self.all_attributes_of(&found)?;
             Ok((
                 (self.handle(found.id), attributes),
                 self.attributes_of(&inside),
