@@ -28,6 +28,27 @@ pub(crate) fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
     }
 }
 
+/// Of a regular file of which nothing is known: an answer for the kernel where it believes none of it.
+pub(crate) fn unknown_attr(number: u64) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
 pub(crate) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::RegularFile,

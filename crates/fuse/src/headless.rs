@@ -1,7 +1,7 @@
 //! A mounted store without a kernel: the same core, asked by a program.
 
 use crate::limits::KeptBounds;
-use crate::listing::PortionPlus;
+use crate::listing::{PortionPlus, is_unknown};
 use crate::mounted::{Entry, IfThere, Mounted, Setting};
 use crate::session::MountOptions;
 use fuser::Errno;
@@ -25,8 +25,8 @@ pub struct Opened {
     pub key: u64,
 }
 
-/// A name in a directory, the number of what it stands for, and how long that is.
-pub type Named = (Vec<u8>, u64, u64);
+/// A name in a directory, the number of what it stands for, and how long that is, unless nobody knows now.
+pub type Named = (Vec<u8>, u64, Option<u64>);
 
 /// A portion of a listing.
 struct Names {
@@ -46,6 +46,7 @@ impl PortionPlus for Names {
         // The kernel does not count these.
         if !matches!(name, b"." | b"..") {
             let (number, size) = (entry.attr.ino.0, entry.attr.size);
+            let size = (!is_unknown(number)).then_some(size);
             self.names.push((name.to_vec(), number, size));
         }
         false

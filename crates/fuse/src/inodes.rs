@@ -19,7 +19,7 @@ use std::rc::Rc;
 /// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
 /// Numbers of our own have this bit; fileids that have it are not used as numbers.
-const OWN: u64 = 1 << 63;
+pub(crate) const OWN: u64 = 1 << 63;
 
 /// What shows that the data of a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,6 +59,8 @@ pub(crate) const CALLERS_MAX: usize = 1024;
 pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
 /// How long an operation may take once another one has waited in vain.
 pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a listing waits for what is not known of a name, the first time that it is in vain.
+pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
 /// How long an open waits for closes that are on their way, if the file has changed. One that comes later leaves the
 /// kernel the length that it knew.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);

@@ -1,12 +1,13 @@
 //! Listings: pages of the store, handed to the kernel in the portions it asks for.
 
-use crate::convert::file_type;
-use crate::inodes::ROOT;
-use crate::limits::LISTING_NAMES_MAX;
+use crate::convert::{file_type, unknown_attr};
+use crate::inodes::{OWN, ROOT};
+use crate::limits::{LISTED_DEADLINE, LISTING_NAMES_MAX};
 use crate::mounted::{Entry, Mounted};
 use crate::open::OpenDirectory;
 use crate::status::errno;
-use fuser::{Errno, FileType};
+use fuser::{Errno, FileType, Generation};
+use gannet_runtime::timeout;
 use gannet_vfs::{
     Attributes, Credentials, DirectoryEntry, Entries, FileHandle, Status, Verifier, Vfs,
 };
@@ -16,10 +17,13 @@ use std::time::Duration;
 /// the store; none that is known counts like this.
 const BEHIND_DOTS: u64 = 0x6761_6e6e_6574_0002;
 const BEHIND_DOT: u64 = BEHIND_DOTS - 1;
+/// Numbers that stand for no object have both bits: so many were never made for objects.
+const UNKNOWN: u64 = OWN | 1 << 62;
 
 /// A name in a directory.
 struct Listed {
     name: Vec<u8>,
+    fileid: u64,
     /// The position behind it.
     next: u64,
     object: Option<(FileHandle, Attributes)>,
@@ -35,6 +39,8 @@ pub(crate) struct Listing {
     start: u64,
     /// Nothing comes behind it.
     is_last: bool,
+    /// Names were looked up in vain: others are not waited for.
+    gave_up: bool,
 }
 
 impl Listing {
@@ -67,6 +73,7 @@ impl Entries for Page {
         }
         self.names.push(Listed {
             name: entry.name.to_vec(),
+            fileid: entry.fileid,
             next: entry.cookie,
             object: entry.object,
         });
@@ -91,6 +98,18 @@ enum What<'a> {
     /// The directory that is listed.
     Itself(&'a Entry),
     Object(&'a FileHandle, &'a Attributes),
+    /// Nobody knows now: a file with this number, one of whose servers is away.
+    Unknown(u64),
+}
+
+/// The kernel's number, until it looks the name up, for a file with this one of which nothing is known.
+fn unknown_number(fileid: u64) -> u64 {
+    fileid.max(ROOT) | UNKNOWN
+}
+
+/// Whether the kernel was told of a name alone.
+pub(crate) fn is_unknown(number: u64) -> bool {
+    number & UNKNOWN == UNKNOWN
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -119,6 +138,9 @@ impl<V: Vfs> Mounted<V> {
                 let number = known.unwrap_or(attributes.fileid.max(ROOT));
                 portion.add(number, next, file_type(attributes.kind), name)
             }
+            What::Unknown(fileid) => {
+                portion.add(fileid.max(ROOT), next, FileType::RegularFile, name)
+            }
         };
         self.each(key, position, take).await
     }
@@ -144,6 +166,14 @@ impl<V: Vfs> Mounted<V> {
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
                 }
                 is_full
+            }
+            What::Unknown(fileid) => {
+                // Good for no time: whoever wants more than the name has it looked up, and hears why that fails.
+                let entry = Entry {
+                    attr: unknown_attr(unknown_number(fileid)),
+                    generation: Generation(0),
+                };
+                portion.add(&entry, next, Duration::ZERO, name)
             }
         };
         self.each(key, position, take).await
@@ -177,19 +207,38 @@ impl<V: Vfs> Mounted<V> {
                 Err(_) if any => return Ok(()),
                 turned => turned?,
             }
+            let mut gave_up = listing.gave_up;
             for listed in listing.behind(position).unwrap_or_default() {
-                let (handle, attributes) = match self.object_of(&directory, listed).await {
-                    Ok(Some(object)) => object,
+                let object = match (listed.object, gave_up) {
+                    (Some(object), _) => Ok(Some(object)),
+                    (None, true) => Err(Errno::EIO),
+                    (None, false) => {
+                        let looking = self.look_up(&directory, listed);
+                        let looked = timeout(&self.runtime, LISTED_DEADLINE, looking).await;
+                        gave_up = looked.is_err();
+                        looked.unwrap_or(Err(Errno::EIO))
+                    }
+                };
+                let is_full = match object {
+                    Ok(Some((handle, attributes))) => {
+                        let object = What::Object(&handle, &attributes);
+                        take(&listed.name, listed.next, object)
+                    }
                     Ok(None) => continue,
+                    // It has a name all the same.
+                    Err(errno) if errno == Errno::EIO => {
+                        take(&listed.name, listed.next, What::Unknown(listed.fileid))
+                    }
                     Err(_) if any => return Ok(()),
                     Err(errno) => return Err(errno),
                 };
-                let object = What::Object(&handle, &attributes);
-                if take(&listed.name, listed.next, object) {
+                if is_full {
+                    listing.gave_up = gave_up;
                     return Ok(());
                 }
                 any = true;
             }
+            listing.gave_up = gave_up;
             // What is there is enough for now; the next page may take long.
             if listing.is_last || any {
                 return Ok(());
@@ -230,6 +279,7 @@ impl<V: Vfs> Mounted<V> {
             page: page.names,
             start: position,
             is_last: read.eof,
+            gave_up: listing.gave_up,
         };
         Ok(())
     }
@@ -243,15 +293,12 @@ impl<V: Vfs> Mounted<V> {
         })
     }
 
-    /// A name's object; looked up if the store did not give it. `None` when it is gone by now.
-    async fn object_of(
+    /// The object of a name that the store did not tell of. `None` when it is gone by now.
+    async fn look_up(
         &self,
         directory: &OpenDirectory,
         listed: &Listed,
     ) -> Result<Option<(FileHandle, Attributes)>, Errno> {
-        if let Some(object) = listed.object {
-            return Ok(Some(object));
-        }
         let handle = self.handle(directory.number)?;
         let found = self.vfs.lookup(&directory.caller, &handle, &listed.name);
         match found.await.0 {

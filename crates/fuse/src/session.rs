@@ -4,7 +4,7 @@ use crate::front::Front;
 use crate::limits::{QUEUE_MAX, READAHEAD_KIB};
 use crate::mounted::{Mounted, write_arena};
 use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
-use gannet_runtime::{Handle, run_blocking};
+use gannet_runtime::{Handle, run_blocking, timeout};
 use gannet_vfs::{Credentials, FileHandle, Vfs};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -59,6 +59,8 @@ pub struct Mount<V> {
     mounted: Rc<Mounted<V>>,
     runtime: Handle,
     directory: PathBuf,
+    /// How long an operation may take.
+    deadline: Duration,
     unmounter: Option<SessionUnmounter>,
     /// Says how the session with the kernel ended; `None` when it has said so.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
@@ -83,6 +85,7 @@ impl<V: Vfs> Mount<V> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let (arena, config) = (write_arena(), config(&options));
         let front = Front::new(jobs, arena, &options);
+        let deadline = options.deadline;
         let mounted = Rc::new(Mounted::new(Handle::clone(runtime), (vfs, root), options));
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {
@@ -112,6 +115,7 @@ impl<V: Vfs> Mount<V> {
             mounted,
             runtime: Handle::clone(runtime),
             directory,
+            deadline,
             unmounter,
             ended: Some(ended),
             outcome: Ok(()),
@@ -145,7 +149,11 @@ impl<V: Vfs> Mount<V> {
     }
 
     /// Unmounts the directory after the kernel has written back what it has. If somebody still uses it, it is taken out
-    /// of the tree, and whoever uses it gets errors as soon as this process ends.
+    /// of the tree, and whoever uses it is served until he has closed what he has open, for no longer than an operation
+    /// may take.
+    ///
+    /// Nothing here asks the mount itself for anything: a thread of this process that waits for it when the process is
+    /// killed keeps the kernel's device open, and with it waits for ever.
     ///
     /// # Errors
     /// It cannot even be taken out of the tree.
@@ -162,21 +170,49 @@ impl<V: Vfs> Mount<V> {
             if error.raw_os_error() != Some(rustix::io::Errno::BUSY.raw_os_error()) {
                 return Err(error);
             }
-            tracing::warn!(directory = %directory.display(), "somebody still uses it: taken out of the tree");
-            rustix::fs::syncfs(std::fs::File::open(&directory)?)?;
-            rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::DETACH)?;
-            Ok(true)
+            detach(&directory).map(|()| true)
         });
         let unmounted = unmounting.await;
         match unmounted.map_err(|_| io::Error::other("the runtime is shutting down"))? {
             Ok(true) => {
-                // The session goes on as long as somebody uses it; what is written is durable now.
-                self.mounted.finish().await;
-                Ok(())
+                let seconds = self.deadline.as_secs_f64();
+                tracing::warn!(
+                    directory = %self.directory.display(),
+                    seconds,
+                    "taken out of the tree, and still in use: served so long, or until it is not"
+                );
+                let (runtime, max) = (Handle::clone(&self.runtime), self.deadline);
+                match timeout(&runtime, max, self.ended()).await {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        tracing::warn!(
+                            "still in use: what open files have in the kernel's cache may be lost"
+                        );
+                        Ok(())
+                    }
+                }
             }
             Ok(false) => self.ended().await,
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Takes what is mounted on a directory out of the tree, as root or by the helper that did it for others.
+fn detach(directory: &Path) -> io::Result<()> {
+    let error = match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::DETACH) {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    if error != rustix::io::Errno::PERM {
+        return Err(error.into());
+    }
+    let helper = std::env::var_os("FUSERMOUNT_PATH").unwrap_or_else(|| "fusermount3".into());
+    let mut command = std::process::Command::new(helper);
+    let status = command.args(["-u", "-z", "--"]).arg(directory).status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(error.into()),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Opening, closing and attributes.
 
 use super::{Mounted, is_refused};
-use crate::convert::set_time;
+use crate::convert::{set_time, unknown_attr};
 use crate::inodes::{Inodes, Opened};
 use crate::limits::CLOSING_AGE;
 use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
 use gannet_runtime::timeout;
-use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Vfs};
+use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Status, Vfs};
 use std::time::SystemTime;
 
 /// What SETATTR sets.
@@ -80,6 +80,10 @@ impl<V: Vfs> Mounted<V> {
             if done.result.is_err_and(is_refused) {
                 done.result = Ok(());
             }
+        }
+        if setting.is_times_of_writes() && done.result == Err(Status::Stale) {
+            // Of a file that is gone: nobody will see them, and who has all written back is not to fail for that.
+            return Ok(unknown_attr(number));
         }
         done.result.map_err(errno)?;
         let attributes = self.known(done.wcc.after, number).await?;

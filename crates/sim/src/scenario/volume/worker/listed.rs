@@ -98,7 +98,7 @@ async fn list_mounted(mount: &Mount, portion: usize) -> Result<Listed, gannet_vf
     let listed = listed.map_err(|error| status(&error))?;
     let files = listed.into_iter().map(|(name, number, len)| {
         mount.forget(number, 1);
-        (name, Some(len))
+        (name, len)
     });
     Ok(files.collect())
 }
