@@ -545,6 +545,43 @@ fn a_signal_unmounts_even_under_load() {
     let _ = writer.wait().unwrap();
 }
 
+#[test]
+fn what_is_open_at_a_signal_is_served_to_its_end() {
+    if is_left_out() {
+        return;
+    }
+    let bed = Bed::new();
+    let mut mount = bed.mount(&[]);
+    fs::write(mount.path("gone"), "x").unwrap();
+    fs::remove_file(mount.path("gone")).unwrap();
+    let mut open = File::create(mount.path("open")).unwrap();
+    open.write_all(&bytes(3, 1 << 20)).unwrap();
+    mount.signal("TERM");
+    let directory = mount.directory.clone();
+    wait_until(&mut mount.child, || !is_mounted(&directory));
+    open.write_all(b"more").unwrap();
+    drop(open);
+    assert!(mount.wait().success());
+    assert_eq!(
+        fs::metadata(bed.share("open")).unwrap().len(),
+        (1 << 20) + 4
+    );
+}
+
+#[test]
+fn a_mount_in_use_ends_without_its_server() {
+    if is_left_out() {
+        return;
+    }
+    let mut bed = Bed::new();
+    let mut mount = bed.mount(&["--timeout", "1"]);
+    let _open = File::create(mount.path("open")).unwrap();
+    bed.server.kill();
+    mount.signal("TERM");
+    assert!(mount.wait().success());
+    assert!(!is_mounted(&mount.directory));
+}
+
 fn is_mounted(directory: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let directory = directory.to_str().unwrap();
@@ -674,6 +711,46 @@ fn a_copy_into_a_mounted_volume_outlives_crashes_of_its_io_servers() {
         assert!(fs::read(&back).unwrap() == fs::read(&source).unwrap());
         mount.unmount();
     }
+}
+
+#[test]
+fn names_are_listed_while_an_io_server_is_away() {
+    if is_left_out() {
+        return;
+    }
+    let mut bed = VolumeBed::new();
+    let key = format!("{}/client-key", bed.volume);
+    let url = format!("gannet://{}/", bed.manager.native);
+    let mount = || {
+        let options = ["--volume-key", &key, "--timeout", "3"];
+        Mount::of(&url, &bed.place.path("mnt"), &options)
+    };
+    let before = mount();
+    let names = ["directory", "one", "two"].map(std::ffi::OsString::from);
+    fs::create_dir(before.path("directory")).unwrap();
+    names[1..]
+        .iter()
+        .for_each(|name| fs::write(before.directory.join(name), "x").unwrap());
+    before.unmount();
+    let mount = mount();
+    bed.io_servers[1].kill();
+    let list = || {
+        let listed = fs::read_dir(&mount.directory).unwrap();
+        let mut listed: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+        listed.sort();
+        listed
+    };
+    assert_eq!(list(), names);
+    assert!(fs::metadata(mount.path("directory")).unwrap().is_dir());
+    let error = fs::metadata(mount.path("one")).unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    bed.io_servers[1] = bed.io_server(1);
+    assert_eq!(list(), names);
+    assert_eq!(fs::read(mount.path("one")).unwrap(), b"x");
+    mount.unmount();
 }
 
 /// Waits until something has happened, or a program is done.
