@@ -97,6 +97,34 @@ fn what_cannot_be_copied_is_said_and_fails_the_copy() {
 }
 
 #[test]
+fn what_would_be_harmed_by_a_copy_is_left_alone() {
+    let place = Place::new();
+    fs::write(place.path("share/file"), b"content").unwrap();
+    fs::hard_link(place.path("share/file"), place.path("share/link")).unwrap();
+    fs::write(place.path("share/empty"), b"").unwrap();
+    let pipe = place.path("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, 0o640.into(), 0).unwrap();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let refused = |from: &str, to: &str| {
+        let output = run(&["cp", from, to]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for url in server.urls() {
+        let at = |name: &str| format!("{url}/{name}");
+        let error = refused(&at("file"), &at("link"));
+        assert!(error.contains("the same file"), "{error}");
+        let error = refused(&at("empty"), pipe.to_str().unwrap());
+        assert!(error.contains("no regular file"), "{error}");
+        let error = refused("/proc/self/status", &at("status"));
+        assert!(error.contains("/proc"), "{error}");
+        assert!(!place.path("share/status").exists());
+    }
+    assert_eq!(fs::read(place.path("share/file")).unwrap(), b"content");
+    assert_eq!(fs::metadata(&pipe).unwrap().mode() & 0o777, 0o640);
+}
+
+#[test]
 fn copies_go_between_ways_and_over_existing_files() {
     let place = Place::new();
     make_tree(&place.path("share/tree"), 5);

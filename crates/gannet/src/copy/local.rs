@@ -41,6 +41,11 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Makes or empties a file; its mode is set when it is complete.
 pub(super) fn create(path: &Path) -> io::Result<File> {
+    // A device or FIFO would be opened for good, and be given a mode and a time afterwards.
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let why = "it is there, and no regular file (`gannet cat` writes to a pipe)";
+        return Err(io::Error::other(why));
+    }
     File::options()
         .write(true)
         .create(true)
@@ -131,6 +136,17 @@ pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(
         .unwrap_or(end)
         .min(end);
     Ok((start < hole).then_some((start, hole)))
+}
+
+/// As [`open`], of a file that is `size` bytes long.
+pub(super) fn open_sized(path: &Path, size: u64) -> io::Result<File> {
+    let file = open(path)?;
+    if size == 0 && read(&file, 0, &mut [0])? > 0 {
+        let why =
+            "it has more than its length says, as files in /proc have: copy it elsewhere first";
+        return Err(io::Error::other(why));
+    }
+    Ok(file)
 }
 
 /// Opens a file for reading, not a FIFO that would wait for a writer.

@@ -321,12 +321,23 @@ impl Place {
         }
     }
 
+    /// Whether `name` in this directory of a server is the file at `other`, by whatever name or host.
+    pub(crate) async fn holds(&self, name: &OsStr, other: &Place) -> bool {
+        let (Place::Remote(session, directory, _), Place::Remote(_, file, _)) = (self, other)
+        else {
+            return false;
+        };
+        let client = session.files().client();
+        let found = client.lookup(directory, name.as_bytes()).await;
+        found.is_ok_and(|found| found.handle == *file)
+    }
+
     /// Opens a file of `size` bytes to be read by `transfer`.
     pub(crate) async fn open(&self, size: u64, transfer: Transfer) -> Result<Source, Failure> {
         match self {
             Place::Local(runtime, path) => {
                 let path = path.clone();
-                let file = locally(runtime, move || local::open(&path)).await;
+                let file = locally(runtime, move || local::open_sized(&path, size)).await;
                 let file = file.explain(|| format!("cannot open {self}"))?;
                 Ok(Source::local(runtime, file, size, transfer))
             }
