@@ -324,6 +324,23 @@ fn commands_say_which_server_is_away_and_show_what_is_known() {
 }
 
 #[test]
+fn a_volume_is_not_served_with_fewer_io_servers_than_it_had() {
+    let mut bed = Bed::embedded("3");
+    bed.manager.take().unwrap().kill();
+    let description = bed.place.path("volume/volume.toml");
+    let text = fs::read_to_string(&description).unwrap();
+    let cut = text.rfind("[[io_server]]").unwrap();
+    fs::write(&description, &text[..cut]).unwrap();
+    let words = ["--volume", &bed.volume, "--native", "127.0.0.1:0"];
+    let nfs = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "off"];
+    let words = [&words[..], &nfs].concat();
+    let error = fail(&[&["serve", "--log", "error"], &words[..]].concat(), 1);
+    assert!(error.contains("has had 3 I/O servers"), "{error}");
+    fs::write(&description, text).unwrap();
+    Server::with(&words);
+}
+
+#[test]
 fn roles_end_at_sigterm_and_run_once() {
     let mut bed = Bed::apart(2);
     let volume = bed.volume.clone();

@@ -361,6 +361,27 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
     })
 }
 
+/// Sees that the description names as many I/O servers as the volume ever had: files lie on all of them.
+fn check_servers_count(
+    volume: &Volume,
+    metadata: &dyn MetaStore,
+    count: u32,
+) -> Result<(), Failure> {
+    let what = || format!("cannot serve the volume {}", volume.path.display());
+    let mut noted = Ok(0);
+    let read = metadata.read(&mut |view| noted = claims::servers_count(view));
+    let noted = read.and(noted).explain(what)?;
+    if count < noted {
+        let why = format!("it has had {noted} I/O servers, and volume.toml names {count}");
+        return Err(Failure::new(what(), why).hint("put the missing [[io_server]] back"));
+    }
+    if count > noted {
+        let note = metadata.commit(&mut |store| claims::note_servers_count(store, count));
+        note.explain(what)?;
+    }
+    Ok(())
+}
+
 fn open_manager(
     volume: &Volume,
     metadata: Arc<JournaledStore>,
@@ -371,6 +392,7 @@ fn open_manager(
     let said = description.io_server.iter().map(|server| &server.address);
     let said = said.map(|place| place.clone().map(|place| place.0).unwrap_or_default());
     let mut servers: Vec<Address> = said.collect();
+    check_servers_count(volume, &*metadata, servers.len() as u32)?;
     for role in io_servers {
         if let Some(known) = servers.get_mut(role.number) {
             *known = reported(role.listener.local_address(), known);

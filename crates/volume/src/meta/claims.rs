@@ -36,6 +36,27 @@ pub fn note_new(
     numbers.try_for_each(|number| transaction.put(Table::Volume, &key(number), &[1]))
 }
 
+/// How many I/O servers the volume was ever served with.
+const COUNT: &[u8] = b"I/O servers";
+
+/// How many I/O servers the volume was ever served with; 0 if that was not noted yet.
+///
+/// # Errors
+/// The store failed.
+pub fn servers_count(view: &dyn View) -> Result<u32, StoreError> {
+    let noted = view.get(Table::Volume, COUNT)?;
+    let noted = noted.and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+    Ok(noted.map_or(0, u32::from_be_bytes))
+}
+
+/// Notes that the volume is served with so many.
+///
+/// # Errors
+/// The store failed.
+pub fn note_servers_count(transaction: &mut dyn Transaction, count: u32) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, COUNT, &count.to_be_bytes())
+}
+
 /// Notes that an I/O server has a folder from now on.
 ///
 /// # Errors
