@@ -12,7 +12,7 @@ fn main() -> ExitCode {
 
 fn report(failure: &Failure) -> ExitCode {
     if !failure.is_silent() {
-        eprintln!("gannet: {failure}");
+        gannet::output::tell(&format!("gannet: {failure}"));
     }
     ExitCode::from(failure.exit_code())
 }

@@ -29,6 +29,11 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
         })
 }
 
+/// Tells a person something on standard error; nobody may be there to read it.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints one JSON object on a line of its own.
 ///
 /// # Errors

@@ -79,7 +79,7 @@ fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
                 note: &row.note,
             })?;
         }
-        eprintln!("{summary}");
+        output::tell(&summary);
         return Ok(());
     }
     output::line(&table(report))?;

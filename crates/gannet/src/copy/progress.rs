@@ -1,5 +1,6 @@
 //! How far a copy is: counted always, drawn on a terminal.
 
+use crate::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -51,7 +52,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| output::tell(line));
     }
 
     /// Takes the bar away; files and bytes.
