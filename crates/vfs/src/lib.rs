@@ -96,10 +96,12 @@ pub trait Vfs: 'static {
         data: Buffer,
         range: std::ops::Range<usize>,
         stability: Stability,
-    ) -> Changed<WriteDone>;
+    ) -> Changed<WriteDone> {
+        let written = self.write_and_return(cred, file, offset, data, range, stability);
+        written.await.0
+    }
 
-    /// As [`Vfs::write`], for who needs the memory again: it comes back if the write went well. A store that cannot
-    /// give it back makes a copy first.
+    /// As [`Vfs::write`], for who needs the memory again: it comes back if the write went well.
     async fn write_and_return(
         &self,
         cred: &Credentials,
@@ -108,11 +110,7 @@ pub trait Vfs: 'static {
         data: Buffer,
         range: std::ops::Range<usize>,
         stability: Stability,
-    ) -> (Changed<WriteDone>, Option<Buffer>) {
-        let copy = Buffer::from_vec(data.to_vec());
-        let written = self.write(cred, file, offset, data, range, stability).await;
-        (written, Some(copy))
-    }
+    ) -> (Changed<WriteDone>, Option<Buffer>);
 
     /// Makes what was written unstably durable (COMMIT); `count` 0 means to the end.
     async fn commit(

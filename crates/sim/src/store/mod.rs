@@ -412,7 +412,7 @@ impl Vfs for SimStore {
         Ok(reply)
     }
 
-    async fn write(
+    async fn write_and_return(
         &self,
         _cred: &Credentials,
         file: &FileHandle,
@@ -420,7 +420,7 @@ impl Vfs for SimStore {
         data: Buffer,
         range: Range<usize>,
         stability: Stability,
-    ) -> Changed<WriteDone> {
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
         let mut bytes = data.get(range).unwrap_or_default();
         let short = self.disk.profile.get().short_writes_per_mille;
         if bytes.len() > 1 && self.disk.random.chance(short) {
@@ -433,7 +433,7 @@ impl Vfs for SimStore {
         if stability != Stability::Unstable {
             self.pay_sync(inode).await;
         }
-        self.apply(file, Needs::Space, |system, inode| {
+        let written = self.apply(file, Needs::Space, |system, inode| {
             system.write(inode, offset, bytes)?;
             if stability != Stability::Unstable {
                 system.regular(inode)?.sync();
@@ -443,8 +443,8 @@ impl Vfs for SimStore {
                 committed: stability,
                 verifier,
             })
-        })
-        .await
+        });
+        (written.await, Some(data))
     }
 
     async fn commit(

@@ -92,7 +92,7 @@ impl<V: Vfs> Vfs for Timed<V> {
         self.timed(self.store.read(cred, file, offset, count)).await
     }
 
-    async fn write(
+    async fn write_and_return(
         &self,
         cred: &Credentials,
         file: &FileHandle,
@@ -100,8 +100,8 @@ impl<V: Vfs> Vfs for Timed<V> {
         data: Buffer,
         range: Range<usize>,
         stability: Stability,
-    ) -> Changed<WriteDone> {
-        let work = self.store.write(cred, file, offset, data, range, stability);
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
+        let work = (self.store).write_and_return(cred, file, offset, data, range, stability);
         self.timed(work).await
     }
 

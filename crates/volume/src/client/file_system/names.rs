@@ -237,19 +237,6 @@ impl Vfs for VolumeFs {
         })
     }
 
-    async fn write(
-        &self,
-        cred: &Credentials,
-        file: &FileHandle,
-        offset: u64,
-        data: Buffer,
-        range: Range<usize>,
-        stability: Stability,
-    ) -> Changed<WriteDone> {
-        let written = self.write_and_return(cred, file, offset, data, range, stability);
-        written.await.0
-    }
-
     async fn write_and_return(
         &self,
         cred: &Credentials,
