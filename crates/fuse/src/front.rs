@@ -352,8 +352,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             Ok((key, false)) => reply.opened(FileHandle(key), changed),
             Err(errno) => reply.error(errno),
         };
+        let process = request.pid();
         self.submit(request, answer, async move |it, caller| {
-            it.open(&caller, number.0, writes).await
+            it.open((&caller, process), number.0, writes).await
         });
     }
 

@@ -112,12 +112,12 @@ impl<V: Vfs> Headless<V> {
         Ok(Opened { number, key })
     }
 
-    /// Opens a file for reading and writing.
+    /// Opens a file for reading and writing, for the process with this number.
     ///
     /// # Errors
     /// As open(2); `ESTALE` wants another lookup first.
-    pub async fn open(&self, number: u64) -> io::Result<Opened> {
-        let opening = self.mounted.open(&self.caller, number, true);
+    pub async fn open(&self, number: u64, process: u32) -> io::Result<Opened> {
+        let opening = self.mounted.open((&self.caller, process), number, true);
         let (key, _) = self.ask(opening).await?;
         Ok(Opened { number, key })
     }

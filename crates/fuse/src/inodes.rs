@@ -8,8 +8,12 @@
 //! A kernel that caches writes believes itself about the size and times of a file, whatever we say. A file that
 //! somebody else has changed must therefore become another inode: its generation is raised when a lookup finds it
 //! changed while nobody has it open here. What the kernel believes is in `Inode::seen`.
+//!
+//! Answers of the store overtake each other. Attributes that were asked for before something newer was learnt of an
+//! object (a write of our own, say) may be those from before it, and count for nothing: see [`Moment`].
 
 use crate::hidden::Hidden;
+use crate::limits::REFUSAL_AGE;
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
@@ -37,6 +41,10 @@ impl Seen {
     }
 }
 
+/// When the store was asked for attributes: what was learnt of an object since then may be newer than they are.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
 /// An object that the kernel knows.
 pub(crate) struct Inode {
     pub(crate) handle: FileHandle,
@@ -49,10 +57,10 @@ pub(crate) struct Inode {
     closing: u64,
     /// What the kernel believes of a regular file.
     seen: Option<Seen>,
-    /// An open was refused since it has changed; the kernel will look it up and come back.
-    refused: bool,
-    /// When it was looked up after that, until it is opened.
-    renewed: Option<Instant>,
+    /// When that was learnt.
+    seen_at: Moment,
+    /// Whose open was refused since it has changed, and when: the kernel will look it up and come back.
+    refused: BTreeMap<u32, Instant>,
     /// Its only name, after it was removed while open.
     pub(crate) hidden: Option<Hidden>,
     /// Who opened it last for writing.
@@ -81,6 +89,7 @@ pub(crate) struct Inodes {
     own_made: u64,
     generations: u64,
     opens: u64,
+    last: Moment,
 }
 
 impl Inodes {
@@ -92,6 +101,7 @@ impl Inodes {
             own_made: 0,
             generations: 0,
             opens: 0,
+            last: Moment(0),
         };
         inodes.add(ROOT, root);
         inodes
@@ -106,8 +116,8 @@ impl Inodes {
             opens: 0,
             closing: 0,
             seen: None,
-            refused: false,
-            renewed: None,
+            seen_at: Moment(0),
+            refused: BTreeMap::new(),
             hidden: None,
             writer: None,
             unstable: Rc::default(),
@@ -146,12 +156,30 @@ impl Inodes {
         OWN | self.own_made
     }
 
+    /// The present: to be remembered before the store is asked for attributes.
+    pub(crate) fn moment(&self) -> Moment {
+        self.last
+    }
+
+    /// True when attributes of an object that were asked for at `asked` may be older than what is known of it.
+    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Moment) -> bool {
+        let known = self.number(handle).and_then(|number| self.inode(number));
+        known.is_some_and(|inode| inode.seen_at > asked)
+    }
+
+    fn learn(&mut self, number: u64, attributes: &Attributes) {
+        self.last.0 += 1;
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.seen = Some(Seen::of(attributes));
+            inode.seen_at = self.last;
+        }
+    }
+
     /// The kernel is told of an object by its name: its number and generation. Counts as one lookup.
     pub(crate) fn tell(
         &mut self,
         handle: &FileHandle,
-        attributes: &Attributes,
-        now: Instant,
+        (attributes, asked): (&Attributes, Moment),
     ) -> (u64, u64) {
         let number = match self.number(handle) {
             Some(number) => number,
@@ -166,17 +194,17 @@ impl Inodes {
             unreachable!("it is in the table, or was just put there");
         };
         inode.lookups += 1;
-        if std::mem::take(&mut inode.refused) {
-            inode.renewed = Some(now);
-        }
-        if caches && inode.is_outdated(attributes) && number != ROOT {
+        let is_old = inode.seen_at > asked;
+        let is_outdated = caches && inode.is_outdated(attributes) && number != ROOT;
+        if is_outdated && !is_old {
             inode.generation = next;
-            inode.seen = Some(Seen::of(attributes));
             self.generations = next;
-        } else if !caches || inode.seen.is_none() {
-            inode.seen = Some(Seen::of(attributes));
         }
-        (number, inode.generation)
+        let (generation, is_new) = (inode.generation, inode.seen.is_none());
+        if !is_old && (is_outdated || !caches || is_new) {
+            self.learn(number, attributes);
+        }
+        (number, generation)
     }
 
     /// True when the kernel would believe wrong things of an object that has these attributes now: a lookup by name
@@ -197,40 +225,45 @@ impl Inodes {
 
     /// A file has these attributes after the kernel itself changed it.
     pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.seen = Some(Seen::of(attributes));
-        }
+        self.learn(number, attributes);
     }
 
     /// The kernel was told these attributes of an object by number.
-    pub(crate) fn told(&mut self, number: u64, attributes: &Attributes) {
-        if !self.kernel_caches {
-            self.changed(number, attributes);
+    pub(crate) fn told(&mut self, number: u64, (attributes, asked): (&Attributes, Moment)) {
+        let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
+        if !self.kernel_caches && !is_old {
+            self.learn(number, attributes);
         }
     }
 
-    /// A file that has these attributes is to be opened. Counts as open unless it is outdated.
-    pub(crate) fn open(&mut self, number: u64, attributes: &Attributes, now: Instant) -> Opened {
+    /// A file that has these attributes is to be opened by `asker`. Counts as open unless it is outdated. Who was
+    /// refused once comes in: a file that changes all the time can be opened, too.
+    pub(crate) fn open(
+        &mut self,
+        number: u64,
+        attributes: &Attributes,
+        (asker, now): (u32, Instant),
+    ) -> Opened {
         let Some(inode) = self.by_number.get_mut(&number) else {
             return Opened::Outdated;
         };
-        let seen = Seen::of(attributes);
-        let just_told = |renewed: Instant| now < renewed + crate::limits::RENEWAL_AGE;
+        let lately = |refused: Instant| now < refused + REFUSAL_AGE;
+        let was_refused = inode.refused.remove(&asker).is_some_and(lately);
         let opened = match inode.seen {
-            Some(known) if known == seen => Opened::Unchanged,
-            Some(_) if inode.opens > 0 || inode.renewed.is_some_and(just_told) => Opened::Changed,
+            Some(known) if known == Seen::of(attributes) => Opened::Unchanged,
+            Some(_) if inode.opens > 0 || was_refused => Opened::Changed,
             Some(_) => {
-                inode.refused = true;
+                inode.refused.retain(|_, refused| lately(*refused));
+                inode.refused.insert(asker, now);
                 return Opened::Outdated;
             }
             None => Opened::Changed,
         };
-        if !self.kernel_caches || inode.seen.is_none() {
-            inode.seen = Some(seen);
-        }
-        (inode.refused, inode.renewed) = (false, None);
         inode.opens += 1;
         self.opens += 1;
+        if !self.kernel_caches || inode.seen.is_none() {
+            self.learn(number, attributes);
+        }
         opened
     }
 
@@ -302,6 +335,11 @@ impl Inode {
         self.opens > 0
     }
 
+    /// Another one is another inode to the kernel, and nothing comes of what it still does with this one.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     fn is_outdated(&self, attributes: &Attributes) -> bool {
         attributes.kind == FileKind::Regular
             && self.opens == 0
@@ -340,17 +378,26 @@ mod tests {
         Instant::default() + Duration::from_millis(milliseconds)
     }
 
+    /// Whoever opens something.
+    const PROCESS: u32 = 11;
+
+    /// The kernel is told of an object that was just asked for.
+    fn tell(inodes: &mut Inodes, name: u8, attributes: &Attributes) -> (u64, u64) {
+        let asked = inodes.moment();
+        inodes.tell(&handle(name), (attributes, asked))
+    }
+
     #[test]
     fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_told() {
         let mut inodes = Inodes::new(handle(0), true);
-        let first = inodes.tell(&handle(1), &file(77, 0), at(0));
+        let first = tell(&mut inodes, 1, &file(77, 0));
         assert_eq!(first.0, 77);
-        assert_eq!(inodes.tell(&handle(1), &file(77, 0), at(0)), first);
+        assert_eq!(tell(&mut inodes, 1, &file(77, 0)), first);
         inodes.forget(77, 1);
         assert!(inodes.inode(77).is_some());
         inodes.forget(77, 1);
         assert!(inodes.inode(77).is_none());
-        let again = inodes.tell(&handle(1), &file(77, 0), at(0));
+        let again = tell(&mut inodes, 1, &file(77, 0));
         assert_eq!(again.0, 77);
         assert_ne!(again.1, first.1);
         inodes.forget(ROOT, 9);
@@ -360,7 +407,7 @@ mod tests {
     #[test]
     fn an_object_stays_while_its_last_close_is_done() {
         let mut inodes = Inodes::new(handle(0), true);
-        let (number, _) = inodes.tell(&handle(1), &file(77, 0), at(0));
+        let (number, _) = tell(&mut inodes, 1, &file(77, 0));
         inodes.open_new(number);
         assert!(inodes.close(number));
         inodes.forget(number, 1);
@@ -368,7 +415,7 @@ mod tests {
         inodes.closed(number);
         assert!(inodes.inode(number).is_none());
         // The kernel may send both in the other order too.
-        let (number, _) = inodes.tell(&handle(1), &file(77, 0), at(0));
+        let (number, _) = tell(&mut inodes, 1, &file(77, 0));
         inodes.open_new(number);
         inodes.forget(number, 1);
         assert!(inodes.close(number) && inodes.inode(number).is_some());
@@ -383,7 +430,7 @@ mod tests {
         let numbers: Vec<u64> = odd
             .into_iter()
             .zip(1..)
-            .map(|(fileid, name)| inodes.tell(&handle(name), &file(fileid, 0), at(0)).0)
+            .map(|(fileid, name)| tell(&mut inodes, name, &file(fileid, 0)).0)
             .collect();
         for (index, number) in numbers.iter().enumerate() {
             assert!(*number != ROOT && !numbers[..index].contains(number));
@@ -393,50 +440,109 @@ mod tests {
     #[test]
     fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
         let mut inodes = Inodes::new(handle(0), true);
-        let (number, generation) = inodes.tell(&handle(1), &file(77, 10), at(0));
-        assert_eq!(inodes.open(number, &file(77, 10), at(0)), Opened::Unchanged);
+        let (number, generation) = tell(&mut inodes, 1, &file(77, 10));
+        assert_eq!(
+            inodes.open(number, &file(77, 10), (PROCESS, at(0))),
+            Opened::Unchanged
+        );
         assert!(inodes.close(number));
         inodes.closed(number);
-        assert_eq!(inodes.open(number, &file(77, 11), at(5)), Opened::Outdated);
+        assert_eq!(
+            inodes.open(number, &file(77, 11), (PROCESS, at(5))),
+            Opened::Outdated
+        );
         assert!(!inodes.any_open());
-        let (same, renewed) = inodes.tell(&handle(1), &file(77, 11), at(6));
+        let (same, renewed) = tell(&mut inodes, 1, &file(77, 11));
         assert_eq!(same, number);
         assert_ne!(renewed, generation);
-        assert_eq!(inodes.open(number, &file(77, 11), at(7)), Opened::Unchanged);
+        assert_eq!(
+            inodes.open(number, &file(77, 11), (PROCESS, at(7))),
+            Opened::Unchanged
+        );
         inodes.close(number);
-        assert_eq!(inodes.open(number, &file(77, 12), at(8)), Opened::Outdated);
+        assert_eq!(
+            inodes.open(number, &file(77, 12), (PROCESS, at(8))),
+            Opened::Outdated
+        );
     }
 
     #[test]
     fn a_file_that_changes_all_the_time_can_be_opened() {
         let mut inodes = Inodes::new(handle(0), true);
-        let (number, _) = inodes.tell(&handle(1), &file(77, 10), at(0));
-        assert_eq!(inodes.open(number, &file(77, 11), at(1)), Opened::Outdated);
-        inodes.tell(&handle(1), &file(77, 12), at(2));
-        assert_eq!(inodes.open(number, &file(77, 13), at(3)), Opened::Changed);
+        let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+        assert_eq!(
+            inodes.open(number, &file(77, 11), (PROCESS, at(1))),
+            Opened::Outdated
+        );
+        tell(&mut inodes, 1, &file(77, 12));
+        assert_eq!(
+            inodes.open(number, &file(77, 13), (PROCESS, at(3))),
+            Opened::Changed
+        );
         inodes.close(number);
         // What the kernel was told last is known to be old.
-        assert_eq!(inodes.open(number, &file(77, 13), at(4)), Opened::Outdated);
+        assert_eq!(
+            inodes.open(number, &file(77, 13), (PROCESS, at(4))),
+            Opened::Outdated
+        );
+    }
+
+    #[test]
+    fn of_several_who_open_such_a_file_each_comes_in_at_the_second_attempt() {
+        let mut inodes = Inodes::new(handle(0), true);
+        let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+        for process in 1..4 {
+            let opened = inodes.open(number, &file(77, 11), (process, at(1)));
+            assert_eq!(opened, Opened::Outdated);
+        }
+        for (process, size) in (1..4).zip(20..) {
+            tell(&mut inodes, 1, &file(77, size));
+            let opened = inodes.open(number, &file(77, size + 1), (process, at(2)));
+            assert_eq!(opened, Opened::Changed);
+            inodes.close(number);
+        }
+        assert_eq!(
+            inodes.open(number, &file(77, 30), (1, at(3))),
+            Opened::Outdated
+        );
+    }
+
+    #[test]
+    fn what_our_own_writes_have_overtaken_counts_for_nothing() {
+        for kernel_caches in [true, false] {
+            let mut inodes = Inodes::new(handle(0), kernel_caches);
+            let (number, generation) = tell(&mut inodes, 1, &file(77, 10));
+            let asked = inodes.moment();
+            assert!(!inodes.knows_better(&handle(1), asked));
+            // Opened, written to and closed while a lookup of before is still on its way.
+            inodes.open_new(number);
+            inodes.changed(number, &file(77, 20));
+            inodes.close(number);
+            inodes.closed(number);
+            assert!(inodes.knows_better(&handle(1), asked));
+            let old = (&file(77, 10), asked);
+            assert_eq!(inodes.tell(&handle(1), old), (number, generation));
+            inodes.told(number, old);
+            let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
+            assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
+        }
     }
 
     #[test]
     fn our_own_changes_and_open_files_are_not_outdated() {
         let mut inodes = Inodes::new(handle(0), true);
-        let (number, generation) = inodes.tell(&handle(1), &file(77, 10), at(0));
+        let (number, generation) = tell(&mut inodes, 1, &file(77, 10));
         inodes.changed(number, &file(77, 20));
+        assert_eq!(tell(&mut inodes, 1, &file(77, 20)).1, generation);
         assert_eq!(
-            inodes.tell(&handle(1), &file(77, 20), at(900)).1,
-            generation
-        );
-        assert_eq!(
-            inodes.open(number, &file(77, 20), at(900)),
+            inodes.open(number, &file(77, 20), (PROCESS, at(900))),
             Opened::Unchanged
         );
+        assert_eq!(tell(&mut inodes, 1, &file(77, 30)).1, generation);
         assert_eq!(
-            inodes.tell(&handle(1), &file(77, 30), at(900)).1,
-            generation
+            inodes.open(number, &file(77, 30), (PROCESS, at(900))),
+            Opened::Changed
         );
-        assert_eq!(inodes.open(number, &file(77, 30), at(900)), Opened::Changed);
         inodes.close(number);
         assert_eq!(inodes.open_number(&handle(1)), Some(number));
         inodes.close(number);
@@ -446,14 +552,14 @@ mod tests {
     #[test]
     fn without_the_kernels_cache_a_lookup_is_enough() {
         let mut inodes = Inodes::new(handle(0), false);
-        let told = inodes.tell(&handle(1), &file(77, 10), at(0));
+        let told = tell(&mut inodes, 1, &file(77, 10));
         assert_eq!(
-            inodes.open(told.0, &file(77, 11), at(500)),
+            inodes.open(told.0, &file(77, 11), (PROCESS, at(500))),
             Opened::Outdated
         );
-        assert_eq!(inodes.tell(&handle(1), &file(77, 11), at(501)), told);
+        assert_eq!(tell(&mut inodes, 1, &file(77, 11)), told);
         assert_eq!(
-            inodes.open(told.0, &file(77, 11), at(502)),
+            inodes.open(told.0, &file(77, 11), (PROCESS, at(502))),
             Opened::Unchanged
         );
     }

@@ -64,8 +64,10 @@ pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
 /// How long an open waits for closes that are on their way, if the file has changed. One that comes later leaves the
 /// kernel the length that it knew.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
-/// A file that was just found changed is opened as it is, so that one that changes all the time can be opened at all.
-pub(crate) const RENEWAL_AGE: Duration = Duration::from_millis(100);
+/// How long it is remembered whose open was refused so that the kernel looks the file up: it comes back at once.
+pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(10);
+/// How often attributes are asked for again that something has overtaken.
+pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
 const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);

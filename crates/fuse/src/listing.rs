@@ -1,7 +1,7 @@
 //! Listings: pages of the store, handed to the kernel in the portions it asks for.
 
 use crate::convert::{file_type, unknown_attr};
-use crate::inodes::{OWN, ROOT};
+use crate::inodes::{Moment, OWN, ROOT};
 use crate::limits::{LISTED_DEADLINE, LISTING_NAMES_MAX};
 use crate::mounted::{Entry, Mounted};
 use crate::open::OpenDirectory;
@@ -35,6 +35,8 @@ pub(crate) struct Listing {
     verifier: Verifier,
     /// A page of the store.
     page: Vec<Listed>,
+    /// When the store was asked for it.
+    asked: Moment,
     /// The position that it starts at.
     start: u64,
     /// Nothing comes behind it.
@@ -97,7 +99,8 @@ pub(crate) trait PortionPlus {
 enum What<'a> {
     /// The directory that is listed.
     Itself(&'a Entry),
-    Object(&'a FileHandle, &'a Attributes),
+    /// With attributes that were asked for then.
+    Object(&'a FileHandle, &'a Attributes, Moment),
     /// Nobody knows now: a file with this number, one of whose servers is away.
     Unknown(u64),
 }
@@ -132,7 +135,7 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own.attr.ino.0, next, FileType::Directory, name),
-            What::Object(handle, attributes) => {
+            What::Object(handle, attributes, _) => {
                 let known = self.inodes.borrow().number(handle);
                 // For programs 0 means a removed entry.
                 let number = known.unwrap_or(attributes.fileid.max(ROOT));
@@ -154,13 +157,14 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
-            What::Object(handle, attributes) => {
+            What::Object(handle, attributes, asked) => {
                 // The kernel does not put right what it believes of a file by a listing: it must look it up.
-                let age = match self.inodes.borrow().is_outdated(handle, attributes) {
+                let is_outdated = self.inodes.borrow().is_outdated(handle, attributes);
+                let age = match is_outdated || self.knows_better(handle, asked) {
                     true => Duration::ZERO,
                     false => self.options.cache_age,
                 };
-                let entry = self.tell(handle, attributes);
+                let entry = self.tell(handle, (attributes, asked));
                 let is_full = portion.add(&entry, next, age, name);
                 if is_full {
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
@@ -221,7 +225,7 @@ impl<V: Vfs> Mounted<V> {
                 };
                 let is_full = match object {
                     Ok(Some((handle, attributes))) => {
-                        let object = What::Object(&handle, &attributes);
+                        let object = What::Object(&handle, &attributes, listing.asked);
                         take(&listed.name, listed.next, object)
                     }
                     Ok(None) => continue,
@@ -267,7 +271,7 @@ impl<V: Vfs> Mounted<V> {
             false => (position, listing.verifier),
         };
         let mut page = Page { names: Vec::new() };
-        let caller = &directory.caller;
+        let (caller, asked) = (&directory.caller, self.moment());
         let read = self
             .vfs
             .read_directory(caller, &handle, cookie, verifier, &mut page);
@@ -277,6 +281,7 @@ impl<V: Vfs> Mounted<V> {
         *listing = Listing {
             verifier: read.verifier,
             page: page.names,
+            asked,
             start: position,
             is_last: read.eof,
             gave_up: listing.gave_up,

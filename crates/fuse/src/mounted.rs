@@ -6,8 +6,10 @@ mod names;
 
 use crate::callers::{Asker, Callers};
 use crate::convert::file_attr;
-use crate::inodes::{Inode, Inodes};
-use crate::limits::{AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX};
+use crate::inodes::{Inode, Inodes, Moment};
+use crate::limits::{
+    ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX,
+};
 use crate::open::OpenTable;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
@@ -148,14 +150,51 @@ impl<V: Vfs> Mounted<V> {
         inodes.inode(number).map(look).ok_or(Errno::ESTALE)
     }
 
-    /// Tells the kernel of an object that it asked for by name.
-    pub(crate) fn tell(&self, handle: &FileHandle, attributes: &Attributes) -> Entry {
-        let now = self.runtime.now();
-        let (number, generation) = self.inodes.borrow_mut().tell(handle, attributes, now);
+    /// Tells the kernel of an object that it asked for by name, and that had these attributes.
+    pub(crate) fn tell(&self, handle: &FileHandle, known: (&Attributes, Moment)) -> Entry {
+        let (number, generation) = self.inodes.borrow_mut().tell(handle, known);
         Entry {
-            attr: self.attr(number, attributes),
+            attr: self.attr(number, known.0),
             generation: Generation(generation),
         }
+    }
+
+    /// As [`Mounted::tell`], with attributes that nothing has overtaken.
+    async fn tell_newest(
+        &self,
+        handle: &FileHandle,
+        known: Option<(Attributes, Moment)>,
+    ) -> Result<Entry, Errno> {
+        let (attributes, asked) = self.newest(handle, known).await?;
+        Ok(self.tell(handle, (&attributes, asked)))
+    }
+
+    /// The attributes of an object, if they are not known yet, or something has overtaken them. They may be old all the
+    /// same where it is written to all the time.
+    async fn newest(
+        &self,
+        handle: &FileHandle,
+        mut known: Option<(Attributes, Moment)>,
+    ) -> Result<(Attributes, Moment), Errno> {
+        for _ in 0..ASKED_AGAIN_MAX {
+            let good = known.filter(|(_, asked)| !self.knows_better(handle, *asked));
+            if let Some(good) = good {
+                return Ok(good);
+            }
+            let asked = self.moment();
+            known = Some((self.attributes(handle).await?, asked));
+        }
+        known.ok_or(Errno::EIO)
+    }
+
+    /// See [`Inodes::knows_better`].
+    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Moment) -> bool {
+        self.inodes.borrow().knows_better(handle, asked)
+    }
+
+    /// See [`Inodes::moment`].
+    pub(crate) fn moment(&self) -> Moment {
+        self.inodes.borrow().moment()
     }
 
     /// Attributes as the kernel wants them. A file that was removed while open has a name that does not count.

@@ -421,7 +421,7 @@ mod tests {
         on_a_file(Caching::Writeback, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
             std::fs::write(share.join("file"), "changed by another").unwrap();
-            let open = mounted.open(&file.caller, file.number, false);
+            let open = mounted.open((&file.caller, 1), file.number, false);
             let (opened, ()) = both(open, mounted.close(key)).await;
             // The kernel looks it up again, and learns of its size.
             assert_eq!(opened, Err(Errno::ESTALE));

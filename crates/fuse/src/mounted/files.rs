@@ -2,7 +2,7 @@
 
 use super::{Mounted, is_refused};
 use crate::convert::{set_time, unknown_attr};
-use crate::inodes::{Inodes, Opened};
+use crate::inodes::{Inode, Inodes, Opened};
 use crate::limits::CLOSING_AGE;
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -47,9 +47,10 @@ impl Setting {
 
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn attr_of(&self, number: u64) -> Result<FileAttr, Errno> {
-        let handle = self.handle(number)?;
+        let (handle, asked) = (self.handle(number)?, self.moment());
         let attributes = self.attributes(&handle).await?;
-        self.inodes.borrow_mut().told(number, &attributes);
+        let known = (&attributes, asked);
+        self.inodes.borrow_mut().told(number, known);
         Ok(self.attr(number, &attributes))
     }
 
@@ -118,16 +119,17 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Opens a file: its key, and whether what the kernel has cached of it is good. `ESTALE` has the kernel look the
-    /// name up once more, and come back.
+    /// Opens a file for a process: its key, and whether what the kernel has cached of it is good. `ESTALE` has the
+    /// kernel look the name up once more, and come back.
     pub(crate) async fn open(
         &self,
-        caller: &Credentials,
+        (caller, process): (&Credentials, u32),
         number: u64,
         writes: bool,
     ) -> Result<(u64, bool), Errno> {
-        let handle = self.handle(number)?;
-        let attributes = self.attributes(&handle).await?;
+        let (handle, generation) =
+            self.with_inode(number, |inode| (inode.handle, inode.generation()))?;
+        let (attributes, _) = self.newest(&handle, None).await?;
         let is_changed = |inodes: &Inodes| inodes.is_changed_while_open(number, &attributes);
         if is_changed(&self.inodes.borrow()) {
             // Read-ahead holds a file open for a moment after its last close(2), if it ends then.
@@ -138,9 +140,13 @@ impl<V: Vfs> Mounted<V> {
             };
             let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
         }
+        if self.with_inode(number, Inode::generation)? != generation {
+            // Another request has just found it changed: to the kernel it is another inode now.
+            return Err(Errno::ESTALE);
+        }
         let now = self.runtime.now();
         let mut inodes = self.inodes.borrow_mut();
-        let opened = inodes.open(number, &attributes, now);
+        let opened = inodes.open(number, &attributes, (process, now));
         if opened == Opened::Outdated {
             return Err(Errno::ESTALE);
         }

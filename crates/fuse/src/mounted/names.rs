@@ -3,7 +3,7 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::ROOT;
+use crate::inodes::{Moment, ROOT};
 use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::Errno;
@@ -31,20 +31,17 @@ impl<V: Vfs> Mounted<V> {
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
-        let directory = self.handle(parent)?;
+        let (directory, asked) = (self.handle(parent)?, self.moment());
         let (found, _) = self.vfs.lookup(caller, &directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
-        Ok(self.tell(&handle, &attributes))
+        self.tell_newest(&handle, Some((attributes, asked))).await
     }
 
-    /// Tells the kernel of what was made.
-    async fn made(&self, changed: Changed<Created>) -> Result<Entry, Errno> {
+    /// Tells the kernel of what was made, by a request that was sent at `asked`.
+    async fn made(&self, changed: Changed<Created>, asked: Moment) -> Result<Entry, Errno> {
         let created = changed.result.map_err(errno)?;
-        let attributes = match created.attributes {
-            Some(attributes) => attributes,
-            None => self.attributes(&created.handle).await?,
-        };
-        Ok(self.tell(&created.handle, &attributes))
+        let known = created.attributes.map(|attributes| (attributes, asked));
+        self.tell_newest(&created.handle, known).await
     }
 
     pub(crate) async fn make_node(
@@ -55,7 +52,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         device: u32,
     ) -> Result<Entry, Errno> {
-        let directory = self.handle(parent)?;
+        let (directory, asked) = (self.handle(parent)?, self.moment());
         let attributes = with_mode(mode);
         let changed = match made(mode, device).ok_or(Errno::EINVAL)? {
             Made::Regular => {
@@ -69,7 +66,7 @@ impl<V: Vfs> Mounted<V> {
                 made.await
             }
         };
-        self.made(changed).await
+        self.made(changed, asked).await
     }
 
     pub(crate) async fn make_directory(
@@ -79,12 +76,12 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         mode: u32,
     ) -> Result<Entry, Errno> {
-        let directory = self.handle(parent)?;
+        let (directory, asked) = (self.handle(parent)?, self.moment());
         let attributes = with_mode(mode);
         let made = self
             .vfs
             .make_directory(caller, &directory, name, &attributes);
-        self.made(made.await).await
+        self.made(made.await, asked).await
     }
 
     pub(crate) async fn make_symlink(
@@ -94,12 +91,12 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, Errno> {
-        let directory = self.handle(parent)?;
+        let (directory, asked) = (self.handle(parent)?, self.moment());
         let attributes = with_mode(0o777);
         let made = self
             .vfs
             .make_symlink(caller, &directory, name, target, &attributes);
-        self.made(made.await).await
+        self.made(made.await, asked).await
     }
 
     /// Makes a file, or takes the one there is, and opens it.
@@ -111,7 +108,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         if_there: IfThere,
     ) -> Result<(Entry, u64), Errno> {
-        let directory = self.handle(parent)?;
+        let (directory, asked) = (self.handle(parent)?, self.moment());
         let changed = match if_there {
             IfThere::Refuse => self.create_exclusive(caller, &directory, name, mode).await,
             IfThere::Keep | IfThere::Truncate => {
@@ -123,7 +120,7 @@ impl<V: Vfs> Mounted<V> {
                 self.vfs.create(caller, &directory, name, &unchecked).await
             }
         };
-        let entry = self.made(changed).await?;
+        let entry = self.made(changed, asked).await?;
         let number = entry.attr.ino.0;
         let mut inodes = self.inodes.borrow_mut();
         inodes.open_new(number);
@@ -177,13 +174,11 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
     ) -> Result<Entry, Errno> {
         let (handle, directory) = (self.handle(number)?, self.handle(parent)?);
+        let asked = self.moment();
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
         linked.result.map_err(errno)?;
-        let attributes = match known {
-            Some(attributes) => attributes,
-            None => self.attributes(&handle).await?,
-        };
-        Ok(self.tell(&handle, &attributes))
+        let known = known.map(|attributes| (attributes, asked));
+        self.tell_newest(&handle, known).await
     }
 
     /// Removes a name. A file that is open here and has no other name keeps a hidden one until it is closed.

@@ -37,8 +37,8 @@ impl Mount {
         either!(self, it => it.create(parent, name).await)
     }
 
-    pub(super) async fn open(&self, number: u64) -> io::Result<Opened> {
-        either!(self, it => it.open(number).await)
+    pub(super) async fn open(&self, number: u64, process: usize) -> io::Result<Opened> {
+        either!(self, it => it.open(number, process as u32).await)
     }
 
     pub(super) async fn read(&self, file: Opened, offset: u64, count: u32) -> io::Result<Vec<u8>> {

@@ -169,6 +169,7 @@ impl Worker {
 
     /// Opens a file as the kernel does it, if the model says that there is one.
     async fn open(&self, mount: &Rc<Mount>, name: usize) -> Result<Option<Opened>, String> {
+        let mut was_stale = false;
         loop {
             let number = match mount.lookup(ROOT, &name_of(name)).await {
                 Ok((number, _)) => Some(number),
@@ -184,13 +185,16 @@ impl Worker {
                 (None, false) => return Ok(None),
                 (Some(number), true) => number,
             };
-            match mount.open(number).await {
+            match mount.open(number, self.number).await {
                 Ok(file) => return Ok(Some(file)),
                 Err(error) => {
                     mount.forget(number, 1);
-                    // Others have changed it: the kernel looks it up again.
                     if status(&error) != Status::Stale {
+                        was_stale = false;
                         self.try_again("open", error).await?;
+                    } else if std::mem::replace(&mut was_stale, true) {
+                        // Others have changed it: the kernel looks it up again, but once.
+                        return Err(format!("a program sees file {name} as stale"));
                     }
                 }
             }
@@ -342,7 +346,7 @@ impl Worker {
             return None;
         }
         let (number, _) = mount.lookup(ROOT, &name_of(name)).await.ok()?;
-        let file = mount.open(number).await.ok();
+        let file = mount.open(number, self.number).await.ok();
         if file.is_none() {
             mount.forget(number, 1);
         }
