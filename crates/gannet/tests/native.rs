@@ -518,6 +518,50 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
 }
 
 #[test]
+fn older_metadata_that_is_put_back_gives_no_file_the_bytes_of_another() {
+    let mut bed = Bed::apart(1);
+    let files = ["metadata", "metadata.journal"].map(|name| bed.place.path("volume").join(name));
+    let backup = bed.place.path("backup");
+    fs::create_dir(&backup).unwrap();
+    let kept = ["metadata", "metadata.journal"].map(|name| backup.join(name));
+    let stop = |bed: &mut Bed| {
+        let mut manager = bed.manager.take().unwrap();
+        manager.signal("TERM");
+        assert_eq!(manager.wait().code(), Some(0));
+    };
+    let write = |bed: &Bed, name: &str, text: &str| {
+        fs::write(bed.place.path("source"), text).unwrap();
+        bed.succeed(&["cp", &bed.place.text("source"), &bed.url(name)]);
+    };
+    write(&bed, "/before", "kept");
+    stop(&mut bed);
+    (files.iter().zip(&kept)).for_each(|(from, to)| _ = fs::copy(from, to).unwrap());
+    bed.start_manager();
+    write(&bed, "/lost", "much longer than what comes next");
+    stop(&mut bed);
+    (kept.iter().zip(&files)).for_each(|(from, to)| _ = fs::copy(from, to).unwrap());
+    bed.start_manager();
+    write(&bed, "/after", "short");
+    assert_eq!(bed.succeed(&["cat", &bed.url("/after")]), "short");
+    assert_eq!(bed.succeed(&["cat", &bed.url("/before")]), "kept");
+    assert!(!bed.succeed(&["ls", &bed.url("/")]).contains("lost"));
+    // What is left of the file is told, and not taken away: the metadata may be the wrong one.
+    let url = bed.url("/");
+    let words = [
+        "volume",
+        "check",
+        &url,
+        "--repair",
+        "--volume-key",
+        &bed.key,
+    ];
+    let told = String::from_utf8(run(&words).stdout).unwrap();
+    let whose = "32 bytes, is of no file that the manager ever made: not removed";
+    assert!(told.contains(whose), "{told}");
+    assert!(told.contains("1 findings, 0 repaired"), "{told}");
+}
+
+#[test]
 fn a_new_key_locks_out_who_has_the_old_one_and_nobody_else() {
     let mut bed = Bed::apart(2);
     let file = bed.place.path("file");

@@ -72,12 +72,17 @@ impl Manager {
         stripes: Stripes,
     ) -> Outcome<Rc<Manager>> {
         let now = now(&runtime);
-        let mut made = Ok(());
+        let mut begun = Ok(true);
         store.commit(&mut |transaction| {
-            made = namespace::format(transaction, now);
+            begun = namespace::format(transaction, now)
+                .and_then(|()| meta::numbers::begin(transaction, now));
             Ok(())
         })?;
-        made?;
+        if !begun? {
+            tracing::warn!(
+                "the clock is behind that of an earlier start: should older metadata have been put back, numbers of files may be given again"
+            );
+        }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
         store.read(&mut |view| {
             open = namespace::promises(view);

@@ -13,6 +13,7 @@ mod inode;
 mod journal;
 mod memory_store;
 pub mod namespace;
+pub mod numbers;
 mod redb_store;
 pub mod standing;
 mod stripes;

@@ -2,6 +2,7 @@
 
 use super::inode::{Body, FileId, Inode, ROOT};
 use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
+use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::LayoutRecord;
@@ -47,6 +48,14 @@ pub fn survey(view: &dyn View) -> Outcome<Survey> {
     let reached = reachable(&inodes);
     for (id, known) in &inodes {
         check_inode(*id, known, reached.contains(id), &mut survey.findings);
+    }
+    match NeverMade::new(view) {
+        Ok(never_made) => {
+            let early = inodes.keys().filter(|id| never_made.contains(**id));
+            let told = early.map(|id| format!("file {} has a number that was never given", id.0));
+            survey.findings.extend(told);
+        }
+        Err(error) => survey.findings.push(format!("numbers of files: {error}")),
     }
     match promises(view) {
         Ok(open) => survey.promises = open,
@@ -263,7 +272,7 @@ mod tests {
     fn every_damage_is_found() {
         let key = |number: u64| number.to_be_bytes();
         type Damage = fn(&mut dyn Transaction, &dyn Fn(u64) -> [u8; 8]);
-        let damages: [(Damage, &str); 5] = [
+        let damages: [(Damage, &str); 7] = [
             (
                 |it, key| it.delete(Table::Inodes, &key(3)).unwrap(),
                 "which is missing",
@@ -283,6 +292,14 @@ mod tests {
             (
                 |it, key| it.put(Table::Inodes, &key(3), b"nonsense").unwrap(),
                 "is damaged",
+            ),
+            (
+                |it, key| it.put(Table::Volume, b"next file", &key(3)).unwrap(),
+                "has a number that was never given",
+            ),
+            (
+                |it, key| it.put(Table::Volume, b"skipped files", &key(3)).unwrap(),
+                "numbers of files: ",
             ),
         ];
         for (damage, part) in damages {

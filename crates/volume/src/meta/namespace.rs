@@ -12,7 +12,7 @@ pub use change::{
 pub use rename::rename;
 
 use super::inode::Rights;
-use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View};
+use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View, numbers};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{AccessMask, Credentials, FileKind, Status, Time};
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
@@ -79,7 +79,7 @@ pub fn format(transaction: &mut dyn Transaction, now: Time) -> Outcome<()> {
         },
     };
     write_inode(transaction, ROOT, &root)?;
-    put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
+    numbers::format(transaction)
 }
 
 /// The inode of a file.
@@ -275,7 +275,7 @@ fn promise(
     request: Request<'_>,
     promise: Promise,
 ) -> Outcome<u64> {
-    let number = next(transaction, NEXT_PROMISE)?;
+    let number = numbers::next(transaction, NEXT_PROMISE)?;
     let mut value = Vec::new();
     promise.encode(&mut Encoder::new(&mut value));
     transaction.put(Table::Pending, &number.to_be_bytes(), &value)?;
@@ -283,38 +283,7 @@ fn promise(
     Ok(number)
 }
 
-/// Counters of the volume.
-const NEXT_FILE: &[u8] = b"next file";
 const NEXT_PROMISE: &[u8] = b"next promise";
-
-/// The number of the file that will be made next: no file ever had it or one above.
-///
-/// # Errors
-/// The store failed, or is damaged.
-pub fn next_file(view: &dyn View) -> Outcome<FileId> {
-    counter_value(view, NEXT_FILE).map(FileId)
-}
-
-fn counter_value(view: &dyn View, counter: &[u8]) -> Outcome<u64> {
-    match view.get(Table::Volume, counter)? {
-        Some(bytes) => {
-            let bytes = bytes.try_into().map_err(|_| Failure::Damaged(ROOT))?;
-            Ok(u64::from_be_bytes(bytes))
-        }
-        None => Ok(1),
-    }
-}
-
-/// Takes the next number of a counter.
-fn next(transaction: &mut dyn Transaction, counter: &[u8]) -> Outcome<u64> {
-    let number = counter_value(transaction, counter)?;
-    put_counter(transaction, counter, number + 1)?;
-    Ok(number)
-}
-
-fn put_counter(transaction: &mut dyn Transaction, counter: &[u8], value: u64) -> Outcome<()> {
-    Ok(transaction.put(Table::Volume, counter, &value.to_be_bytes())?)
-}
 
 fn read_inode(view: &dyn View, id: FileId) -> Outcome<Option<Inode>> {
     let value = view.get(Table::Inodes, &id.0.to_be_bytes())?;

@@ -1,6 +1,7 @@
 //! Which objects of I/O servers are of no file: the one place that says what may be removed, whoever looks for it.
 
 use super::namespace::{self, Failure, Outcome, split_listing_key};
+use super::numbers::NeverMade;
 use super::{Body, FileId, ROOT, Table, View};
 use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
 use gannet_wire::volume::Standing;
@@ -11,8 +12,7 @@ use std::time::Duration;
 pub struct Judge {
     /// Files with work at I/O servers that is still to be done.
     promised: HashSet<FileId>,
-    /// The number that the next file gets.
-    next: FileId,
+    never_made: NeverMade,
 }
 
 impl Judge {
@@ -24,7 +24,7 @@ impl Judge {
         let open = namespace::promises(view)?;
         Ok(Judge {
             promised: open.iter().map(|(_, promise)| promise.file()).collect(),
-            next: namespace::next_file(view)?,
+            never_made: NeverMade::new(view)?,
         })
     }
 
@@ -65,7 +65,7 @@ impl Judge {
         Ok(match () {
             () if lies_there => ByInode::Stands(Standing::InUse),
             () if self.promised.contains(&file) => ByInode::Stands(Standing::Promised),
-            () if file >= self.next => ByInode::Stands(Standing::NeverMade),
+            () if self.never_made.contains(file) => ByInode::Stands(Standing::NeverMade),
             () if is_missing => ByInode::Missing,
             () => ByInode::Elsewhere,
         })

@@ -2,11 +2,11 @@
 
 use super::{
     Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
-    inode, is_directory, next, promise, remove_entry, require, touch, write_inode,
+    inode, is_directory, promise, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use crate::meta::inode::{Rights, is_member};
-use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View};
+use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View, numbers};
 use gannet_vfs::{CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Status, Time};
 use gannet_wire::volume::LayoutRecord;
 
@@ -184,7 +184,7 @@ fn add(
     attributes: &SetAttributes,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
-    let id = FileId(next(transaction, super::NEXT_FILE)?);
+    let id = numbers::next_file(transaction)?;
     let is_directory = matches!(body, Body::Directory { .. });
     // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
     let inherits = inside.mode & 0o2000 != 0;

@@ -1,0 +1,257 @@
+//! Numbers of files, none of which is given twice.
+//!
+//! Metadata can be put back as it was at an earlier time, while objects of I/O servers stay: a number that were given
+//! again would show a new file what another one had written. So each life of the manager begins with a number that is
+//! made of its clock, and above all that earlier lives can have given, whether this metadata knows of them or not.
+
+use super::namespace::{Failure, Outcome};
+use super::{FileId, ROOT, Table, Transaction, View};
+use gannet_vfs::Time;
+
+/// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. With
+/// seconds of 32 bits, numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
+const SECOND_BITS: u32 = 20;
+
+const NEXT_FILE: &[u8] = b"next file";
+const SKIPPED: &[u8] = b"skipped files";
+
+/// Of a new volume.
+pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
+    put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
+}
+
+/// Begins a life of the manager, at `now`. False if the clock is behind that of an earlier life: then numbers go on
+/// from those that this metadata knows of.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn begin(transaction: &mut dyn Transaction, now: Time) -> Outcome<bool> {
+    let next = counter(transaction, NEXT_FILE)?.max(ROOT.0 + 1);
+    let start = u64::from(now.seconds) << SECOND_BITS;
+    if start > next {
+        let mut skipped = skipped(transaction)?;
+        match skipped.last_mut() {
+            // The last life made nothing.
+            Some(last) if last.1 == next => last.1 = start,
+            _ => skipped.push((next, start)),
+        }
+        let pairs = skipped.iter().flat_map(|(from, to)| [*from, *to]);
+        let bytes: Vec<u8> = pairs.flat_map(u64::to_be_bytes).collect();
+        transaction.put(Table::Volume, SKIPPED, &bytes)?;
+    }
+    put_counter(transaction, NEXT_FILE, next.max(start))?;
+    Ok(next >> SECOND_BITS <= u64::from(now.seconds))
+}
+
+/// Takes the number of a new file.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub(super) fn next_file(transaction: &mut dyn Transaction) -> Outcome<FileId> {
+    next(transaction, NEXT_FILE).map(FileId)
+}
+
+/// Takes the next number of a counter.
+pub(super) fn next(transaction: &mut dyn Transaction, name: &[u8]) -> Outcome<u64> {
+    let number = counter(transaction, name)?;
+    let after = number.checked_add(1).ok_or(Failure::Damaged(ROOT))?;
+    put_counter(transaction, name, after)?;
+    Ok(number)
+}
+
+/// The numbers that no file had, as far as the metadata knows.
+pub struct NeverMade {
+    /// From the first on, to before the second; ascending.
+    skipped: Vec<(u64, u64)>,
+    next: u64,
+}
+
+impl NeverMade {
+    /// Looks at the volume.
+    ///
+    /// # Errors
+    /// The store failed, or is damaged.
+    pub fn new(view: &dyn View) -> Outcome<NeverMade> {
+        Ok(NeverMade {
+            skipped: skipped(view)?,
+            next: counter(view, NEXT_FILE)?,
+        })
+    }
+
+    /// Whether no file ever had this number.
+    pub fn contains(&self, file: FileId) -> bool {
+        let after = self.skipped.partition_point(|(from, _)| *from <= file.0);
+        let before = after.checked_sub(1).and_then(|at| self.skipped.get(at));
+        file.0 >= self.next || before.is_some_and(|(_, to)| file.0 < *to)
+    }
+}
+
+fn skipped(view: &dyn View) -> Outcome<Vec<(u64, u64)>> {
+    let bytes = view.get(Table::Volume, SKIPPED)?.unwrap_or_default();
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let (pairs, odd) = numbers.as_chunks::<2>();
+    if !rest.is_empty() || !odd.is_empty() {
+        return Err(Failure::Damaged(ROOT));
+    }
+    let pairs = pairs.iter().map(|pair| pair.map(u64::from_be_bytes));
+    Ok(pairs.map(|[from, to]| (from, to)).collect())
+}
+
+fn counter(view: &dyn View, name: &[u8]) -> Outcome<u64> {
+    match view.get(Table::Volume, name)? {
+        Some(bytes) => {
+            let bytes = bytes.try_into().map_err(|_| Failure::Damaged(ROOT))?;
+            Ok(u64::from_be_bytes(bytes))
+        }
+        None => Ok(1),
+    }
+}
+
+fn put_counter(transaction: &mut dyn Transaction, name: &[u8], value: u64) -> Outcome<()> {
+    Ok(transaction.put(Table::Volume, name, &value.to_be_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MetaStore;
+    use super::super::fixture::{change, create, formatted, seen};
+    use super::super::{MemoryStore, StoreError};
+    use super::*;
+
+    /// A life that begins at this second and makes so many files: whether the clock was right, and their numbers.
+    fn life(store: &MemoryStore, seconds: u32, files: usize) -> (bool, Vec<u64>) {
+        let (mut is_right, mut made) = (false, Vec::new());
+        change(store, |transaction| {
+            let now = Time {
+                seconds,
+                nanoseconds: 0,
+            };
+            is_right = begin(transaction, now).unwrap();
+            made = (0..files)
+                .map(|_| next_file(transaction).unwrap().0)
+                .collect();
+            Ok(())
+        });
+        (is_right, made)
+    }
+
+    fn copy(store: &MemoryStore) -> MemoryStore {
+        let copy = MemoryStore::default();
+        let pairs = seen(store, |view| {
+            let mut pairs = Vec::new();
+            let mut take = |key: &[u8], value: &[u8]| {
+                pairs.push((key.to_vec(), value.to_vec()));
+                true
+            };
+            view.scan(Table::Volume, &[], &mut take).unwrap();
+            pairs
+        });
+        change(&copy, |it| {
+            let mut pairs = pairs.iter();
+            pairs.try_for_each(|(key, value)| it.put(Table::Volume, key, value))
+        });
+        copy
+    }
+
+    fn never_made(store: &MemoryStore, files: &[u64]) -> Vec<bool> {
+        let known = seen(store, |view| NeverMade::new(view).unwrap());
+        files
+            .iter()
+            .map(|file| known.contains(FileId(*file)))
+            .collect()
+    }
+
+    #[test]
+    fn no_number_is_given_again_after_older_metadata_was_put_back() {
+        let store = formatted(|_, _| {});
+        let (_, first) = life(&store, 1_800_000_000, 3);
+        let backup = copy(&store);
+        let (_, lost) = life(&store, 1_800_000_100, 3);
+        let more = life(&store, 1_800_000_100, 3).1;
+        // Put back within the same second as all could not be: a stop and a copy take longer.
+        let (is_right, again) = life(&backup, 1_800_000_101, 3);
+        assert!(is_right);
+        let all = [first.clone(), lost.clone(), more.clone(), again.clone()].concat();
+        assert!(
+            all.is_sorted() && all.windows(2).all(|pair| pair[0] != pair[1]),
+            "{all:?}"
+        );
+        assert!(all.iter().all(|file| *file < 1 << 53));
+        // To the metadata that was put back, files of the time in between are none that it made.
+        assert_eq!(never_made(&backup, &lost), [true; 3]);
+        assert_eq!(never_made(&backup, &more), [true; 3]);
+        for made in [&first, &again] {
+            assert_eq!(never_made(&backup, made), [false; 3]);
+        }
+    }
+
+    #[test]
+    fn what_lives_skipped_is_remembered_and_does_not_grow_with_idle_ones() {
+        let store = formatted(|transaction, request| {
+            // By a version that did not go by the clock.
+            create(transaction, request, (ROOT, b"a"), &[1]);
+        });
+        for second in 1..1000 {
+            assert!(life(&store, second, 0).0);
+        }
+        let skipped = seen(&store, |view| skipped(view).unwrap());
+        assert_eq!(skipped, [(3, 999 << SECOND_BITS)]);
+        let (_, made) = life(&store, 1000, 2);
+        life(&store, 2000, 0);
+        let (last, next) = (made[1], 2000 << SECOND_BITS);
+        let asked = [
+            1,
+            2,
+            3,
+            made[0] - 1,
+            made[0],
+            last,
+            last + 1,
+            next - 1,
+            next,
+            u64::MAX,
+        ];
+        let expected = [
+            false, false, true, true, false, false, true, true, true, true,
+        ];
+        assert_eq!(never_made(&store, &asked), expected);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_is_told_and_gives_no_number_twice() {
+        let store = formatted(|_, _| {});
+        let (_, made) = life(&store, 1_800_000_000, 2);
+        // A restart within the second is none.
+        assert_eq!(life(&store, 1_800_000_000, 0), (true, vec![]));
+        assert_eq!(life(&store, 7, 1), (false, vec![made[1] + 1]));
+    }
+
+    #[test]
+    fn damaged_counters_are_told() {
+        for (key, value) in [
+            (NEXT_FILE, &b"odd"[..]),
+            (NEXT_FILE, &u64::MAX.to_be_bytes()),
+            (SKIPPED, &[0; 8]),
+            (SKIPPED, &[0; 17]),
+        ] {
+            let store = formatted(|_, _| {});
+            change(&store, |it| it.put(Table::Volume, key, value));
+            let work = |it: &mut dyn Transaction| -> Outcome<FileId> {
+                begin(it, Time::default())?;
+                let skipping = Time {
+                    seconds: 9,
+                    nanoseconds: 0,
+                };
+                begin(it, skipping)?;
+                next_file(it)
+            };
+            let mut done = Ok(FileId(0));
+            let committed = store.commit(&mut |it| {
+                done = work(it);
+                Ok::<(), StoreError>(())
+            });
+            committed.unwrap();
+            assert!(matches!(done, Err(Failure::Damaged(ROOT))), "{value:?}");
+        }
+    }
+}
