@@ -14,7 +14,7 @@ use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::FileHandle;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{
     Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, run, succeed,
@@ -515,6 +515,50 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
     assert_eq!(code, Some(1));
     assert!(text.contains("I/O server 0 cannot be reached"), "{text}");
     assert!(text.contains(": 1 findings"), "{text}");
+}
+
+#[test]
+fn what_stands_in_the_place_of_an_object_is_told_and_not_followed() {
+    let mut bed = Bed::apart(1);
+    fs::write(bed.place.path("source"), "ten bytes.").unwrap();
+    let names = ["/directory", "/link", "/pipe"].map(|name| bed.url(name));
+    for name in &names {
+        bed.succeed(&["cp", &bed.place.text("source"), name]);
+    }
+    // The server would know their handles.
+    bed.io_servers[0].take().unwrap().kill();
+    let mut objects = objects_below(&bed.place.path("volume/io/0"));
+    objects.sort_by_key(|path| path.file_name().unwrap().to_owned());
+    objects
+        .iter()
+        .for_each(|path| fs::remove_file(path).unwrap());
+    fs::create_dir(&objects[0]).unwrap();
+    std::os::unix::fs::symlink(bed.place.path("source"), &objects[1]).unwrap();
+    let made = Command::new("mkfifo").arg(&objects[2]).status();
+    assert!(made.unwrap().success());
+    bed.start_io_server(0);
+    for name in &names {
+        let error = run(&["cat", name, "--volume-key", &bed.key]);
+        assert_eq!(error.status.code(), Some(1), "{name}");
+        assert!(error.stdout.is_empty(), "{name}");
+    }
+    let check = |what: &str| {
+        let checked = run(&["volume", "check", what, "--volume-key", &bed.key]);
+        assert_eq!(checked.status.code(), Some(1));
+        String::from_utf8(checked.stdout).unwrap()
+    };
+    let text = check(&bed.url("/"));
+    assert!(
+        text.contains("3 names in its folder are no object's"),
+        "{text}"
+    );
+    bed.io_servers[0].take().unwrap().kill();
+    bed.manager.take().unwrap().kill();
+    let text = check(&bed.volume);
+    for object in objects {
+        let told = format!("I/O server 0: {} is no object", object.display());
+        assert!(text.contains(&told), "{text}");
+    }
 }
 
 #[test]

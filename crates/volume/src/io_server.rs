@@ -23,7 +23,7 @@ use fetches::Fetches;
 use gannet_fabric::Zones;
 use gannet_runtime::{Handle, LocalFuture, all};
 use gannet_vfs::{
-    CreateMode, Credentials, FileHandle, SetAttributes, SetTime, Stability, Status, Vfs,
+    CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Vfs,
 };
 use gannet_wire::nfs3::{Decode, from_bytes};
 use gannet_wire::volume::{
@@ -150,9 +150,14 @@ impl<V: Vfs> IoServer<V> {
             Err(status) => return Err(status),
         };
         match self.store.lookup(&own(), &folder, &name).await.0 {
-            Ok((handle, _)) => {
+            Ok((handle, found)) if found.kind == FileKind::Regular => {
                 self.remember(file, handle);
                 Ok(Some(handle))
+            }
+            Ok((_, found)) => {
+                let kind = found.kind;
+                tracing::warn!(file, ?kind, "what has the name of an object is none");
+                Err(Status::Io)
             }
             Err(Status::Noent) => Ok(None),
             Err(status) => Err(status),

@@ -155,12 +155,13 @@ fn look_at_server(
         }
         for object in std::fs::read_dir(entry.path())? {
             let object = object?;
-            let Some(file) = file_of(&entry, &object) else {
+            let found = object.metadata()?;
+            let file = file_of(&entry, &object).filter(|_| found.is_file());
+            let Some(file) = file else {
                 let what = format!("I/O server {number}: {} is no object", shown(&object));
                 survey.findings.push(what);
                 continue;
             };
-            let found = object.metadata()?;
             objects.count += 1;
             objects.sizes.insert((file, number), found.len());
             if !files.contains_key(&file) {

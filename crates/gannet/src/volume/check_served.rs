@@ -82,9 +82,13 @@ impl Seen {
         let mut ahead = vec![(url.clone(), *node, 0)];
         while let Some((url, node, depth)) = ahead.pop() {
             self.directories += 1;
-            let entries = show::list(session, &url, &node).await?;
+            let listing = show::list_known(session, &url, &node).await?;
+            let is_known = listing.failure.is_none();
+            self.names += listing.unknown.len() as u64;
+            let unknown = listing.failure.map(|failure| failure.to_string());
+            self.findings.extend(unknown);
             let mut below = 0;
-            for entry in entries {
+            for entry in listing.known {
                 self.names += 1;
                 let attributes = &entry.node.attributes;
                 if attributes.kind == FileKind::Directory {
@@ -98,7 +102,7 @@ impl Seen {
                 }
             }
             let links = node.attributes.link_count;
-            if links != below + 2 && !changed(session, &node).await? {
+            if is_known && links != below + 2 && !changed(session, &node).await? {
                 let is = below + 2;
                 self.findings
                     .push(format!("{url} counts {links} links and has {is}"));

@@ -346,7 +346,8 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
     let what = || format!("cannot open the volume {}", volume.path.display());
     // The store would make an empty one.
     if !path.is_file() {
-        let why = format!("its metadata {} is missing", path.display());
+        let wrong = if path.exists() { "no file" } else { "missing" };
+        let why = format!("its metadata {} is {wrong}", path.display());
         return Err(Failure::new(what(), why)
             .hint("put it and metadata.journal back from a backup, both of the same time"));
     }

@@ -2,7 +2,7 @@
 
 use super::{IoServer, OWNER_FILE, own, parse, place_of};
 use crate::calls::encode;
-use gannet_vfs::{DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
+use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
 
 impl<V: Vfs> IoServer<V> {
@@ -56,10 +56,7 @@ impl<V: Vfs> IoServer<V> {
         for file in std::mem::take(&mut page.unknown) {
             let (_, name) = place_of(file);
             match self.store.lookup(&own, folder, &name).await.0 {
-                Ok((_, attributes)) => page.objects.push(ObjectEntry {
-                    file,
-                    size: attributes.size,
-                }),
+                Ok((_, attributes)) => page.take(file, &attributes),
                 // It is gone again.
                 Err(Status::Noent) => {}
                 Err(status) => return Err(status),
@@ -120,6 +117,15 @@ impl Page {
         self.objects.len() + self.unknown.len() < PAGE_OBJECTS_MAX
     }
 
+    /// Takes what has the name of a file's object.
+    fn take(&mut self, file: u64, attributes: &Attributes) {
+        let size = attributes.size;
+        match attributes.kind {
+            FileKind::Regular => self.objects.push(ObjectEntry { file, size }),
+            _ => self.strangers = self.strangers.saturating_add(1),
+        }
+    }
+
     /// The file that a name in the folder is the object of.
     fn file_of(&self, name: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(name).ok()?;
@@ -141,10 +147,7 @@ impl Entries for Page {
         self.last = entry.cookie;
         match self.file_of(entry.name) {
             Some(file) => match entry.object {
-                Some((_, attributes)) => self.objects.push(ObjectEntry {
-                    file,
-                    size: attributes.size,
-                }),
+                Some((_, attributes)) => self.take(file, &attributes),
                 None => self.unknown.push(file),
             },
             None if is_dots(entry.name) => {}

@@ -118,8 +118,8 @@ enum Kept {
     Done,
     /// An I/O server will never be able to keep it: that is the end of it, and whoever waits hears why.
     Never(Status),
-    /// An I/O server refuses now, for a reason of its own. Others of the lane need not wait for that.
-    Refused,
+    /// An I/O server refuses now, with this status, for a reason of its own. Others of the lane need not wait for that.
+    Refused(u32),
     /// An I/O server is away, and with it the lane.
     Away,
 }
@@ -134,7 +134,7 @@ impl Kept {
             (_, Some(status @ Status::Fbig)) if operation == Operation::Truncate => {
                 Kept::Never(status)
             }
-            _ => Kept::Refused,
+            _ => Kept::Refused(status),
         }
     }
 
@@ -143,7 +143,7 @@ impl Kept {
         let weight = |kept: &Kept| match kept {
             Kept::Done => 0,
             Kept::Never(_) => 1,
-            Kept::Refused => 2,
+            Kept::Refused(_) => 2,
             Kept::Away => 3,
         };
         std::cmp::max_by_key(self, other, weight)
@@ -255,13 +255,16 @@ impl Promises {
         }
     }
 
-    /// An I/O server has refused to keep a promise: it is tried again later, and less and less often.
-    fn refuse(&self, lane: &Lane, number: u64, now: Instant) {
+    /// An I/O server has refused to keep a promise: it is tried again later, and less and less often. True if it is the
+    /// first time.
+    fn refuse(&self, lane: &Lane, number: u64, now: Instant) -> bool {
         let mut lanes = self.open.borrow_mut();
-        if let Some(open) = lanes.get_mut(lane).and_then(|open| open.get_mut(&number)) {
-            open.not_before = Some(now + PROMISE_RETRY * (1 << open.refused.min(REFUSED_MAX)));
-            open.refused += 1;
-        }
+        let Some(open) = lanes.get_mut(lane).and_then(|open| open.get_mut(&number)) else {
+            return false;
+        };
+        open.not_before = Some(now + PROMISE_RETRY * (1 << open.refused.min(REFUSED_MAX)));
+        open.refused += 1;
+        open.refused == 1
     }
 
     /// Opens those again that are due; in how long the next will be.
@@ -391,6 +394,7 @@ impl Manager {
             });
             let outcomes = all(work).await;
             let (now, mut ended, mut is_away) = (self.runtime.now(), Vec::new(), false);
+            let mut refused = None;
             for ((number, promise), kept) in next.iter().zip(outcomes) {
                 match kept {
                     Kept::Done if self.promises.keep(lane, *number, now) => {
@@ -405,9 +409,22 @@ impl Manager {
                         );
                         ended.push((*number, Err(status)));
                     }
-                    Kept::Refused => self.promises.refuse(lane, *number, now),
+                    Kept::Refused(status) => {
+                        if self.promises.refuse(lane, *number, now) {
+                            refused = Some((promise.file().0, status));
+                        }
+                    }
                     Kept::Away => is_away = true,
                 }
+            }
+            if let Some((file, status)) = refused {
+                let status = Status::from_number(status);
+                tracing::warn!(
+                    file,
+                    ?status,
+                    servers = ?lane,
+                    "an I/O server refuses to remove or cut an object: trying again (its log, or `gannet volume check`, may tell why)"
+                );
             }
             if !self.forget(lane, ended).await || is_away {
                 sleep(&self.runtime, PROMISE_RETRY).await;

@@ -1,15 +1,20 @@
 //! A [`MetaStore`] in one file, by redb.
+//!
+//! Redb takes it for granted that what is in its file is what it wrote: it panics where that has been damaged. Whatever is asked of
+//! it is guarded, so that who asks hears of the damage as of any other failure.
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// A file with a volume's metadata. Open it once: a second opening fails while the first lives.
 pub struct RedbStore {
-    database: Database,
+    /// There until the store is dropped.
+    database: Option<Database>,
 }
 
 impl RedbStore {
@@ -20,8 +25,10 @@ impl RedbStore {
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
         let mut builder = Database::builder();
         builder.set_cache_size(cache_len);
-        let database = builder.create(path).map_err(failed)?;
-        let store = RedbStore { database };
+        let database = guarded(|| builder.create(path).map_err(failed))?;
+        let store = RedbStore {
+            database: Some(database),
+        };
         // Later, readers find all tables there.
         store.commit(&mut |transaction| {
             Table::ALL
@@ -30,6 +37,35 @@ impl RedbStore {
         })?;
         Ok(store)
     }
+
+    fn database(&self) -> Result<&Database, StoreError> {
+        let closed = || StoreError("it is closed".into());
+        self.database.as_ref().ok_or_else(closed)
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        let closed = guarded(|| {
+            drop(database);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::error!(%error, "the metadata was not closed in order");
+        }
+    }
+}
+
+/// Does `work` with the database, and takes a panic for what it says: the file is not as it was written.
+fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    // A transaction that is dropped in a panic has changed nothing; nothing else is kept from before it.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let told = panic.downcast_ref::<String>().map(String::as_str);
+        let told = told.or_else(|| panic.downcast_ref::<&str>().copied());
+        let told = told.unwrap_or("it does not say where");
+        Err(StoreError(format!("its file is damaged: {told}").into()))
+    })
 }
 
 impl StoreError {
@@ -153,19 +189,23 @@ impl Transaction for Open<&redb::WriteTransaction> {
 
 impl MetaStore for RedbStore {
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
-        let transaction = self.database.begin_read().map_err(failed)?;
-        look(&Open::new(&transaction));
-        Ok(())
+        guarded(|| {
+            let transaction = self.database()?.begin_read().map_err(failed)?;
+            look(&Open::new(&transaction));
+            Ok(())
+        })
     }
 
     fn commit(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let transaction = self.database.begin_write().map_err(failed)?;
-        // Dropped without a commit, it has changed nothing.
-        work(&mut Open::new(&transaction))?;
-        transaction.commit().map_err(failed)
+        guarded(|| {
+            let transaction = self.database()?.begin_write().map_err(failed)?;
+            // Dropped without a commit, it has changed nothing.
+            work(&mut Open::new(&transaction))?;
+            transaction.commit().map_err(failed)
+        })
     }
 }
 
@@ -201,6 +241,67 @@ mod tests {
         let store = RedbStore::open(&path, 1 << 20).unwrap();
         assert_eq!(value_of(&store, b"a").as_deref(), Some(&b"1"[..]));
         assert_eq!(value_of(&store, b"b"), None);
+    }
+
+    /// Everything that can be asked of a store.
+    fn use_all(path: &Path) -> Result<(), StoreError> {
+        let store = RedbStore::open(path, 1 << 20)?;
+        let (mut found, mut failed) = (Vec::new(), None);
+        store.read(&mut |view| {
+            for table in Table::ALL {
+                let mut take = |key: &[u8], _: &[u8]| {
+                    found.push((table, key.to_vec()));
+                    true
+                };
+                failed = failed.take().or(view.scan(table, b"", &mut take).err());
+            }
+            for (table, key) in &found {
+                failed = failed.take().or(view.get(*table, key).err());
+            }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        store.commit(&mut |it| {
+            let mut found = found.iter();
+            found.try_for_each(|(table, key)| match key.len() % 2 {
+                0 => it.delete(*table, key),
+                _ => it.put(*table, key, b"changed"),
+            })
+        })
+    }
+
+    #[test]
+    fn a_file_with_any_page_overwritten_is_an_error_and_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metadata");
+        let store = RedbStore::open(&path, 1 << 20).unwrap();
+        for round in 0..4 {
+            let fill = |it: &mut dyn Transaction| {
+                (0..400_u32).try_for_each(|number| {
+                    let key = (number * 7 + round).to_string().into_bytes();
+                    it.put(Table::ALL[number as usize % 6], &key, &[7; 60])
+                })
+            };
+            store.commit(&mut |it| fill(it)).unwrap();
+        }
+        drop(store);
+        let sound = std::fs::read(&path).unwrap();
+        let (mut damaged, mut seed) = (0, 1_u64);
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 32) as usize
+        };
+        for _ in 0..150 {
+            let mut bytes = sound.clone();
+            for _ in 0..=random() % 3 {
+                let start = random() % (bytes.len() / 4096) * 4096;
+                (bytes[start..start + 4096]).fill_with(|| random() as u8);
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            damaged += u32::from(use_all(&path).is_err());
+        }
+        assert!(damaged > 20, "{damaged}");
+        std::fs::write(&path, &sound).unwrap();
+        use_all(&path).unwrap();
     }
 
     #[test]
