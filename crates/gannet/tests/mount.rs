@@ -8,100 +8,16 @@
 mod support;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, succeed};
+use support::mount::{Mount, is_left_out, must};
+use support::{Place, Server, assert_same, bytes, fail, make_tree, objects_below, succeed};
 
 /// The ways to mount: cached and not.
 const MODES: [&[&str]; 2] = [&[], &["--direct"]];
-
-/// Says that a test was left out; true when it is.
-fn is_left_out() -> bool {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let usable = opened.is_ok() && may_mount();
-    if !usable {
-        eprintln!("left out: FUSE cannot be used here, or not by this user");
-        assert!(std::env::var_os("GANNET_REQUIRE_FUSE").is_none());
-    }
-    !usable
-}
-
-/// Containers may have the device and root, and still not the right.
-fn may_mount() -> bool {
-    let place = tempfile::tempdir().unwrap();
-    let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "none"]).arg(place.path());
-    let mounted = mount.stderr(Stdio::null()).status();
-    let mounted = mounted.is_ok_and(|status| status.success());
-    if mounted {
-        must(Command::new("umount").arg(place.path()));
-    }
-    mounted
-}
-
-/// `gannet mount`, unmounted when dropped.
-struct Mount {
-    child: Child,
-    directory: PathBuf,
-}
-
-impl Mount {
-    fn of(url: &str, directory: &Path, options: &[&str]) -> Mount {
-        fs::create_dir_all(directory).unwrap();
-        let mut child = gannet()
-            .args(["mount", url])
-            .arg(directory)
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        assert!(line.starts_with("mounted "), "{line:?}");
-        Mount {
-            child,
-            directory: directory.to_owned(),
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    /// Unmounts it as people do, which must end it well.
-    fn unmount(mut self) {
-        let directory = self.directory.clone();
-        must(Command::new("umount").arg(directory));
-        assert!(self.wait().success());
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if self.child.try_wait().unwrap().is_none() {
-            let _ = Command::new("umount")
-                .arg("-l")
-                .arg(&self.directory)
-                .status();
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
 
 /// A server of `share`, and the directory `mnt` to mount it on.
 struct Bed {
@@ -136,13 +52,6 @@ impl Bed {
         let arguments = [share.as_str(), "--no-root-squash"];
         self.server = Server::start_at((&tcp, &rdma), &state, &arguments);
     }
-}
-
-fn must(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn in_path(program: &str) -> bool {
