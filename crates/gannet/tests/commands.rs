@@ -8,6 +8,7 @@ use rustix::fs::{CWD, FileType};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
+use support::mount::{Mount, is_left_out};
 use support::{Place, Server, assert_same, fail, gannet, make_tree, run, succeed};
 
 #[test]
@@ -97,6 +98,33 @@ fn what_cannot_be_copied_is_said_and_fails_the_copy() {
 }
 
 #[test]
+fn a_file_in_a_mount_is_not_copied_onto_itself() {
+    if is_left_out() {
+        return;
+    }
+    for mode in [&[][..], &["--direct"]] {
+        let place = Place::new();
+        let server = Server::of(&place.path("share"), &place.path("state"));
+        let [url, _] = server.urls();
+        let mount = Mount::of(&url, &place.path("mnt"), mode);
+        fs::write(mount.path("file"), b"content").unwrap();
+        let (here, there) = (place.text("mnt/file"), format!("{url}/file"));
+        for (from, to) in [(&here, &there), (&there, &here)] {
+            let output = run(&["cp", from, to]);
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(error.contains("the same file"), "{error}");
+            assert_eq!(output.status.code(), Some(1));
+        }
+        // Another file of the same length is another file.
+        fs::write(mount.path("other"), b"CONTENT").unwrap();
+        succeed(&["cp", &here, &format!("{url}/other")]);
+        assert_eq!(fs::read(place.path("share/file")).unwrap(), b"content");
+        assert_eq!(fs::read(place.path("share/other")).unwrap(), b"content");
+        mount.unmount();
+    }
+}
+
+#[test]
 fn what_would_be_harmed_by_a_copy_is_left_alone() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();
@@ -114,6 +142,13 @@ fn what_would_be_harmed_by_a_copy_is_left_alone() {
         let at = |name: &str| format!("{url}/{name}");
         let error = refused(&at("file"), &at("link"));
         assert!(error.contains("the same file"), "{error}");
+        // The very directory that is served.
+        let here = |name: &str| place.text(&format!("share/{name}"));
+        for (from, to) in [(here("file"), at("link")), (at("file"), here("link"))] {
+            let error = refused(&from, &to);
+            assert!(error.contains("the same file"), "{error}");
+        }
+        assert_eq!(fs::read(here("file")).unwrap(), b"content");
         let error = refused(&at("empty"), pipe.to_str().unwrap());
         assert!(error.contains("no regular file"), "{error}");
         let error = refused("/proc/self/status", &at("status"));

@@ -1,13 +1,13 @@
 //! The local side of a copy. Everything here may block: run it on the blocking pool.
 
 use super::place::{Kind, Node};
-use gannet_vfs::NodeKind;
+use gannet_vfs::{Attributes, NodeKind, Time};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, makedev, mknodat,
 };
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Entries of one directory that are listed at most.
@@ -17,6 +17,56 @@ const ENTRIES_MAX: usize = 10_000_000;
 pub(super) fn node_followed(path: &Path) -> io::Result<Node> {
     std::fs::metadata(path).map(|metadata| Node::of_local(&metadata))
 }
+
+/// The number of the file that a path names, symbolic links followed.
+pub(super) fn number(path: &Path) -> io::Result<u64> {
+    std::fs::metadata(path).map(|file| file.ino())
+}
+
+/// What tells a file from all others, as far as this machine sees it.
+pub(super) struct Identity {
+    number: u64,
+    size: u64,
+    modified: Time,
+    changed: Time,
+    /// The kernel has times of its own, a little older than the server's, of what it writes itself.
+    is_fuse: bool,
+}
+
+/// Of the file that a path names.
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+    let is_fuse = rustix::fs::statfs(path)?.f_type == FUSE_SUPER_MAGIC;
+    if is_fuse {
+        // The server is told then what the kernel has cached.
+        File::open(path)?.sync_all()?;
+    }
+    let file = std::fs::metadata(path)?;
+    let time = |seconds: i64, nanoseconds: i64| Time {
+        seconds: u32::try_from(seconds).unwrap_or_default(),
+        nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+    };
+    Ok(Identity {
+        number: file.ino(),
+        size: file.len(),
+        modified: time(file.mtime(), file.mtime_nsec()),
+        changed: time(file.ctime(), file.ctime_nsec()),
+        is_fuse,
+    })
+}
+
+impl Identity {
+    /// Whether it is this file of a server, which knows its files by the numbers that local file systems give them.
+    pub(super) fn is_of(&self, there: &Attributes) -> bool {
+        let times = match self.is_fuse {
+            true => self.modified.seconds.abs_diff(there.modify_time.seconds) <= 1,
+            false => (self.modified, self.changed) == (there.modify_time, there.change_time),
+        };
+        times && (self.number, self.size) == (there.fileid, there.size)
+    }
+}
+
+/// statfs(2) calls mounts by FUSE so.
+const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// The names in a directory, sorted, with what they are.
 pub(super) fn list(path: &Path) -> io::Result<Vec<(std::ffi::OsString, Node)>> {

@@ -124,6 +124,22 @@ pub(crate) struct Entry {
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
+/// Whether the local path names the file of a server that has the attributes which `look` finds.
+async fn is_seen_at(
+    runtime: &Handle,
+    path: PathBuf,
+    look: impl AsyncFn() -> Option<Attributes>,
+) -> bool {
+    let looked = path.clone();
+    let number = locally(runtime, move || local::number(&looked)).await.ok();
+    if number.is_none() || number != look().await.map(|there| there.fileid) {
+        return false;
+    }
+    let identity = locally(runtime, move || local::identity(&path)).await;
+    let there = look().await;
+    identity.is_ok_and(|here| there.is_some_and(|there| here.is_of(&there)))
+}
+
 /// Runs local work on the blocking pool.
 pub(super) async fn locally<T: Send + 'static>(
     runtime: &Handle,
@@ -321,15 +337,31 @@ impl Place {
         }
     }
 
-    /// Whether `name` in this directory of a server is the file at `other`, by whatever name or host.
+    /// Whether `name` in this directory is the file at `other`, by whatever name or host; also where one of the two is
+    /// seen on this machine, in a mount or in the very directory that is served.
     pub(crate) async fn holds(&self, name: &OsStr, other: &Place) -> bool {
-        let (Place::Remote(session, directory, _), Place::Remote(_, file, _)) = (self, other)
-        else {
-            return false;
-        };
-        let client = session.files().client();
-        let found = client.lookup(directory, name.as_bytes()).await;
-        found.is_ok_and(|found| found.handle == *file)
+        match (self, other) {
+            (Place::Remote(session, directory, _), Place::Remote(_, file, _)) => {
+                let client = session.files().client();
+                let found = client.lookup(directory, name.as_bytes()).await;
+                found.is_ok_and(|found| found.handle == *file)
+            }
+            (Place::Remote(session, directory, _), Place::Local(runtime, path)) => {
+                let client = session.files().client();
+                let look = async || {
+                    let found = client.lookup(directory, name.as_bytes()).await;
+                    found.ok()?.attributes
+                };
+                is_seen_at(runtime, path.clone(), look).await
+            }
+            (Place::Local(runtime, path), Place::Remote(session, file, _)) => {
+                let client = session.files().client();
+                let look = async || client.getattr(file).await.ok();
+                is_seen_at(runtime, path.join(name), look).await
+            }
+            // cp(1) copies local files.
+            (Place::Local(..), Place::Local(..)) => false,
+        }
     }
 
     /// Opens a file of `size` bytes to be read by `transfer`.
