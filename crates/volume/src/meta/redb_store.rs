@@ -1,7 +1,7 @@
 //! A [`MetaStore`] in one file, by redb.
 //!
-//! Redb takes it for granted that what is in its file is what it wrote: it panics where that has been damaged. Whatever is asked of
-//! it is guarded, so that who asks hears of the damage as of any other failure.
+//! Redb takes it for granted that what is in its file is what it wrote: it panics where that has been damaged. Whatever
+//! is asked of it is guarded, so that who asks hears of the damage as of any other failure.
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
