@@ -3,13 +3,11 @@
 
 mod common;
 
-use common::{Bed, VOLUME_UNIT, noise, root};
-use gannet_fabric::Buffer;
+use common::{Bed, VOLUME_UNIT, noise, read, root, shared_file, write};
 use gannet_runtime::{both, sleep, timeout};
 use gannet_sim::store::DiskProfile;
-use gannet_sim::volume::Carrier;
 use gannet_sim::{Crash, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,33 +43,11 @@ async fn cut(fs: &VolumeFs, file: &FileHandle, way: Way) -> Result<(), Status> {
     }
 }
 
-/// Writes, and keeps the right to.
-async fn write(fs: &VolumeFs, file: &FileHandle, offset: u64, bytes: &[u8]) -> Result<(), Status> {
-    let (buffer, range) = (Buffer::from_vec(bytes.to_vec()), 0..bytes.len());
-    let caller = root();
-    let written = fs.write(&caller, file, offset, buffer, range, Stability::Unstable);
-    written.await.result.map(|_| ())
-}
-
-/// What is there of `len` bytes from `offset` on.
-async fn read(fs: &VolumeFs, file: &FileHandle, offset: u64, len: usize) -> Vec<u8> {
-    let reply = fs.read(&root(), file, offset, len as u32).await.unwrap();
-    let mut bytes = vec![0; reply.count as usize];
-    reply.file.try_read_at(offset, &mut bytes).unwrap();
-    bytes
-}
-
 /// A file on two I/O servers, and two clients that stand for one server and have the right to write it.
 async fn clients(bed: &Bed) -> ([VolumeFs; 2], FileHandle) {
     let shared = Siblings::new(1);
     let clients = [bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared)];
-    let how = CreateMode::Guarded(SetAttributes::default());
-    let (caller, top) = (root(), clients[0].root());
-    let made = clients[0].create(&caller, &top, b"file", &how).await;
-    let file = made.result.unwrap().handle;
-    for fs in &clients {
-        write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-    }
+    let file = shared_file(&[&clients[0], &clients[1]]).await;
     (clients, file)
 }
 
@@ -204,89 +180,4 @@ fn a_create_is_never_answered_for_a_file_that_is_gone() {
         later += u32::from(!done.recv().unwrap());
     }
     assert!(later > 0, "it is always the first");
-}
-
-/// What a core of an NFS server asks for.
-#[derive(Clone, Copy, PartialEq)]
-enum Asks {
-    Write,
-    Cut,
-    Remove,
-}
-
-/// What one core of a server has given up is still on its way when others ask for the same through another core: they
-/// are told to come again until the first one has connected to its server once more, and what they have done then
-/// stays.
-fn what_one_core_gave_up(asks: Asks) {
-    let world = World::new(5);
-    let faults = world.faults();
-    let carrier = Carrier::iwarp();
-    let bed = gannet_sim::volume::Bed::new(&world, carrier, 2, VOLUME_UNIT);
-    let bed = Rc::new(bed);
-    let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
-    let done = world.run(async move {
-        bed.start();
-        let shared = Siblings::new(1);
-        let one = bed.mount_with(&one_node, Arc::clone(&shared));
-        let other = bed.mount_with(&other_node, shared);
-        let how = CreateMode::Guarded(SetAttributes::default());
-        let (caller, top) = (root(), one.root());
-        let made = one.create(&caller, &top, b"file", &how).await;
-        let file = made.result.unwrap().handle;
-        for fs in [&one, &other] {
-            write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-        }
-        let server = match asks {
-            Asks::Write => bed.io_servers[0].node.id(),
-            Asks::Cut | Asks::Remove => bed.manager.id(),
-        };
-        let offset = u64::from(2 * VOLUME_UNIT);
-        let ask = async |fs: &VolumeFs, seed| match asks {
-            Asks::Write => write(fs, &file, offset, &noise(1000, seed)).await,
-            Asks::Cut => cut(fs, &file, Way::SetSize).await,
-            Asks::Remove => fs.remove(&caller, &top, b"file").await.result,
-        };
-        let after = async || match asks {
-            Asks::Write => ask(&other, 2).await,
-            Asks::Cut => write(&other, &file, offset, &noise(1000, 2)).await,
-            Asks::Remove => match ask(&other, 0).await {
-                Ok(()) | Err(Status::Noent) => {
-                    let made = other.create(&caller, &top, b"file", &how).await;
-                    made.result.map(|_| ())
-                }
-                Err(status) => Err(status),
-            },
-        };
-        faults.partition(one_node.id(), server);
-        assert_eq!(ask(&one, 3).await, Err(Status::Jukebox));
-        assert_eq!(
-            after().await,
-            Err(Status::Jukebox),
-            "the first may come later"
-        );
-        faults.heal(one_node.id(), server);
-        sleep(&other_node.runtime(), Duration::from_secs(5)).await;
-        after().await.unwrap();
-        sleep(&other_node.runtime(), LATER).await;
-        match asks {
-            Asks::Remove => other.lookup(&caller, &top, b"file").await.0.is_ok(),
-            _ => read(&other, &file, offset, 1000).await == noise(1000, 2),
-        }
-    });
-    assert!(done.unwrap(), "what was answered is gone");
-}
-
-#[test]
-fn a_write_that_one_core_gave_up_does_not_come_later() {
-    what_one_core_gave_up(Asks::Write);
-}
-
-#[test]
-fn a_cut_that_one_core_gave_up_does_not_come_later() {
-    what_one_core_gave_up(Asks::Cut);
-}
-
-#[test]
-fn a_removal_that_one_core_gave_up_does_not_come_later() {
-    what_one_core_gave_up(Asks::Remove);
 }

@@ -4,12 +4,11 @@
 
 mod common;
 
-use common::{VOLUME_UNIT, noise, root};
-use gannet_fabric::Buffer;
+use common::{VOLUME_UNIT, noise, read, root, shared_file, write};
 use gannet_runtime::{both, sleep};
 use gannet_sim::volume::{Bed, Carrier};
 use gannet_sim::{Crash, LinkProfile, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, SetTime, Stability, Status, Time, Vfs};
+use gannet_vfs::{CreateMode, SetAttributes, SetTime, Status, Time, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,11 +17,89 @@ use std::time::Duration;
 
 const LATER: Duration = Duration::from_secs(30);
 
-async fn write(fs: &VolumeFs, file: &FileHandle, offset: u64, bytes: &[u8]) -> Result<(), Status> {
-    let (buffer, range) = (Buffer::from_vec(bytes.to_vec()), 0..bytes.len());
-    let caller = root();
-    let written = fs.write(&caller, file, offset, buffer, range, Stability::Unstable);
-    written.await.result.map(|_| ())
+/// What a core of an NFS server asks for.
+#[derive(Clone, Copy, PartialEq)]
+enum Asks {
+    Write,
+    Cut,
+    Remove,
+}
+
+/// What one core of a server has given up is still on its way when others ask for the same through another core: they
+/// are told to come again until the first one has connected to its server once more, and what they have done then
+/// stays.
+fn what_one_core_gave_up(asks: Asks) {
+    let world = World::new(5);
+    let faults = world.faults();
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 2, VOLUME_UNIT));
+    let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
+    let done = world.run(async move {
+        bed.start();
+        let shared = Siblings::new(1);
+        let one = bed.mount_with(&one_node, Arc::clone(&shared));
+        let other = bed.mount_with(&other_node, shared);
+        let how = CreateMode::Guarded(SetAttributes::default());
+        let (caller, top) = (root(), one.root());
+        let file = shared_file(&[&one, &other]).await;
+        let server = match asks {
+            Asks::Write => bed.io_servers[0].node.id(),
+            Asks::Cut | Asks::Remove => bed.manager.id(),
+        };
+        let offset = u64::from(2 * VOLUME_UNIT);
+        let ask = async |fs: &VolumeFs, seed| match asks {
+            Asks::Write => write(fs, &file, offset, &noise(1000, seed)).await,
+            Asks::Cut => {
+                let cut = SetAttributes {
+                    size: Some(10),
+                    ..SetAttributes::default()
+                };
+                fs.set_attributes(&caller, &file, &cut, None).await.result
+            }
+            Asks::Remove => fs.remove(&caller, &top, b"file").await.result,
+        };
+        let after = async || match asks {
+            Asks::Write => ask(&other, 2).await,
+            Asks::Cut => write(&other, &file, offset, &noise(1000, 2)).await,
+            Asks::Remove => match ask(&other, 0).await {
+                Ok(()) | Err(Status::Noent) => {
+                    let made = other.create(&caller, &top, b"file", &how).await;
+                    made.result.map(|_| ())
+                }
+                Err(status) => Err(status),
+            },
+        };
+        faults.partition(one_node.id(), server);
+        assert_eq!(ask(&one, 3).await, Err(Status::Jukebox));
+        assert_eq!(
+            after().await,
+            Err(Status::Jukebox),
+            "the first may come later"
+        );
+        faults.heal(one_node.id(), server);
+        sleep(&other_node.runtime(), Duration::from_secs(5)).await;
+        after().await.unwrap();
+        sleep(&other_node.runtime(), LATER).await;
+        match asks {
+            Asks::Remove => other.lookup(&caller, &top, b"file").await.0.is_ok(),
+            _ => read(&other, &file, offset, 1000).await == noise(1000, 2),
+        }
+    });
+    assert!(done.unwrap(), "what was answered is gone");
+}
+
+#[test]
+fn a_write_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Write);
+}
+
+#[test]
+fn a_cut_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Cut);
+}
+
+#[test]
+fn a_removal_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Remove);
 }
 
 /// A core gives up while the manager works at its request; it has a "connection" long before it is admitted.
@@ -38,13 +115,8 @@ fn a_connection_that_is_not_let_in_yet_frees_no_place() {
         let one = bed.mount_with(&one_node, Arc::clone(&shared));
         let one = Rc::new(one.patient(Duration::from_millis(500)));
         let other = bed.mount_with(&other_node, shared);
-        let how = CreateMode::Guarded(SetAttributes::default());
-        let (caller, top) = (root(), one.root());
-        let made = one.create(&caller, &top, b"file", &how).await;
-        let file = made.result.unwrap().handle;
-        for fs in [&*one, &other] {
-            write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-        }
+        let caller = root();
+        let file = shared_file(&[&one, &other]).await;
         let (manager, io) = (bed.manager.id(), bed.io_servers[0].node.id());
         let runtime = other_node.runtime();
         // The manager waits for sizes, for up to 8 s.
@@ -164,13 +236,8 @@ fn trouble_is_not_that_of_another_operation() {
         let other = bed
             .mount_with(&other_node, shared)
             .patient(Duration::from_secs(1));
-        let how = CreateMode::Guarded(SetAttributes::default());
         let (caller, top) = (root(), one.root());
-        let made = one.create(&caller, &top, b"file", &how).await;
-        let file = made.result.unwrap().handle;
-        for fs in [&one, &other] {
-            write(fs, &file, 0, &noise(100, 1)).await.unwrap();
-        }
+        let file = shared_file(&[&one, &other]).await;
         let runtime = one_node.runtime();
         // An I/O server is away for a minute, and comes back.
         bed.kill_io_server(0, Crash::Process);

@@ -16,6 +16,18 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Waits until nothing is promised any more.
+async fn all_is_kept(bed: &Bed) {
+    let runtime = bed.client.runtime();
+    let all_kept = async {
+        while bed.promises() > 0 {
+            gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
+        }
+    };
+    let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
+    kept.expect("what was promised is done");
+}
+
 /// A new file on one I/O server.
 async fn create(fs: &VolumeFs, name: &str, server: u32) -> gannet_vfs::FileHandle {
     create_on(fs, name, vec![server]).await
@@ -59,13 +71,7 @@ fn a_server_that_is_away_holds_up_its_own_files_alone() {
             let done = timeout(&runtime, Duration::from_millis(500), cutting).await;
             done.expect("it waits for the other server").result.unwrap();
             bed.start_io_server(0);
-            let all_kept = async {
-                while bed.promises() > 0 {
-                    gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
-                }
-            };
-            let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
-            kept.expect("what was promised is done");
+            all_is_kept(&bed).await;
         });
         done.unwrap();
     }
@@ -228,13 +234,7 @@ fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
         let cutting = fs.set_attributes(&caller, &new, &cut, None);
         let cut = timeout(&runtime, Duration::from_millis(500), cutting).await;
         cut.expect("it waits for what was refused").result.unwrap();
-        let all_kept = async {
-            while bed.promises() > 0 {
-                gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
-            }
-        };
-        let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
-        kept.expect("what was promised is done");
+        all_is_kept(&bed).await;
     });
     done.unwrap();
 }

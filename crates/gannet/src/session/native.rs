@@ -32,11 +32,9 @@ impl Native {
 
     /// What a person is told: which server has failed with what, where a status alone does not help.
     fn error(&self, status: Status) -> Error {
-        match (status, self.volume.trouble(status)) {
-            (Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault, Some(trouble)) => {
-                Error::Local(io::Error::other(trouble))
-            }
-            _ => Error::Status(status),
+        match self.volume.trouble(status) {
+            Some(trouble) => Error::Local(io::Error::other(trouble)),
+            None => Error::Status(status),
         }
     }
 

@@ -236,7 +236,10 @@ impl VolumeFs {
         match self.trouble.note(self.now(), failed) {
             Status::Jukebox if self.now() < deadline => {}
             status => {
-                tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
+                // What a server says clearly is for who asked to hear.
+                if status == Status::Jukebox || !matches!(failed, Trouble::Refused(..)) {
+                    tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
+                }
                 return Err(status);
             }
         }

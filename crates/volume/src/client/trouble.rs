@@ -80,11 +80,11 @@ impl LastTrouble {
     /// Takes note; what the operation is answered with.
     pub(super) fn note(&self, now: Instant, trouble: &Trouble) -> Status {
         let status = trouble.status();
-        let is_telling = match status {
-            Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault => true,
-            // Says all.
-            _ => false,
-        };
+        // Others say all by themselves.
+        let is_telling = matches!(
+            status,
+            Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault
+        );
         if is_telling {
             self.0.replace(Some((status, trouble.to_string(), now)));
         }

@@ -1,11 +1,12 @@
 //! A volume in the simulator, and what several tests need of it.
 #![allow(dead_code)] // each test uses a part
 
+use gannet_fabric::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
 use gannet_sim::volume::Carrier;
 use gannet_sim::{Crash, Node, World};
-use gannet_vfs::{Credentials, Vfs};
+use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::ops::Deref;
 use std::pin::pin;
@@ -66,6 +67,38 @@ impl Bed {
     pub(crate) fn mount_with(&self, siblings: Arc<Siblings>) -> VolumeFs {
         self.volume.mount_with(&self.client, siblings)
     }
+}
+
+/// The file `file` of a new volume, which all of these clients have written to and may go on writing.
+pub(crate) async fn shared_file(clients: &[&VolumeFs]) -> FileHandle {
+    let (caller, first) = (root(), clients[0]);
+    let how = CreateMode::Guarded(SetAttributes::default());
+    let made = first.create(&caller, &first.root(), b"file", &how).await;
+    let file = made.result.unwrap().handle;
+    for fs in clients {
+        write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+    }
+    file
+}
+
+pub(crate) async fn write(
+    fs: &VolumeFs,
+    file: &FileHandle,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), Status> {
+    let (buffer, range) = (Buffer::from_vec(bytes.to_vec()), 0..bytes.len());
+    let caller = root();
+    let written = fs.write(&caller, file, offset, buffer, range, Stability::Unstable);
+    written.await.result.map(|_| ())
+}
+
+/// What is there of `len` bytes from `offset` on.
+pub(crate) async fn read(fs: &VolumeFs, file: &FileHandle, offset: u64, len: usize) -> Vec<u8> {
+    let reply = fs.read(&root(), file, offset, len as u32).await.unwrap();
+    let mut bytes = vec![0; reply.count as usize];
+    reply.file.try_read_at(offset, &mut bytes).unwrap();
+    bytes
 }
 
 pub(crate) fn noise(len: usize, salt: u8) -> Vec<u8> {

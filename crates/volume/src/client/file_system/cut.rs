@@ -18,10 +18,10 @@ impl VolumeFs {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Result<Found, Status> {
-        let Some(size) = change.size else {
+        if change.size.is_none() {
             let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
             return Ok(found);
-        };
+        }
         let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
         let turn = self.turn_of(&parts).await?;
         let cutting = self.siblings.doubts.cutting(id);
@@ -32,7 +32,7 @@ impl VolumeFs {
         };
         let cut = match change.modify_time {
             // Cutting a file is a write, which the modification time is to hold beyond.
-            SetTime::To(_) => match set(size_alone(size), guard).await {
+            SetTime::To(_) => match set(size_alone(change), guard).await {
                 Ok(_) => set(without_size(change), None).await,
                 Err(status) => Err(status),
             },
@@ -56,22 +56,16 @@ impl VolumeFs {
         entry: Entry,
         mode: &CreateMode,
     ) -> Result<[Found; 2], Status> {
-        let (size, rest) = match mode {
-            CreateMode::Unchecked(
-                all @ SetAttributes {
-                    size: Some(size), ..
-                },
-            ) => (*size, without_size(all)),
+        let attributes = match mode {
+            CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
             _ => return self.find(caller, Call::Create(entry, *mode)).await,
         };
         // Nobody here gives the name to another file meanwhile.
         let turn = self.turn_of(&[Part::name(entry.0, &entry.1)]).await?;
         let deadline = self.deadline();
         let opened = loop {
-            match self
-                .open_or_cut(caller, (&entry, &turn), (size, rest))
-                .await
-            {
+            let opening = self.open_or_cut(caller, (&entry, &turn), attributes);
+            match opening.await {
                 Ok(Some(opened)) => break Ok(opened),
                 // Somebody elsewhere has.
                 Ok(None) => {
@@ -93,22 +87,19 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         (entry, turn): (&Entry, &Turn),
-        (size, rest): (u64, SetAttributes),
+        attributes: &SetAttributes,
     ) -> Result<Option<[Found; 2]>, Status> {
         let ask = async |mode| {
             let call = Call::Create(entry.clone(), mode);
             found_in(&self.ask_in_turn(caller, call, Some(turn)).await?)
         };
-        let whole = SetAttributes {
-            size: Some(size),
-            ..rest
-        };
-        match ask(CreateMode::Guarded(whole)).await {
+        match ask(CreateMode::Guarded(*attributes)).await {
             Err(Status::Exist) => {}
             made => return made.map(Some),
         }
-        let [there, inside] = ask(CreateMode::Unchecked(rest)).await?;
-        match self.set(caller, there.id, &size_alone(size), None).await {
+        let [there, inside] = ask(CreateMode::Unchecked(without_size(attributes))).await?;
+        let size = size_alone(attributes);
+        match self.set(caller, there.id, &size, None).await {
             Ok(cut) => Ok(Some([cut, inside])),
             Err(Status::Stale) => Ok(None),
             Err(status) => Err(status),
@@ -116,9 +107,9 @@ impl VolumeFs {
     }
 }
 
-fn size_alone(size: u64) -> SetAttributes {
+fn size_alone(change: &SetAttributes) -> SetAttributes {
     SetAttributes {
-        size: Some(size),
+        size: change.size,
         ..SetAttributes::default()
     }
 }

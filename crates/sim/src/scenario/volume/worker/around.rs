@@ -137,10 +137,10 @@ impl Worker {
         }
         self.drop_name(view, &other).await?;
         let (_, attributes) = self.see(view, view.root, name).await?;
-        match attributes.link_count > before.link_count {
-            true if is_first => Err(String::from("a name that was removed still counts")),
-            _ => Ok(()),
+        if is_first && attributes.link_count > before.link_count {
+            return Err(String::from("a name that was removed still counts"));
         }
+        Ok(())
     }
 
     async fn set_mode<V: Vfs>(
