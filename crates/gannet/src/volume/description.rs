@@ -155,6 +155,10 @@ impl Description {
         if stripes.width as usize > io_server.len() {
             return Err(String::from("`width` is more than its I/O servers"));
         }
+        let mut folders = io_server.iter().map(|server| &server.folder);
+        if let Some(number) = folders.position(|folder| folder.as_os_str().is_empty()) {
+            return Err(format!("the `folder` of I/O server {number} is empty"));
+        }
         Ok(description)
     }
 }
@@ -219,7 +223,7 @@ impl Volume {
         })?;
         let mut text = String::new();
         let read = opened.take(DESCRIPTION_MAX).read_to_string(&mut text);
-        read.explain(what)?;
+        read.map_err(|error| Failure::new(what(), format!("{}: {error}", file.display())))?;
         let description = Description::parse(&text)
             .map_err(|why| Failure::new(what(), format!("{}: {why}", file.display())))?;
         Ok(Volume {
@@ -245,7 +249,8 @@ impl Volume {
     pub(super) fn secret(&self) -> Result<(Token, Option<Token>), Failure> {
         let file = self.path.join(SECRET_FILE);
         let what = || format!("cannot use the volume's secret {}", file.display());
-        let bytes = std::fs::read(&file).explain(what)?;
+        let hint = "put it back from a backup, or copy it from another host of the volume";
+        let bytes = std::fs::read(&file).map_err(|error| Failure::new(what(), error).hint(hint))?;
         let mode = std::fs::metadata(&file).explain(what)?.mode();
         if mode & 0o077 != 0 {
             let hint = format!("run `chmod 600 {}`", file.display());
@@ -321,6 +326,7 @@ mod tests {
             ("[stripes]", "[stripes]\nmore = 1", "more"),
             ("io1:20051", "io1", "HOST:PORT"),
             ("data=10", "data=100", "0 to 63"),
+            ("\"io/0\"", "\"\"", "I/O server 0 is empty"),
         ] {
             assert!(text.contains(from));
             let error = Description::parse(&text.replacen(from, to, 1)).unwrap_err();

@@ -424,10 +424,19 @@ fn open_io_server(
     let folder = volume.path.join(&described.folder);
     let lock = lock_folder(&folder).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
-            let why = format!("another process serves its folder {}", folder.display());
-            Failure::new(what(), why).hint("stop that one first")
+            let why = format!("a server serves its folder {} already", folder.display());
+            let hint = "stop that one first; each I/O server of a host needs a folder of its own";
+            Failure::new(what(), why).hint(hint)
         }
-        _ => Failure::new(what(), format!("{}: {error}", folder.display())),
+        kind => {
+            let failure = Failure::new(what(), format!("{}: {error}", folder.display()));
+            match kind {
+                std::io::ErrorKind::NotFound => {
+                    failure.hint("mount its disk; the folder of a new server is yours to make")
+                }
+                _ => failure,
+            }
+        }
     })?;
     let claim = Claim {
         owner: Owner {

@@ -69,7 +69,7 @@ impl ClientKey {
         }
         let mut text = String::new();
         let read = file.take(FILE_MAX).read_to_string(&mut text);
-        read.explain(what)?;
+        read.map_err(|error| Failure::new(what(), error).hint(hint))?;
         toml::from_str(&text).map_err(|error| Failure::new(what(), error.message()).hint(hint))
     }
 }

@@ -31,17 +31,21 @@ impl Owner {
     /// # Errors
     /// It cannot be told.
     pub(super) fn of(folder: &Path) -> io::Result<Option<Owner>> {
-        let file = match File::open(folder.join(OWNER_FILE)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
         let mut text = String::new();
-        file.take(LEN_MAX).read_to_string(&mut text)?;
-        let owner = toml::from_str(&text).map_err(|error| {
-            let why = format!("{OWNER_FILE}: {}", error.message());
-            io::Error::new(io::ErrorKind::InvalidData, why)
-        })?;
-        Ok(Some(owner))
+        let opened = File::open(folder.join(OWNER_FILE));
+        let read = opened.and_then(|file| file.take(LEN_MAX).read_to_string(&mut text));
+        let wrong = |kind, why: &dyn std::fmt::Display| {
+            io::Error::new(kind, format!("{OWNER_FILE}: {why}"))
+        };
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(wrong(error.kind(), &error)),
+            Ok(_) => {}
+        }
+        let owner = toml::from_str(&text);
+        owner
+            .map(Some)
+            .map_err(|error| wrong(io::ErrorKind::InvalidData, &error.message()))
     }
 
     /// What a folder is to this server.
