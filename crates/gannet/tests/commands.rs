@@ -125,6 +125,28 @@ fn a_file_in_a_mount_is_not_copied_onto_itself() {
 }
 
 #[test]
+fn no_source_takes_the_place_of_another() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for folder in ["a", "b"] {
+        fs::create_dir(place.path(folder)).unwrap();
+        fs::write(place.path(folder).join("same"), folder).unwrap();
+    }
+    let (a, b) = (place.text("a/same"), place.text("b/same"));
+    let error = fail(&["cp", &a, &b, &server.urls()[0]], 2);
+    assert!(error.contains("they have the same name"), "{error}");
+    assert!(!place.path("share/same").exists());
+    succeed(&[
+        "cp",
+        "-r",
+        &place.text("a"),
+        &place.text("b"),
+        &server.urls()[0],
+    ]);
+    assert_eq!(fs::read(place.path("share/b/same")).unwrap(), b"b");
+}
+
+#[test]
 fn what_would_be_harmed_by_a_copy_is_left_alone() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();

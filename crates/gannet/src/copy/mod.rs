@@ -19,6 +19,7 @@ use crate::url::{Location, Url};
 use gannet_nfs::client::{Error, Follow};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,9 @@ use std::rc::Rc;
 pub fn run(options: &CpOptions) -> Result<(), Failure> {
     let (sources, target) = (&options.sources, &options.target);
     check_usage(sources, target)?;
+    if !options.recursive {
+        check_names(sources, target)?;
+    }
     session::run(async |runtime| {
         let mut sessions = Sessions::new(&runtime, &options.client);
         for location in sources.iter().chain([target]) {
@@ -62,6 +66,21 @@ fn check_usage(sources: &[Location], target: &Location) -> Result<(), Failure> {
                 what(),
                 "a directory cannot be copied into itself",
             ));
+        }
+    }
+    Ok(())
+}
+
+/// That no source takes the place of another in the target. (Directories go into each other.)
+fn check_names(sources: &[Location], target: &Location) -> Result<(), Failure> {
+    let mut names = HashMap::new();
+    for source in sources {
+        let Some(name) = name_of(source) else {
+            continue;
+        };
+        if let Some(other) = names.insert(name, source) {
+            let what = format!("cannot copy {other} and {source} into {target}");
+            return Err(Failure::usage(what, "they have the same name"));
         }
     }
     Ok(())
