@@ -167,11 +167,12 @@ impl Inodes {
         known.is_some_and(|inode| inode.seen_at > asked)
     }
 
+    /// A file has these attributes, by the store's own account.
     fn learn(&mut self, number: u64, attributes: &Attributes) {
-        self.last.0 += 1;
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.seen = Some(Seen::of(attributes));
-            inode.seen_at = self.last;
+        let known = self.inode(number).and_then(|inode| inode.seen);
+        // What is no news overtakes nothing.
+        if known != Some(Seen::of(attributes)) {
+            self.changed(number, attributes);
         }
     }
 
@@ -225,7 +226,11 @@ impl Inodes {
 
     /// A file has these attributes after the kernel itself changed it.
     pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
-        self.learn(number, attributes);
+        self.last.0 += 1;
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.seen = Some(Seen::of(attributes));
+            inode.seen_at = self.last;
+        }
     }
 
     /// The kernel was told these attributes of an object by number.
@@ -525,6 +530,11 @@ mod tests {
             inodes.told(number, old);
             let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
             assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
+            // Those who look at the same time overtake nobody with what is no news.
+            let asked = inodes.moment();
+            tell(&mut inodes, 1, &file(77, 20));
+            inodes.told(number, (&file(77, 20), asked));
+            assert!(!inodes.knows_better(&handle(1), asked));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reading and writing, and making durable what was written.
 
 use super::Mounted;
+use crate::inodes::Moment;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -240,15 +241,15 @@ impl<V: Vfs> Mounted<V> {
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<usize, Errno> {
-        let asked = unstable.kept_ever();
+        let (asked, moment) = (unstable.kept_ever(), self.moment());
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
         let answered = done.result.map_err(errno);
         // A disk says once that it has lost something: the next COMMIT may succeed.
         let verifier = answered.inspect_err(|_| unstable.doubt(asked))?.verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
-            self.note_own_writes(file.number, handle, done.wcc.after)
-                .await;
+            let told = done.wcc.after.map(|attributes| (attributes, moment));
+            self.note_own_writes(file.number, handle, told).await;
         }
         Ok(lost)
     }
@@ -286,14 +287,15 @@ impl<V: Vfs> Mounted<V> {
 
     /// Remembers what a file is like after what was written here, so that nobody takes that for another's work. Some
     /// stores do not tell by themselves: they are asked once for many writes.
-    async fn note_own_writes(&self, number: u64, handle: &FileHandle, told: Option<Attributes>) {
-        let attributes = match told {
-            Some(attributes) => Some(attributes),
-            // If it cannot be asked now, the next open finds the file changed, and reads it anew.
-            None => self.vfs.attributes(handle).await.ok(),
-        };
-        if let Some(attributes) = &attributes {
-            self.inodes.borrow_mut().changed(number, attributes);
+    async fn note_own_writes(
+        &self,
+        number: u64,
+        handle: &FileHandle,
+        told: Option<(Attributes, Moment)>,
+    ) {
+        // If it cannot be asked now, the next open finds the file changed, and reads it anew.
+        if let Ok((attributes, _)) = self.newest(handle, told).await {
+            self.inodes.borrow_mut().changed(number, &attributes);
         }
     }
 
