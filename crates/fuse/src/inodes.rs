@@ -59,8 +59,6 @@ pub(crate) struct Inode {
     seen: Option<Seen>,
     /// When that was learnt.
     seen_at: Moment,
-    /// Whose open was refused since it has changed, and when: the kernel will look it up and come back.
-    refused: BTreeMap<u32, Instant>,
     /// Its only name, after it was removed while open.
     pub(crate) hidden: Option<Hidden>,
     /// Who opened it last for writing.
@@ -90,6 +88,8 @@ pub(crate) struct Inodes {
     generations: u64,
     opens: u64,
     last: Moment,
+    /// Whose open of what was refused since it has changed, and when: the kernel will look it up and come back.
+    refused: BTreeMap<u32, (FileHandle, Instant)>,
 }
 
 impl Inodes {
@@ -102,6 +102,7 @@ impl Inodes {
             generations: 0,
             opens: 0,
             last: Moment(0),
+            refused: BTreeMap::new(),
         };
         inodes.add(ROOT, root);
         inodes
@@ -117,7 +118,6 @@ impl Inodes {
             closing: 0,
             seen: None,
             seen_at: Moment(0),
-            refused: BTreeMap::new(),
             hidden: None,
             writer: None,
             unstable: Rc::default(),
@@ -252,14 +252,15 @@ impl Inodes {
         let Some(inode) = self.by_number.get_mut(&number) else {
             return Opened::Outdated;
         };
-        let lately = |refused: Instant| now < refused + REFUSAL_AGE;
-        let was_refused = inode.refused.remove(&asker).is_some_and(lately);
+        let lately = |(_, refused): &(FileHandle, Instant)| now < *refused + REFUSAL_AGE;
+        let refused = self.refused.remove(&asker).filter(lately);
+        let was_refused = refused.is_some_and(|(handle, _)| handle == inode.handle);
         let opened = match inode.seen {
             Some(known) if known == Seen::of(attributes) => Opened::Unchanged,
             Some(_) if inode.opens > 0 || was_refused => Opened::Changed,
             Some(_) => {
-                inode.refused.retain(|_, refused| lately(*refused));
-                inode.refused.insert(asker, now);
+                self.refused.retain(|_, refused| lately(refused));
+                self.refused.insert(asker, (inode.handle, now));
                 return Opened::Outdated;
             }
             None => Opened::Changed,
@@ -479,6 +480,8 @@ mod tests {
             inodes.open(number, &file(77, 11), (PROCESS, at(1))),
             Opened::Outdated
         );
+        // The kernel may forget it before it looks it up.
+        inodes.forget(number, 1);
         tell(&mut inodes, 1, &file(77, 12));
         assert_eq!(
             inodes.open(number, &file(77, 13), (PROCESS, at(3))),

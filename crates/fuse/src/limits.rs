@@ -64,8 +64,9 @@ pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
 /// How long an open waits for closes that are on their way, if the file has changed. One that comes later leaves the
 /// kernel the length that it knew.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
-/// How long it is remembered whose open was refused so that the kernel looks the file up: it comes back at once.
-pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(10);
+/// How long it is remembered whose open was refused so that the kernel looks the file up: it comes back as soon as that
+/// is answered.
+pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
 /// How often attributes are asked for again that something has overtaken.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
