@@ -91,7 +91,10 @@ impl<V: Vfs> Front<V> {
     ) {
         let age = self.age;
         let answer = move |outcome: Result<Entry, Errno>| match outcome {
-            Ok(entry) => reply.entry(&age, &entry.attr, entry.generation),
+            Ok(entry) => {
+                let attr_age = entry.attr_age(age);
+                reply.entry_with_ttls(&attr_age, &age, &entry.attr, entry.generation);
+            }
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, operation);
@@ -177,9 +180,9 @@ impl<V: Vfs> Filesystem for Front<V> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = owned(name);
+        let (name, process) = (owned(name), request.pid());
         self.submit_entry(request, reply, async move |it, caller| {
-            it.lookup(&caller, parent.0, &name).await
+            it.lookup((&caller, process), parent.0, &name).await
         });
     }
 
@@ -376,8 +379,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         let (name, age, flags) = (owned(name), self.age, self.open_flags(false));
         let answer = move |outcome: Result<(Entry, u64), Errno>| match outcome {
             Ok((entry, key)) => {
-                let Entry { attr, generation } = entry;
-                reply.created(&age, &attr, generation, FileHandle(key), flags);
+                let (age, generation) = (entry.attr_age(age), entry.generation);
+                reply.created(&age, &entry.attr, generation, FileHandle(key), flags);
             }
             Err(errno) => reply.error(errno),
         };

@@ -84,14 +84,13 @@ impl<V: Vfs> Headless<V> {
         done.map_err(|errno| io::Error::from_raw_os_error(errno.code()))
     }
 
-    /// The number and the size of what a name stands for.
+    /// The number and the size of what a name stands for, for the process with this number.
     ///
     /// # Errors
     /// As stat(2).
-    pub async fn lookup(&self, parent: u64, name: &[u8]) -> io::Result<(u64, u64)> {
-        let entry = self
-            .ask(self.mounted.lookup(&self.caller, parent, name))
-            .await?;
+    pub async fn lookup(&self, parent: u64, name: &[u8], process: u32) -> io::Result<(u64, u64)> {
+        let looking = self.mounted.lookup((&self.caller, process), parent, name);
+        let entry = self.ask(looking).await?;
         Ok((entry.attr.ino.0, entry.attr.size))
     }
 

@@ -67,6 +67,8 @@ pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
 /// How long it is remembered whose open was refused so that the kernel looks the file up: it comes back as soon as that
 /// is answered.
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
+/// How long after that lookup it keeps its number, so that the kernel can come back with it.
+pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
 /// How often attributes are asked for again that something has overtaken.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 

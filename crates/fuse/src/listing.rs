@@ -1,7 +1,7 @@
 //! Listings: pages of the store, handed to the kernel in the portions it asks for.
 
 use crate::convert::{file_type, unknown_attr};
-use crate::inodes::{Moment, OWN, ROOT};
+use crate::inodes::{Moment, NOBODY, OWN, ROOT};
 use crate::limits::{LISTED_DEADLINE, LISTING_NAMES_MAX};
 use crate::mounted::{Entry, Mounted};
 use crate::open::OpenDirectory;
@@ -136,9 +136,10 @@ impl<V: Vfs> Mounted<V> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own.attr.ino.0, next, FileType::Directory, name),
             What::Object(handle, attributes, _) => {
-                let known = self.inodes.borrow().number(handle);
+                let inodes = self.inodes.borrow();
+                let known = inodes.number(handle).and_then(|it| inodes.inode(it));
                 // For programs 0 means a removed entry.
-                let number = known.unwrap_or(attributes.fileid.max(ROOT));
+                let number = known.map_or(attributes.fileid.max(ROOT), |inode| inode.shown);
                 portion.add(number, next, file_type(attributes.kind), name)
             }
             What::Unknown(fileid) => {
@@ -164,8 +165,8 @@ impl<V: Vfs> Mounted<V> {
                     true => Duration::ZERO,
                     false => self.options.cache_age,
                 };
-                let entry = self.tell(handle, (attributes, asked));
-                let is_full = portion.add(&entry, next, age, name);
+                let entry = self.tell(handle, (attributes, asked), NOBODY);
+                let is_full = portion.add(&entry, next, entry.attr_age(age), name);
                 if is_full {
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
                 }
@@ -176,6 +177,7 @@ impl<V: Vfs> Mounted<V> {
                 let entry = Entry {
                     attr: unknown_attr(unknown_number(fileid)),
                     generation: Generation(0),
+                    is_alias: false,
                 };
                 portion.add(&entry, next, Duration::ZERO, name)
             }
@@ -294,7 +296,8 @@ impl<V: Vfs> Mounted<V> {
         let attributes = self.attributes(&self.handle(number)?).await?;
         Ok(Entry {
             attr: self.attr(number, &attributes),
-            generation: fuser::Generation(0),
+            generation: Generation(0),
+            is_alias: false,
         })
     }
 

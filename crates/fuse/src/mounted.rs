@@ -14,7 +14,7 @@ use crate::open::OpenTable;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::turns::Turns;
-use fuser::{Errno, FileAttr, Generation};
+use fuser::{Errno, FileAttr, Generation, INodeNo};
 use gannet_fabric::Arena;
 use gannet_runtime::{Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
@@ -22,6 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use data::Data;
@@ -52,8 +53,21 @@ pub(crate) struct Mounted<V> {
 /// An object as the kernel is told of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
+    /// With the number that stands for it, whatever programs see.
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
+    /// Programs see another number: the kernel must ask for the attributes once more, by the one that stands for it.
+    pub(crate) is_alias: bool,
+}
+
+impl Entry {
+    /// How long the kernel may believe its attributes, if all others are good for `age`.
+    pub(crate) fn attr_age(&self, age: Duration) -> Duration {
+        match self.is_alias {
+            true => Duration::ZERO,
+            false => age,
+        }
+    }
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -150,12 +164,21 @@ impl<V: Vfs> Mounted<V> {
         inodes.inode(number).map(look).ok_or(Errno::ESTALE)
     }
 
-    /// Tells the kernel of an object that it asked for by name, and that had these attributes.
-    pub(crate) fn tell(&self, handle: &FileHandle, known: (&Attributes, Moment)) -> Entry {
-        let (number, generation) = self.inodes.borrow_mut().tell(handle, known);
+    /// Tells the kernel of an object that a process asked for by name, and that had these attributes.
+    pub(crate) fn tell(
+        &self,
+        handle: &FileHandle,
+        known: (&Attributes, Moment),
+        process: u32,
+    ) -> Entry {
+        let asker = (process, self.runtime.now());
+        let (number, generation) = self.inodes.borrow_mut().tell(handle, known, asker);
+        let mut attr = self.attr(number, known.0);
+        let shown = std::mem::replace(&mut attr.ino, INodeNo(number));
         Entry {
-            attr: self.attr(number, known.0),
+            attr,
             generation: Generation(generation),
+            is_alias: shown != attr.ino,
         }
     }
 
@@ -164,9 +187,10 @@ impl<V: Vfs> Mounted<V> {
         &self,
         handle: &FileHandle,
         known: Option<(Attributes, Moment)>,
+        process: u32,
     ) -> Result<Entry, Errno> {
         let (attributes, asked) = self.newest(handle, known).await?;
-        Ok(self.tell(handle, (&attributes, asked)))
+        Ok(self.tell(handle, (&attributes, asked), process))
     }
 
     /// The attributes of an object, if they are not known yet, or something has overtaken them. They may be old all the
@@ -197,14 +221,12 @@ impl<V: Vfs> Mounted<V> {
         self.inodes.borrow().moment()
     }
 
-    /// Attributes as the kernel wants them. A file that was removed while open has a name that does not count.
+    /// Attributes as programs see them. A file that was removed while open has a name that does not count.
     pub(crate) fn attr(&self, number: u64, attributes: &Attributes) -> FileAttr {
-        let mut attr = file_attr(number, attributes);
         let inodes = self.inodes.borrow();
-        if inodes
-            .inode(number)
-            .is_some_and(|inode| inode.hidden.is_some())
-        {
+        let inode = inodes.inode(number);
+        let mut attr = file_attr(inode.map_or(number, |inode| inode.shown), attributes);
+        if inode.is_some_and(|inode| inode.hidden.is_some()) {
             attr.nlink = attr.nlink.saturating_sub(1);
         }
         attr

@@ -9,6 +9,7 @@ use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
 use gannet_runtime::timeout;
 use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Status, Vfs};
+use std::cell::RefCell;
 use std::time::SystemTime;
 
 /// What SETATTR sets.
@@ -45,6 +46,25 @@ impl Setting {
     }
 }
 
+/// While it lives, an open of a file is being done.
+struct Opening<'a> {
+    inodes: &'a RefCell<Inodes>,
+    number: u64,
+}
+
+impl Opening<'_> {
+    fn new(inodes: &RefCell<Inodes>, number: u64) -> Opening<'_> {
+        inodes.borrow_mut().opening(number);
+        Opening { inodes, number }
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.inodes.borrow_mut().opening_ended(self.number);
+    }
+}
+
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn attr_of(&self, number: u64) -> Result<FileAttr, Errno> {
         let (handle, asked) = (self.handle(number)?, self.moment());
@@ -62,6 +82,10 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<FileAttr, Errno> {
         let handle = self.handle(number)?;
         let caller = self.setter(caller, number, &setting);
+        if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {
+            // The kernel would believe that size of what it does not use any more.
+            return Err(Errno::ESTALE);
+        }
         if setting.size.is_some() {
             // What is written again after a server's restart must not make the file longer than it is cut to now.
             self.commit(number, &caller).await?;
@@ -127,8 +151,9 @@ impl<V: Vfs> Mounted<V> {
         number: u64,
         writes: bool,
     ) -> Result<(u64, bool), Errno> {
-        let (handle, generation) =
-            self.with_inode(number, |inode| (inode.handle, inode.generation()))?;
+        let handle = self.handle(number)?;
+        // Also when the request ends before it is answered.
+        let _opening = Opening::new(&self.inodes, number);
         let (attributes, _) = self.newest(&handle, None).await?;
         let is_changed = |inodes: &Inodes| inodes.is_changed_while_open(number, &attributes);
         if is_changed(&self.inodes.borrow()) {
@@ -139,10 +164,6 @@ impl<V: Vfs> Mounted<V> {
                 }
             };
             let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
-        }
-        if self.with_inode(number, Inode::generation)? != generation {
-            // Another request has just found it changed: to the kernel it is another inode now.
-            return Err(Errno::ESTALE);
         }
         let now = self.runtime.now();
         let mut inodes = self.inodes.borrow_mut();
@@ -191,11 +212,10 @@ impl<V: Vfs> Mounted<V> {
             }
             None => {
                 let committed = self.within(self.commit(number, caller)).await;
-                let is_open = self
-                    .inodes
-                    .borrow()
-                    .inode(number)
-                    .is_some_and(|it| it.is_open());
+                let handle = self.handle(number).ok();
+                let inodes = self.inodes.borrow();
+                let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
+                drop(inodes);
                 if committed.is_err() && !is_open {
                     let bytes = self.drop_kept(number);
                     tracing::error!(bytes, "a file was closed before the server had kept it");

@@ -3,7 +3,7 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::{Moment, ROOT};
+use crate::inodes::{Moment, NOBODY, ROOT};
 use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::Errno;
@@ -27,21 +27,22 @@ type Place<'a> = (&'a FileHandle, &'a [u8]);
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn lookup(
         &self,
-        caller: &Credentials,
+        (caller, process): (&Credentials, u32),
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
         let (directory, asked) = (self.handle(parent)?, self.moment());
         let (found, _) = self.vfs.lookup(caller, &directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
-        self.tell_newest(&handle, Some((attributes, asked))).await
+        let known = Some((attributes, asked));
+        self.tell_newest(&handle, known, process).await
     }
 
     /// Tells the kernel of what was made, by a request that was sent at `asked`.
     async fn made(&self, changed: Changed<Created>, asked: Moment) -> Result<Entry, Errno> {
         let created = changed.result.map_err(errno)?;
         let known = created.attributes.map(|attributes| (attributes, asked));
-        self.tell_newest(&created.handle, known).await
+        self.tell_newest(&created.handle, known, NOBODY).await
     }
 
     pub(crate) async fn make_node(
@@ -178,7 +179,7 @@ impl<V: Vfs> Mounted<V> {
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
         linked.result.map_err(errno)?;
         let known = known.map(|attributes| (attributes, asked));
-        self.tell_newest(&handle, known).await
+        self.tell_newest(&handle, known, NOBODY).await
     }
 
     /// Removes a name. A file that is open here and has no other name keeps a hidden one until it is closed.

@@ -25,8 +25,13 @@ macro_rules! either {
 }
 
 impl Mount {
-    pub(super) async fn lookup(&self, parent: u64, name: &[u8]) -> io::Result<(u64, u64)> {
-        either!(self, it => it.lookup(parent, name).await)
+    pub(super) async fn lookup(
+        &self,
+        parent: u64,
+        name: &[u8],
+        process: usize,
+    ) -> io::Result<(u64, u64)> {
+        either!(self, it => it.lookup(parent, name, process as u32).await)
     }
 
     pub(super) fn forget(&self, number: u64, lookups: u64) {

@@ -171,7 +171,7 @@ impl Worker {
     async fn open(&self, mount: &Rc<Mount>, name: usize) -> Result<Option<Opened>, String> {
         let mut was_stale = false;
         loop {
-            let number = match mount.lookup(ROOT, &name_of(name)).await {
+            let number = match mount.lookup(ROOT, &name_of(name), self.number).await {
                 Ok((number, _)) => Some(number),
                 Err(error) if status(&error) == Status::Noent => None,
                 Err(error) => {
@@ -345,7 +345,7 @@ impl Worker {
         if !is_first || !self.seat().random.chance(500) {
             return None;
         }
-        let (number, _) = mount.lookup(ROOT, &name_of(name)).await.ok()?;
+        let (number, _) = mount.lookup(ROOT, &name_of(name), self.number).await.ok()?;
         let file = mount.open(number, self.number).await.ok();
         if file.is_none() {
             mount.forget(number, 1);
