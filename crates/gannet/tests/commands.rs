@@ -6,8 +6,10 @@ mod support;
 
 use rustix::fs::{CWD, FileType};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::mount::{Mount, is_left_out};
 use support::{Place, Server, assert_same, fail, gannet, make_tree, run, succeed};
 
@@ -122,6 +124,38 @@ fn a_file_in_a_mount_is_not_copied_onto_itself() {
         assert_eq!(fs::read(place.path("share/other")).unwrap(), b"content");
         mount.unmount();
     }
+}
+
+#[test]
+fn a_file_that_is_being_written_is_not_copied_onto_itself() {
+    let place = Place::new();
+    let log = place.path("share/log");
+    fs::write(&log, b"begun\n").unwrap();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let over = AtomicBool::new(false);
+    let mut appended = fs::File::options().append(true).open(&log).unwrap();
+    let lines = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut lines = 0;
+            while !over.load(Ordering::Relaxed) {
+                appended.write_all(b"line\n").unwrap();
+                lines += 1;
+            }
+            lines
+        });
+        let outputs = server.urls().map(|url| {
+            let there = format!("{url}/log");
+            let here = log.to_str().unwrap();
+            [run(&["cp", here, &there]), run(&["cp", &there, here])]
+        });
+        over.store(true, Ordering::Relaxed);
+        for output in outputs.into_iter().flatten() {
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(error.contains("the same file"), "{error}");
+        }
+        writer.join().unwrap()
+    });
+    assert_eq!(fs::metadata(&log).unwrap().len(), 6 + 5 * lines);
 }
 
 #[test]

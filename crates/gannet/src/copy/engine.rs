@@ -226,11 +226,8 @@ impl Shared {
         let transfer = self.transfer(job);
         // First, so that a source that cannot be read leaves nothing behind, and itself unharmed.
         let source = job.source.open(job.node.size, transfer).await?;
-        if job.parent.holds(&job.name, &job.source).await {
-            let what = format!("cannot copy {}", job.source);
-            return Err(Failure::new(what, "source and target are the same file"));
-        }
-        let (target, sink) = job.parent.create(&job.name, transfer).await?;
+        let creating = job.parent.create(&job.name, &job.source, transfer);
+        let (target, sink) = creating.await?;
         let moved = self.move_blocks(source, sink, &job.node).await;
         moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
         target.set_attributes(&job.node).await?;

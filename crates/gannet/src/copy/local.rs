@@ -1,7 +1,7 @@
 //! The local side of a copy. Everything here may block: run it on the blocking pool.
 
 use super::place::{Kind, Node};
-use gannet_vfs::{Attributes, NodeKind, Time};
+use gannet_vfs::{NodeKind, Time};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, makedev, mknodat,
 };
@@ -18,55 +18,34 @@ pub(super) fn node_followed(path: &Path) -> io::Result<Node> {
     std::fs::metadata(path).map(|metadata| Node::of_local(&metadata))
 }
 
-/// The number of the file that a path names, symbolic links followed.
-pub(super) fn number(path: &Path) -> io::Result<u64> {
-    std::fs::metadata(path).map(|file| file.ino())
-}
-
-/// What tells a file from all others, as far as this machine sees it.
+/// What tells a file of this machine from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
-    number: u64,
-    size: u64,
-    modified: Time,
-    changed: Time,
-    /// The kernel has times of its own, a little older than the server's, of what it writes itself.
-    is_fuse: bool,
+    pub(super) number: u64,
+    /// When it was changed last, as servers tell it; none in a mount, whose kernel remembers times and has its own.
+    pub(super) changed: Option<Time>,
 }
 
-/// Of the file that a path names.
-pub(super) fn identity(path: &Path) -> io::Result<Identity> {
-    let is_fuse = rustix::fs::statfs(path)?.f_type == FUSE_SUPER_MAGIC;
-    if is_fuse {
-        // The server is told then what the kernel has cached.
-        File::open(path)?.sync_all()?;
-    }
-    let file = std::fs::metadata(path)?;
-    let time = |seconds: i64, nanoseconds: i64| Time {
-        seconds: u32::try_from(seconds).unwrap_or_default(),
-        nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+/// Of the file that a path names, symbolic links followed; none if there is none.
+pub(super) fn identity(path: &Path) -> io::Result<Option<Identity>> {
+    let file = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
     };
-    Ok(Identity {
+    let is_mounted = MOUNTS.contains(&rustix::fs::statfs(path)?.f_type);
+    let changed = Time {
+        // Servers clip times, too.
+        seconds: u32::try_from(file.ctime().max(0)).unwrap_or(u32::MAX),
+        nanoseconds: u32::try_from(file.ctime_nsec()).unwrap_or(0),
+    };
+    Ok(Some(Identity {
         number: file.ino(),
-        size: file.len(),
-        modified: time(file.mtime(), file.mtime_nsec()),
-        changed: time(file.ctime(), file.ctime_nsec()),
-        is_fuse,
-    })
+        changed: (!is_mounted).then_some(changed),
+    }))
 }
 
-impl Identity {
-    /// Whether it is this file of a server, which knows its files by the numbers that local file systems give them.
-    pub(super) fn is_of(&self, there: &Attributes) -> bool {
-        let times = match self.is_fuse {
-            true => self.modified.seconds.abs_diff(there.modify_time.seconds) <= 1,
-            false => (self.modified, self.changed) == (there.modify_time, there.change_time),
-        };
-        times && (self.number, self.size) == (there.fileid, there.size)
-    }
-}
-
-/// statfs(2) calls mounts by FUSE so.
-const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+/// What statfs(2) calls file systems in which another machine's files may be seen: FUSE and NFS.
+const MOUNTS: [rustix::fs::FsWord; 2] = [0x6573_5546, 0x6969];
 
 /// The names in a directory, sorted, with what they are.
 pub(super) fn list(path: &Path) -> io::Result<Vec<(std::ffi::OsString, Node)>> {

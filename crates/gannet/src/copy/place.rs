@@ -16,7 +16,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// What a name is.
@@ -124,20 +124,47 @@ pub(crate) struct Entry {
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Whether the local path names the file of a server that has the attributes which `look` finds.
+/// What a name in a directory of a server stands for, if it is there.
+async fn lookup(
+    session: &Session,
+    directory: &FileHandle,
+    name: &OsStr,
+) -> Result<Option<(FileHandle, Attributes)>, Error> {
+    let client = session.files().client();
+    let found = match client.lookup(directory, name.as_bytes()).await {
+        Err(Error::Status(Status::Noent)) => return Ok(None),
+        found => found?,
+    };
+    let attributes = match found.attributes {
+        Some(attributes) => attributes,
+        None => client.getattr(&found.handle).await?,
+    };
+    Ok(Some((found.handle, attributes)))
+}
+
+/// Whether a local path may name the file of a server that `look` finds: servers know files by the numbers that local
+/// file systems give them. Where the numbers are equal, only times that stand still tell them apart.
 async fn is_seen_at(
     runtime: &Handle,
-    path: PathBuf,
-    look: impl AsyncFn() -> Option<Attributes>,
-) -> bool {
-    let looked = path.clone();
-    let number = locally(runtime, move || local::number(&looked)).await.ok();
-    if number.is_none() || number != look().await.map(|there| there.fileid) {
-        return false;
+    path: &Path,
+    look: impl AsyncFn() -> Result<Option<Attributes>, Error>,
+) -> io::Result<bool> {
+    let see = || {
+        let path = path.to_path_buf();
+        locally(runtime, move || local::identity(&path))
+    };
+    let Some(before) = see().await? else {
+        return Ok(false);
+    };
+    let Some(there) = look().await.map_err(io::Error::other)? else {
+        return Ok(false);
+    };
+    if before.number != there.fileid {
+        return Ok(false);
     }
-    let identity = locally(runtime, move || local::identity(&path)).await;
-    let there = look().await;
-    identity.is_ok_and(|here| there.is_some_and(|there| here.is_of(&there)))
+    let stands_still = see().await? == Some(before);
+    let differs = before.changed.is_some_and(|here| here != there.change_time);
+    Ok(!stands_still || !differs)
 }
 
 /// Runs local work on the blocking pool.
@@ -312,11 +339,13 @@ impl Place {
     pub(crate) async fn create(
         &self,
         name: &OsStr,
+        source: &Place,
         transfer: Transfer,
     ) -> Result<(Place, Sink), Failure> {
         let what = || format!("cannot create {} in {self}", name.display());
         match self {
             Place::Local(runtime, path) => {
+                self.check_apart(name, source).await?;
                 let path = path.join(name);
                 let made = path.clone();
                 let file = locally(runtime, move || local::create(&made))
@@ -327,9 +356,15 @@ impl Place {
             }
             Place::Remote(session, handle, url) => {
                 let (files, bytes) = (session.files(), name.as_bytes());
-                let made = files
-                    .create_in(handle, bytes, FILE_MODE, Existing::Truncate)
-                    .await;
+                let create =
+                    async |existing| files.create_in(handle, bytes, FILE_MODE, existing).await;
+                let made = match create(Existing::Refuse).await {
+                    Err(Error::Status(Status::Exist)) => {
+                        self.check_apart(name, source).await?;
+                        create(Existing::Truncate).await
+                    }
+                    made => made,
+                };
                 let made = made.explain(what)?.handle;
                 let sink = Sink::remote(session, &made, transfer);
                 Ok((Place::Remote(session.clone(), made, url.child(bytes)), sink))
@@ -337,30 +372,39 @@ impl Place {
         }
     }
 
-    /// Whether `name` in this directory is the file at `other`, by whatever name or host; also where one of the two is
+    /// That `name` in this directory is not the file at `source`, which would be emptied: by another name or host, or
     /// seen on this machine, in a mount or in the very directory that is served.
-    pub(crate) async fn holds(&self, name: &OsStr, other: &Place) -> bool {
-        match (self, other) {
+    ///
+    /// # Errors
+    /// It is, or that cannot be told.
+    async fn check_apart(&self, name: &OsStr, source: &Place) -> Result<(), Failure> {
+        let what = || format!("cannot copy {source}");
+        let same = match (self, source) {
             (Place::Remote(session, directory, _), Place::Remote(_, file, _)) => {
-                let client = session.files().client();
-                let found = client.lookup(directory, name.as_bytes()).await;
-                found.is_ok_and(|found| found.handle == *file)
+                let found = lookup(session, directory, name).await.explain(what)?;
+                found.is_some_and(|(handle, _)| handle == *file)
             }
             (Place::Remote(session, directory, _), Place::Local(runtime, path)) => {
-                let client = session.files().client();
                 let look = async || {
-                    let found = client.lookup(directory, name.as_bytes()).await;
-                    found.ok()?.attributes
+                    let found = lookup(session, directory, name).await?;
+                    Ok(found.map(|(_, attributes)| attributes))
                 };
-                is_seen_at(runtime, path.clone(), look).await
+                is_seen_at(runtime, path, look).await.explain(what)?
             }
             (Place::Local(runtime, path), Place::Remote(session, file, _)) => {
-                let client = session.files().client();
-                let look = async || client.getattr(file).await.ok();
-                is_seen_at(runtime, path.join(name), look).await
+                let look = async || session.files().client().getattr(file).await.map(Some);
+                let path = path.join(name);
+                is_seen_at(runtime, &path, look).await.explain(what)?
             }
             // cp(1) copies local files.
             (Place::Local(..), Place::Local(..)) => false,
+        };
+        match same {
+            true => {
+                let failure = Failure::new(what(), "source and target seem to be the same file");
+                Err(failure.hint("if they are not, remove the target first"))
+            }
+            false => Ok(()),
         }
     }
 
