@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, succeed};
+use support::{
+    Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, run, succeed,
+};
 
 fn create(place: &Place, arguments: &[&str]) -> String {
     let volume = place.text("volume");
@@ -536,6 +538,25 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
         text.contains(lost) && text.contains(": 1 findings"),
         "{text}"
     );
+}
+
+#[test]
+fn damaged_pages_of_the_metadata_are_told_on_one_line() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "1"]);
+    let path = place.path("volume/metadata");
+    let sound = fs::read(&path).unwrap();
+    let mut damaged = 0;
+    for page in 1..(sound.len() / 4096).min(16) {
+        let mut bytes = sound.clone();
+        bytes[page * 4096..][..4096].fill(0xa5);
+        fs::write(&path, bytes).unwrap();
+        let output = run(&["volume", "check", &volume, "--log", "error"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.lines().count() <= 1, "page {page}: {error}");
+        damaged += usize::from(error.contains("damaged"));
+    }
+    assert!(damaged > 0, "no page was needed");
 }
 
 #[test]

@@ -5,9 +5,10 @@
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
-use std::cell::OnceCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::{Cell, OnceCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
+use std::sync::Once;
 
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -57,10 +58,27 @@ impl Drop for RedbStore {
     }
 }
 
-/// Does `work` with the database, and takes a panic for what it says: the file is not as it was written.
+thread_local! {
+    /// Redb is at work on this thread: what it panics of is told otherwise.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has redb do something, and takes a panic of its for what it says: the file is not as it was written. No code of ours
+/// may be called by `work`: its panics are not redb's.
 fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let told = take_hook();
+        set_hook(Box::new(move |panic| match GUARDED.get() {
+            true => tracing::debug!(%panic, "redb does not understand its file"),
+            false => told(panic),
+        }));
+    });
+    let before = GUARDED.replace(true);
     // A transaction that is dropped in a panic has changed nothing; nothing else is kept from before it.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(before);
+    done.unwrap_or_else(|panic| {
         let told = panic.downcast_ref::<String>().map(String::as_str);
         let told = told.or_else(|| panic.downcast_ref::<&str>().copied());
         let told = told.unwrap_or("it does not say where");
@@ -133,7 +151,7 @@ impl<S: Source> Open<S> {
     fn table(&self, table: Table) -> Result<&S::Table, StoreError> {
         let cell = self.tables.get(table as usize).ok_or_else(no_table)?;
         if cell.get().is_none() {
-            let opened = self.source.open(table.definition()).map_err(failed)?;
+            let opened = guarded(|| self.source.open(table.definition()).map_err(failed))?;
             // It was empty a moment ago, and nobody else has it.
             let _ = cell.set(opened);
         }
@@ -153,8 +171,11 @@ fn no_table() -> StoreError {
 
 impl<S: Source> View for Open<S> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let value = self.table(table)?.get(key).map_err(failed)?;
-        Ok(value.map(|value| value.value().to_vec()))
+        let table = self.table(table)?;
+        guarded(|| {
+            let value = table.get(key).map_err(failed)?;
+            Ok(value.map(|value| value.value().to_vec()))
+        })
     }
 
     fn scan(
@@ -163,10 +184,11 @@ impl<S: Source> View for Open<S> {
         from: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let pairs = self.table(table)?.range::<&[u8]>(from..);
-        for pair in pairs.map_err(failed)? {
-            let (key, value) = pair.map_err(failed)?;
-            if !each(key.value(), value.value()) {
+        let table = self.table(table)?;
+        let mut pairs = guarded(|| table.range::<&[u8]>(from..).map_err(failed))?;
+        while let Some((key, value)) = guarded(|| pairs.next().transpose().map_err(failed))? {
+            let (key, value) = guarded(|| Ok((key.value(), value.value())))?;
+            if !each(key, value) {
                 break;
             }
         }
@@ -177,33 +199,31 @@ impl<S: Source> View for Open<S> {
 impl Transaction for Open<&redb::WriteTransaction> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let table = self.table_mut(table)?;
-        table.insert(key, value).map_err(failed)?;
-        Ok(())
+        guarded(|| table.insert(key, value).map(drop).map_err(failed))
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.table_mut(table)?.remove(key).map_err(failed)?;
-        Ok(())
+        let table = self.table_mut(table)?;
+        guarded(|| table.remove(key).map(drop).map_err(failed))
     }
 }
 
 impl MetaStore for RedbStore {
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
-        guarded(|| {
-            let transaction = self.database()?.begin_read().map_err(failed)?;
-            look(&Open::new(&transaction));
-            Ok(())
-        })
+        let transaction = guarded(|| self.database()?.begin_read().map_err(failed))?;
+        look(&Open::new(&transaction));
+        Ok(())
     }
 
     fn commit(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let transaction = guarded(|| self.database()?.begin_write().map_err(failed))?;
+        let worked = work(&mut Open::new(&transaction));
+        // Dropped without a commit, it has changed nothing.
         guarded(|| {
-            let transaction = self.database()?.begin_write().map_err(failed)?;
-            // Dropped without a commit, it has changed nothing.
-            work(&mut Open::new(&transaction))?;
+            worked?;
             transaction.commit().map_err(failed)
         })
     }
@@ -302,6 +322,20 @@ mod tests {
         assert!(damaged > 20, "{damaged}");
         std::fs::write(&path, &sound).unwrap();
         use_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_fault_of_ours_is_not_taken_for_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RedbStore::open(&folder.path().join("metadata"), 1 << 20).unwrap();
+        let read = catch_unwind(AssertUnwindSafe(|| store.read(&mut |_| panic!("ours"))));
+        assert!(read.is_err());
+        let work = &mut |_: &mut dyn Transaction| panic!("ours");
+        assert!(catch_unwind(AssertUnwindSafe(|| store.commit(work))).is_err());
+        store
+            .commit(&mut |it| it.put(Table::Names, b"a", b"1"))
+            .unwrap();
+        assert_eq!(value_of(&store, b"a").as_deref(), Some(&b"1"[..]));
     }
 
     #[test]
