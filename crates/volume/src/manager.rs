@@ -71,16 +71,16 @@ impl Manager {
         servers: Rc<dyn IoServers>,
         stripes: Stripes,
     ) -> Outcome<Rc<Manager>> {
-        let now = now(&runtime);
+        let (now, random) = (now(&runtime), runtime.random());
         let mut begun = Ok(true);
         store.commit(&mut |transaction| {
             begun = namespace::format(transaction, now)
-                .and_then(|()| meta::numbers::begin(transaction, now));
+                .and_then(|()| meta::numbers::begin(transaction, now, random));
             Ok(())
         })?;
         if !begun? {
             tracing::warn!(
-                "the clock is behind that of an earlier start: should older metadata have been put back, numbers of files may be given again"
+                "the clock is far behind that of an earlier start: if older metadata is put back, only chance keeps numbers of files apart"
             );
         }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));

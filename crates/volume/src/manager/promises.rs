@@ -394,7 +394,7 @@ impl Manager {
             });
             let outcomes = all(work).await;
             let (now, mut ended, mut is_away) = (self.runtime.now(), Vec::new(), false);
-            let mut refused = None;
+            let (mut refused, mut refusals) = (None, 0_u32);
             for ((number, promise), kept) in next.iter().zip(outcomes) {
                 match kept {
                     Kept::Done if self.promises.keep(lane, *number, now) => {
@@ -412,6 +412,7 @@ impl Manager {
                     Kept::Refused(status) => {
                         if self.promises.refuse(lane, *number, now) {
                             refused = Some((promise.file().0, status));
+                            refusals += 1;
                         }
                     }
                     Kept::Away => is_away = true,
@@ -423,6 +424,7 @@ impl Manager {
                     file,
                     ?status,
                     servers = ?lane,
+                    refusals,
                     "an I/O server refuses to remove or cut an object: trying again (its log, or `gannet volume check`, may tell why)"
                 );
             }

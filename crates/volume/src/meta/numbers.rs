@@ -7,10 +7,17 @@
 use super::namespace::{Failure, Outcome};
 use super::{FileId, ROOT, Table, Transaction, View};
 use gannet_vfs::Time;
+use std::cmp::Ordering;
 
 /// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. With
 /// seconds of 32 bits, numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
 const SECOND_BITS: u32 = 20;
+
+/// Numbers that a life may skip that begins within the second that was reached, and while the clock is behind.
+const SAME_SECOND_MAX: u64 = 1 << (SECOND_BITS - 1);
+const BEHIND_MAX: u64 = 1 << (SECOND_BITS + 8);
+/// Seconds by which the clock may be behind: lives that begin soon after each other have skipped some.
+const CLOCK_ERROR_MAX: u64 = 3600;
 
 const NEXT_FILE: &[u8] = b"next file";
 const SKIPPED: &[u8] = b"skipped files";
@@ -20,27 +27,32 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
     put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
 }
 
-/// Begins a life of the manager, at `now`. False if the clock is behind that of an earlier life: then numbers go on
-/// from those that this metadata knows of.
+/// Begins a life of the manager, at `now`. Where that is not later than what was reached, its numbers begin somewhere
+/// above those that this metadata knows of, which `random` says: another life, of metadata put back since, may have begun
+/// there too. False if the clock is far behind.
 ///
 /// # Errors
 /// The store failed, or is damaged.
-pub fn begin(transaction: &mut dyn Transaction, now: Time) -> Outcome<bool> {
+pub fn begin(transaction: &mut dyn Transaction, now: Time, random: u64) -> Outcome<bool> {
     let next = counter(transaction, NEXT_FILE)?.max(ROOT.0 + 1);
-    let start = u64::from(now.seconds) << SECOND_BITS;
-    if start > next {
-        let mut skipped = skipped(transaction)?;
-        match skipped.last_mut() {
-            // The last life made nothing.
-            Some(last) if last.1 == next => last.1 = start,
-            _ => skipped.push((next, start)),
-        }
-        let pairs = skipped.iter().flat_map(|(from, to)| [*from, *to]);
-        let bytes: Vec<u8> = pairs.flat_map(u64::to_be_bytes).collect();
-        transaction.put(Table::Volume, SKIPPED, &bytes)?;
+    let (seconds, reached) = (u64::from(now.seconds), next >> SECOND_BITS);
+    let start = match reached.cmp(&seconds) {
+        Ordering::Less => Some(seconds << SECOND_BITS),
+        Ordering::Equal => next.checked_add(1 + random % SAME_SECOND_MAX),
+        Ordering::Greater => next.checked_add(1 + random % BEHIND_MAX),
+    };
+    let start = start.ok_or(Failure::Damaged(ROOT))?;
+    let mut skipped = skipped(transaction)?;
+    match skipped.last_mut() {
+        // The last life made nothing.
+        Some(last) if last.1 == next => last.1 = start,
+        _ => skipped.push((next, start)),
     }
-    put_counter(transaction, NEXT_FILE, next.max(start))?;
-    Ok(next >> SECOND_BITS <= u64::from(now.seconds))
+    let pairs = skipped.iter().flat_map(|(from, to)| [*from, *to]);
+    let bytes: Vec<u8> = pairs.flat_map(u64::to_be_bytes).collect();
+    transaction.put(Table::Volume, SKIPPED, &bytes)?;
+    put_counter(transaction, NEXT_FILE, start)?;
+    Ok(reached < seconds + CLOCK_ERROR_MAX)
 }
 
 /// Takes the number of a new file.
@@ -126,7 +138,7 @@ mod tests {
                 seconds,
                 nanoseconds: 0,
             };
-            is_right = begin(transaction, now).unwrap();
+            is_right = begin(transaction, now, u64::from(seconds) * 7777 + files as u64).unwrap();
             made = (0..files)
                 .map(|_| next_file(transaction).unwrap().0)
                 .collect();
@@ -168,7 +180,6 @@ mod tests {
         let backup = copy(&store);
         let (_, lost) = life(&store, 1_800_000_100, 3);
         let more = life(&store, 1_800_000_100, 3).1;
-        // Put back within the same second as all could not be: a stop and a copy take longer.
         let (is_right, again) = life(&backup, 1_800_000_101, 3);
         assert!(is_right);
         let all = [first.clone(), lost.clone(), more.clone(), again.clone()].concat();
@@ -218,12 +229,22 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_behind_is_told_and_gives_no_number_twice() {
+    fn a_clock_that_is_behind_or_was_ahead_is_told_and_gives_no_number_twice() {
         let store = formatted(|_, _| {});
-        let (_, made) = life(&store, 1_800_000_000, 2);
-        // A restart within the second is none.
-        assert_eq!(life(&store, 1_800_000_000, 0), (true, vec![]));
-        assert_eq!(life(&store, 7, 1), (false, vec![made[1] + 1]));
+        let (is_right, ahead) = life(&store, 1_900_000_000, 2);
+        assert!(is_right);
+        let backup = copy(&store);
+        let (is_right, lost) = life(&store, 1_800_000_000, 3);
+        assert!(!is_right && lost[0] > ahead[1]);
+        let (is_right, again) = life(&backup, 1_800_000_100, 3);
+        assert!(!is_right && again[0] > ahead[1]);
+        assert!(again.iter().all(|file| !lost.contains(file)), "{again:?}");
+        assert_eq!(never_made(&backup, &lost), [true; 3]);
+        assert_eq!(never_made(&backup, &again), [false; 3]);
+        // Twice within a second is no trouble, either.
+        let store = formatted(|_, _| {});
+        let both = [1, 2].map(|_| life(&store, 1_800_000_000, 1).1[0]);
+        assert!(both[0] < both[1]);
     }
 
     #[test]
@@ -237,12 +258,12 @@ mod tests {
             let store = formatted(|_, _| {});
             change(&store, |it| it.put(Table::Volume, key, value));
             let work = |it: &mut dyn Transaction| -> Outcome<FileId> {
-                begin(it, Time::default())?;
+                begin(it, Time::default(), 0)?;
                 let skipping = Time {
                     seconds: 9,
                     nanoseconds: 0,
                 };
-                begin(it, skipping)?;
+                begin(it, skipping, 0)?;
                 next_file(it)
             };
             let mut done = Ok(FileId(0));
