@@ -28,8 +28,8 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
 }
 
 /// Begins a life of the manager, at `now`. Where that is not later than what was reached, its numbers begin somewhere
-/// above those that this metadata knows of, which `random` says: another life, of metadata put back since, may have begun
-/// there too. False if the clock is far behind.
+/// above those that this metadata knows of, which `random` says: another life, of metadata put back since, may have
+/// begun there too. False if the clock is far behind.
 ///
 /// # Errors
 /// The store failed, or is damaged.
