@@ -15,11 +15,11 @@
 //! object (a write of our own, say) may be those from before it, and count for nothing: see [`Moment`].
 
 use crate::hidden::Hidden;
-use crate::limits::{REFUSAL_AGE, RETURN_AGE};
+use crate::limits::{FORGOTTEN_MAX, REFUSAL_AGE, RETURN_AGE};
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 /// The number of the directory that is mounted.
@@ -98,6 +98,8 @@ pub(crate) struct Inodes {
     generations: u64,
     opens: u64,
     last: Moment,
+    /// Objects that the kernel forgot lately, and when something was learnt of them last; the oldest first.
+    forgotten: VecDeque<(FileHandle, Moment)>,
     /// Processes whose open was refused: the kernel will look the file up and come back.
     refused: BTreeMap<u32, Refused>,
     /// What is kept of objects until COMMITs, whatever numbers they have.
@@ -122,6 +124,7 @@ impl Inodes {
             generations: 0,
             opens: 0,
             last: Moment(0),
+            forgotten: VecDeque::new(),
             refused: BTreeMap::new(),
             unstable: HashMap::new(),
         };
@@ -191,8 +194,13 @@ impl Inodes {
 
     /// True when attributes of an object that were asked for at `asked` may be older than what is known of it.
     pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Moment) -> bool {
-        let known = self.number(handle).and_then(|number| self.inode(number));
-        known.is_some_and(|inode| inode.seen_at > asked)
+        match self.number(handle).and_then(|number| self.inode(number)) {
+            Some(inode) => inode.seen_at > asked,
+            None => {
+                let mut lately = self.forgotten.iter();
+                lately.any(|(forgotten, seen_at)| forgotten == handle && *seen_at > asked)
+            }
+        }
     }
 
     /// A file has these attributes, by the store's own account.
@@ -409,13 +417,17 @@ impl Inodes {
 
     fn drop_unused(&mut self, number: u64) {
         let unused = self.inode(number).filter(|inode| !inode.is_used());
-        let Some(handle) = unused.map(|inode| inode.handle) else {
+        let Some((handle, seen_at)) = unused.map(|inode| (inode.handle, inode.seen_at)) else {
             return;
         };
         if number == ROOT {
             return;
         }
         self.by_number.remove(&number);
+        if self.forgotten.len() >= FORGOTTEN_MAX {
+            self.forgotten.pop_front();
+        }
+        self.forgotten.push_back((handle, seen_at));
         if self.number(&handle) == Some(number) {
             self.by_handle.remove(&handle);
         }
@@ -665,6 +677,14 @@ mod tests {
             tell(&mut inodes, 1, &file(77, 20));
             inodes.told(number, (&file(77, 20), asked));
             assert!(!inodes.knows_better(&handle(1), asked));
+            // Also where the kernel has forgotten the file meanwhile.
+            inodes.changed(number, &file(77, 30));
+            inodes.close(number);
+            inodes.closed(number);
+            inodes.forget(number, 9);
+            assert_eq!(inodes.number(&handle(1)), None);
+            assert!(inodes.knows_better(&handle(1), asked));
+            assert!(!inodes.knows_better(&handle(1), inodes.moment()));
         }
     }
 

@@ -69,6 +69,9 @@ pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
 /// How long after that lookup it keeps its number, so that the kernel can come back with it.
 pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
+/// Objects of which is known, after the kernel forgot them, when something was learnt of them: lookups that were asked
+/// for before may be on their way.
+pub(crate) const FORGOTTEN_MAX: usize = 256;
 /// How often attributes are asked for again that something has overtaken.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
