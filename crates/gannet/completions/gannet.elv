@@ -352,7 +352,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
         }
         &'gannet;bench'= {
             cand --threads 'Concurrent streams, one connection each; several numbers make several rows'
-            cand --record 'Bytes per operation; several sizes make several rows'
+            cand --record 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows'
             cand --size 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file'
             cand --op 'What to measure; several make several rows'
             cand --seconds 'Time per row'
@@ -389,7 +389,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
         }
         &'gannet;bench;iozone'= {
             cand --threads 'Concurrent threads, one file each; several numbers make several rows'
-            cand --record 'Bytes per operation; several sizes make several rows'
+            cand --record 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows'
             cand --size 'Bytes of each thread''s file, a record at least'
             cand --op 'What to measure; several make several rows, always in this order'
             cand --registration 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client''s otherwise. Several make several rows'

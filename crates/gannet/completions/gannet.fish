@@ -397,7 +397,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON o
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l record -d 'Bytes per operation; several sizes make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
 write\t'Sequential WRITE, unstable, with one COMMIT at the end'
@@ -443,7 +443,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l threads -d 'Concurrent threads, one file each; several numbers make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l record -d 'Bytes per operation; several sizes make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l size -d 'Bytes of each thread\'s file, a record at least' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l op -d 'What to measure; several make several rows, always in this order' -r -f -a "write\t'Write a new file from its start to its end'
 rewrite\t'Write a file that is there'

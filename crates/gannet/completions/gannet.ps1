@@ -375,7 +375,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
         }
         'gannet;bench' {
             [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Concurrent streams, one connection each; several numbers make several rows')
-            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation; several sizes make several rows')
+            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file')
             [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows')
             [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
@@ -414,7 +414,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
         }
         'gannet;bench;iozone' {
             [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Concurrent threads, one file each; several numbers make several rows')
-            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation; several sizes make several rows')
+            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows')
             [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of each thread''s file, a record at least')
             [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows, always in this order')
             [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client''s otherwise. Several make several rows')

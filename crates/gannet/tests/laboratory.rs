@@ -213,6 +213,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
         let error = fail(&[["bench", "iozone"].as_slice(), arguments].concat(), 2);
         assert!(error.contains(part), "{arguments:?}: {error}");
     }
+    for (arguments, part) in [
+        (["--record", "2M"], "NFS moves at most 1048576 bytes"),
+        (["--size", "512K"], "--size is too small"),
+    ] {
+        for what in [["bench"].as_slice(), &["bench", "iozone"]] {
+            let error = fail(&[what, &["nfs://h/"], &arguments[..]].concat(), 2);
+            assert!(error.contains(part), "{what:?} {arguments:?}: {error}");
+        }
+    }
     fail(&["papers", "nobody"], 2);
 }
 

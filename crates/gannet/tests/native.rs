@@ -201,6 +201,22 @@ fn a_volume_is_measured_like_other_servers() {
     let short = ["--size", "1M", "--record", "64K", "--op", "write,read"];
     let rows = bed.succeed(&[&words[..], &short].concat());
     assert_eq!(rows.lines().count(), 2, "{rows}");
+    // More than a call of NFS moves.
+    for what in [["bench"].as_slice(), &["bench", "iozone"]] {
+        let url = bed.url("/");
+        let large = [
+            &url,
+            "--json",
+            "--record",
+            "5M",
+            "--size",
+            "11M",
+            "--op",
+            "write,read",
+        ];
+        let rows = bed.succeed(&[what, &large, &["--threads", "1"]].concat());
+        assert_eq!(rows.matches("\"record\":5242880").count(), 2, "{rows}");
+    }
     assert_eq!(bed.succeed(&["ls", &bed.url("/")]), "");
 }
 

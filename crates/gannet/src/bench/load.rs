@@ -1,5 +1,6 @@
 //! Load on a server: streams with a connection and a thread each, one operation at a time on each stream.
 
+use super::check_moved;
 use super::interrupt::Interrupt;
 use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
@@ -84,6 +85,11 @@ struct Stream {
 }
 
 impl Load {
+    /// What did not work.
+    fn what(&self) -> String {
+        format!("{:?} failed in {}", self.op, self.folder)
+    }
+
     /// Runs it to its end.
     ///
     /// # Errors
@@ -194,7 +200,7 @@ impl Shared {
 
     async fn work(&self, session: &Session, target: FileHandle) -> Result<Stream, Failure> {
         let load = &self.load;
-        let what = || format!("{:?} failed in {}", load.op, load.folder);
+        let what = || load.what();
         let handles = self.stat_handles(session, target).await.explain(what)?;
         let mut stream = Stream {
             latency_ns: histogram()?,
@@ -215,8 +221,7 @@ impl Shared {
             let started = Instant::now();
             memory = self
                 .operate(session, target, &handles, number, memory)
-                .await
-                .explain(what)?;
+                .await?;
             stream
                 .latency_ns
                 .saturating_record(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -265,43 +270,42 @@ impl Shared {
         handles: &[FileHandle],
         number: u64,
         memory: Buffer,
-    ) -> Result<Buffer, Error> {
-        let client = session.files().client();
-        match self.load.op {
-            BenchOp::Read => {
-                let offset = self.offset(number);
-                Ok(client
-                    .read(&target, offset, self.load.record, memory)
-                    .await?
-                    .buffer)
-            }
-            BenchOp::Randread => {
-                let offset = self.offset(scatter(number));
-                Ok(client
-                    .read(&target, offset, self.load.record, memory)
-                    .await?
-                    .buffer)
+    ) -> Result<Buffer, Failure> {
+        let what = || self.load.what();
+        let (client, record) = (session.files().client(), self.load.record);
+        let (offset, memory, count) = match self.load.op {
+            BenchOp::Read | BenchOp::Randread => {
+                let is_random = self.load.op == BenchOp::Randread;
+                let offset = self.offset(if is_random { scatter(number) } else { number });
+                let read = client.read(&target, offset, record, memory).await;
+                let read = read.explain(what)?;
+                (offset, read.buffer, read.count)
             }
             BenchOp::Write => {
-                let (offset, record) = (self.offset(number), self.load.record);
+                let offset = self.offset(number);
                 let written = client
                     .write(&target, offset, memory, record, Stability::Unstable)
-                    .await?;
-                Ok(written.buffer)
+                    .await
+                    .explain(what)?;
+                (offset, written.buffer, written.count)
             }
             BenchOp::Stat => {
                 let turn = usize::try_from(number).unwrap_or(0) % handles.len().max(1);
-                client.getattr(handles.get(turn).unwrap_or(&target)).await?;
-                Ok(memory)
+                let handle = handles.get(turn).unwrap_or(&target);
+                client.getattr(handle).await.explain(what)?;
+                return Ok(memory);
             }
             BenchOp::Create => {
                 // Of this row alone: rows share the directory.
                 let name = format!("new-{}-{number}", self.load.threads);
                 let how = CreateMode::Unchecked(SetAttributes::default());
-                client.create(&target, name.as_bytes(), &how).await?;
-                Ok(memory)
+                let created = client.create(&target, name.as_bytes(), &how).await;
+                created.explain(what)?;
+                return Ok(memory);
             }
-        }
+        };
+        check_moved(what, (count, record), offset)?;
+        Ok(memory)
     }
 
     /// Where the `number`th record is: one after the other, from the start again at the end.

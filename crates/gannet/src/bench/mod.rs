@@ -112,7 +112,45 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     }
 }
 
+/// Refuses records that a file of `size` bytes does not have, or that one call does not move.
+fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<(), Failure> {
+    let longest = records.iter().copied().max().unwrap_or(0);
+    if longest > size {
+        let (size, record) = (size::human(size), size::human(longest));
+        let why = format!("a file of {size} has no record of {record}");
+        return Err(Failure::usage("--size is too small", why).hint("make it larger"));
+    }
+    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
+    if longest > max && !is_volume {
+        let why = format!("a READ or WRITE of NFS moves at most {max} bytes");
+        return Err(Failure::usage("--record is too large", why)
+            .hint("make it smaller, or measure a gannet:// URL"));
+    }
+    Ok(())
+}
+
+/// Refuses to count an operation that moved less than its record.
+fn check_moved(
+    what: impl FnOnce() -> String,
+    (count, record): (u32, u32),
+    offset: u64,
+) -> Result<(), Failure> {
+    if count == record {
+        return Ok(());
+    }
+    let why = format!("{count} of {record} bytes were moved at {offset}");
+    Err(Failure::new(what(), why)
+        .hint("use records that the server moves in one call; see `gannet doctor URL`"))
+}
+
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
+    let moves = |op: &BenchOp| matches!(op, BenchOp::Read | BenchOp::Write | BenchOp::Randread);
+    if options.op.iter().any(moves) {
+        check_records(
+            (&options.record, options.size),
+            url.scheme == Scheme::Native,
+        )?;
+    }
     let interrupt = Interrupt::install()?;
     let place = (url, &options.client, &interrupt);
     let rows = in_folder(place, |folder| measure_all(folder, options, &interrupt))?;

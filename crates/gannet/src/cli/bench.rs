@@ -32,7 +32,7 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
-    /// Bytes per operation; several sizes make several rows
+    /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
     #[arg(
         long,
         value_name = "SIZE,..",
@@ -141,7 +141,7 @@ pub struct IozoneOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,
-    /// Bytes per operation; several sizes make several rows
+    /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
     #[arg(
         long,
         value_name = "SIZE,..",
@@ -379,7 +379,7 @@ pub enum BenchOp {
 }
 
 fn parse_record(text: &str) -> Result<u64, String> {
-    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
+    let max = gannet_wire::volume::TRANSFER_MAX;
     match size::parse_nonzero(text)? {
         size if size > max => Err(format!("`{text}`: an operation moves at most {max} bytes")),
         size => Ok(size),

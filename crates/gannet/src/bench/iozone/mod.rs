@@ -8,11 +8,12 @@ mod simulated;
 mod threads;
 mod timed;
 
+use super::check_records;
 use super::interrupt::Interrupt;
 use crate::cli::{BenchTarget, IozoneOptions};
 use crate::failure::{Explain, Failure};
 use crate::url::Scheme;
-use crate::{chart, output, size};
+use crate::{chart, output};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
 use row::Row;
@@ -124,18 +125,15 @@ fn registration(kind: StrategyKind, trust_peer: bool) -> Result<Registration, Fa
     })
 }
 
+fn is_volume(target: &BenchTarget) -> bool {
+    matches!(target, BenchTarget::Url(url) if url.scheme == Scheme::Native)
+}
+
 /// Refuses what would fail half-way, or mean nothing.
 fn check(options: &IozoneOptions) -> Result<(), Failure> {
     let has = |wanted: fn(&BenchTarget) -> bool| options.targets.iter().any(wanted);
-    let longest = options.record.iter().copied().max().unwrap_or(0);
-    if longest > options.size {
-        let why = format!(
-            "a file of {} has no record of {}",
-            size::human(options.size),
-            size::human(longest)
-        );
-        return Err(Failure::usage("--size is too small", why).hint("make it larger"));
-    }
+    let records = (&options.record[..], options.size);
+    check_records(records, !has(|target| !is_volume(target)))?;
     if options.clients > 1 && has(|target| !matches!(target, BenchTarget::Profile(..))) {
         let why = "only simulated testbeds have several client machines";
         return Err(Failure::usage("--clients makes no sense here", why)

@@ -1,5 +1,6 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
+use super::super::check_moved;
 use super::super::fabric::thread_cpu;
 use super::super::interrupt::Interrupt;
 use super::super::load::{histogram, scatter};
@@ -361,11 +362,6 @@ impl<'a> Worker<'a> {
             done.map(|done| (done.buffer, done.count)).explain(what)?
         };
         self.memory = memory;
-        if count != record {
-            let why = format!("{count} of {record} bytes were moved at {offset}");
-            return Err(Failure::new(what(), why)
-                .hint("use records that the server moves in one call; see `gannet doctor URL`"));
-        }
-        Ok(())
+        check_moved(what, (count, record), offset)
     }
 }
