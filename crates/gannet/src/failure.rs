@@ -1,5 +1,6 @@
 //! What a person reads when a command fails: what failed, why, and what to do about it, on one line.
 
+use crate::output;
 use std::fmt;
 
 /// A command that did not do what it was asked.
@@ -17,6 +18,8 @@ enum Kind {
     Usage,
     /// Nobody reads our output any more; there is nothing to say and nobody to say it to.
     Silent,
+    /// It has been said.
+    Told,
 }
 
 impl Failure {
@@ -56,15 +59,29 @@ impl Failure {
     /// The process's exit code: 2 for wrong usage, 1 otherwise, 0 when nobody listens any more.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::Failed => 1,
+            Kind::Failed | Kind::Told => 1,
             Kind::Usage => 2,
             Kind::Silent => 0,
         }
     }
 
-    /// True when there is nothing to print.
+    /// Nobody reads our output any more.
     pub fn is_silent(&self) -> bool {
         self.kind == Kind::Silent
+    }
+
+    /// Says it on the standard error, unless it has been said or nobody listens.
+    pub fn tell(&self) {
+        if matches!(self.kind, Kind::Failed | Kind::Usage) {
+            output::tell(&format!("gannet: {self}"));
+        }
+    }
+
+    /// It, told already: a command goes on after it, and fails at its end.
+    #[must_use]
+    pub fn told(self) -> Failure {
+        let kind = Kind::Told;
+        Failure { kind, ..self }
     }
 }
 

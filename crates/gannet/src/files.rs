@@ -13,9 +13,29 @@ use gannet_nfs::client::{Error, Follow, Node, Transfer};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileKind, Status};
 use serde::Serialize;
+use std::cell::Cell;
 
 /// Directories below each other that `ls -R` and `rm -r` go down.
 const DEPTH_MAX: usize = 1024;
+
+/// Does `work` for each of `urls`, also after one for which it fails. Of several, each failure is told at once.
+async fn each(
+    urls: &[Url],
+    work: impl AsyncFn(&Url) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut outcome = Ok(());
+    for url in urls {
+        match work(url).await {
+            Err(failure) if urls.len() > 1 && !failure.is_silent() => {
+                failure.tell();
+                outcome = Err(failure.told());
+            }
+            Err(failure) => return Err(failure),
+            Ok(()) => {}
+        }
+    }
+    outcome
+}
 
 /// `gannet ls`.
 ///
@@ -23,13 +43,11 @@ const DEPTH_MAX: usize = 1024;
 /// Something cannot be listed.
 pub fn ls(options: &LsOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        for url in &options.urls {
-            let listed = with_session(&runtime, url, &options.client, async |session| {
-                ls_url(&session, url, options).await
-            });
-            listed.await?;
-        }
-        Ok(())
+        each(&options.urls, async |url| {
+            let listing = async |session| ls_url(&session, url, options).await;
+            with_session(&runtime, url, &options.client, listing).await
+        })
+        .await
     })
 }
 
@@ -100,13 +118,11 @@ async fn names(session: &Session, url: &Url, node: &Node) -> Result<Vec<Vec<u8>>
 /// A file cannot be read, or the output not be written.
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        for url in &options.urls {
-            let written = with_session(&runtime, url, &options.client, async |session| {
-                cat_url(&session, url).await
-            });
-            written.await?;
-        }
-        Ok(())
+        each(&options.urls, async |url| {
+            let writing = async |session| cat_url(&session, url).await;
+            with_session(&runtime, url, &options.client, writing).await
+        })
+        .await
     })
 }
 
@@ -133,14 +149,14 @@ async fn cat_url(session: &Session, url: &Url) -> Result<(), Failure> {
 /// Something cannot be found.
 pub fn stat(options: &StatOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        for url in &options.urls {
-            let shown = with_session(&runtime, url, &options.client, async |session| {
+        each(&options.urls, async |url| {
+            with_session(&runtime, url, &options.client, async |session| {
                 let node = session.node(url, Follow::No).await?;
                 show::object(&session, url, &node, options.json).await
-            });
-            shown.await?;
-        }
-        Ok(())
+            })
+            .await
+        })
+        .await
     })
 }
 
@@ -158,8 +174,8 @@ fn new_directory_mode() -> u32 {
 pub fn mkdir(options: &MkdirOptions) -> Result<(), Failure> {
     let mode = new_directory_mode();
     session::run(async |runtime| {
-        for url in &options.urls {
-            let made = with_session(&runtime, url, &options.client, async |session| {
+        each(&options.urls, async |url| {
+            with_session(&runtime, url, &options.client, async |session| {
                 let path = session.path_of(url);
                 let made = if options.parents {
                     session.files().make_directories(&path, mode).await
@@ -170,10 +186,10 @@ pub fn mkdir(options: &MkdirOptions) -> Result<(), Failure> {
                     .map(|_| ())
                     .explain(|| format!("cannot make the directory {url}"));
                 made.map_err(|failure| hint_parents(failure, options))
-            });
-            made.await?;
-        }
-        Ok(())
+            })
+            .await
+        })
+        .await
     })
 }
 
@@ -191,13 +207,11 @@ fn hint_parents(failure: Failure, options: &MkdirOptions) -> Failure {
 /// Something cannot be removed.
 pub fn rm(options: &RmOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        for url in &options.urls {
-            let removed = with_session(&runtime, url, &options.client, async |session| {
-                rm_url(&session, url, options).await
-            });
-            removed.await?;
-        }
-        Ok(())
+        each(&options.urls, async |url| {
+            let removing = async |session| rm_url(&session, url, options).await;
+            with_session(&runtime, url, &options.client, removing).await
+        })
+        .await
     })
 }
 
@@ -287,11 +301,11 @@ async fn mv_all(session: &Session, sources: &[Url], target: &Url) -> Result<(), 
             ));
         }
     }
-    for source in sources {
+    each(sources, async |source| {
         let moved = session.files().rename(&session.path_of(source), &to).await;
-        moved.explain(|| format!("cannot move {source} to {target}"))?;
-    }
-    Ok(())
+        moved.explain(|| format!("cannot move {source} to {target}"))
+    })
+    .await
 }
 
 /// What `gannet df --json` prints.
@@ -314,32 +328,34 @@ struct Usage {
 /// A server does not tell.
 pub fn df(options: &DfOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        for (number, url) in options.urls.iter().enumerate() {
+        let is_first = Cell::new(true);
+        each(&options.urls, async |url| {
             let usage = usage(&runtime, url, &options.client).await?;
-            if number == 0 && !options.json {
-                output::line(&format!(
-                    "{:>10} {:>10} {:>10} {:>5}  {}",
-                    "size", "used", "available", "used", "url"
-                ))?;
+            match options.json {
+                true => output::json(&usage),
+                false => show_usage(&usage, &is_first),
             }
-            if options.json {
-                output::json(&usage)?;
-                continue;
-            }
-            let share = usage
-                .used_bytes
-                .saturating_mul(100)
-                .checked_div(usage.total_bytes)
-                .unwrap_or(0);
-            output::line(&format!(
-                "{:>10} {:>10} {:>10} {share:>4}%  {url}",
-                size::human(usage.total_bytes),
-                size::human(usage.used_bytes),
-                size::human(usage.available_bytes),
-            ))?;
-        }
-        Ok(())
+        })
+        .await
     })
+}
+
+fn show_usage(usage: &Usage, is_first: &Cell<bool>) -> Result<(), Failure> {
+    if is_first.replace(false) {
+        output::line(&format!(
+            "{:>10} {:>10} {:>10} {:>5}  {}",
+            "size", "used", "available", "used", "url"
+        ))?;
+    }
+    let used = usage.used_bytes.saturating_mul(100);
+    let share = used.checked_div(usage.total_bytes).unwrap_or(0);
+    output::line(&format!(
+        "{:>10} {:>10} {:>10} {share:>4}%  {}",
+        size::human(usage.total_bytes),
+        size::human(usage.used_bytes),
+        size::human(usage.available_bytes),
+        usage.url,
+    ))
 }
 
 /// A number of files, unless it stands for no bound.

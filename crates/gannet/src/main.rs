@@ -11,8 +11,6 @@ fn main() -> ExitCode {
 }
 
 fn report(failure: &Failure) -> ExitCode {
-    if !failure.is_silent() {
-        gannet::output::tell(&format!("gannet: {failure}"));
-    }
+    failure.tell();
     ExitCode::from(failure.exit_code())
 }

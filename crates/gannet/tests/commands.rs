@@ -280,6 +280,47 @@ fn the_small_commands_do_what_their_names_say() {
 }
 
 #[test]
+fn what_fails_for_one_of_several_is_done_for_the_others() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let at = |path: &str| format!("{}{path}", server.urls()[0]);
+    let (first, missing, last) = (at("/first"), at("/missing"), at("/last"));
+    let lost = at("/lost");
+    let all = |command: &str| {
+        let output = run(&[command, &missing, &first, &lost, &last]);
+        let [said, shown] = [output.stderr, output.stdout].map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        let told: Vec<&str> = said.lines().collect();
+        assert_eq!(told.len(), 2, "{command}: {said}");
+        assert!(told[0].starts_with("gannet: ") && told[0].contains("/missing"));
+        assert!(told[1].starts_with("gannet: ") && told[1].contains("/lost"));
+        shown
+    };
+    fs::write(place.path("share/first"), "one\n").unwrap();
+    fs::write(place.path("share/last"), "two\n").unwrap();
+    assert_eq!(all("cat"), "one\ntwo\n");
+    assert_eq!(all("ls"), "first\nlast\n");
+    assert_eq!(all("stat").matches("4 bytes").count(), 2);
+    assert_eq!(all("df").matches('%').count(), 2);
+    all("rm");
+    assert_eq!(fs::read_dir(place.path("share")).unwrap().count(), 0);
+    fs::write(place.path("share/missing"), "in the way\n").unwrap();
+    fs::write(place.path("share/lost"), "in the way\n").unwrap();
+    all("mkdir");
+    let directory = at("/last/");
+    let moved = run(&[
+        "mv",
+        &at("/none"),
+        &missing,
+        &at("/nothing"),
+        &first,
+        &directory,
+    ]);
+    assert_eq!(moved.status.code(), Some(1));
+    assert!(place.path("share/last/missing").exists() && place.path("share/last/first").exists());
+}
+
+#[test]
 fn mount_may_be_answered_elsewhere() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();
