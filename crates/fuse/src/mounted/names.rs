@@ -190,12 +190,13 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
     ) -> Result<(), Errno> {
         let directory = self.handle(parent)?;
-        if let Some((number, _)) = self.last_name_of_open(caller, (&directory, name)).await? {
+        if let Some(handle) = self.last_name_of_open(caller, (&directory, name)).await? {
             let hidden = self.hidden(&directory, caller);
             let to = (&directory, hidden.name.as_slice());
             let (moved, ..) = self.vfs.rename(caller, (&directory, name), to).await;
             moved.map_err(errno)?;
-            return self.hide(number, hidden).await;
+            self.hide(&handle, hidden).await;
+            return Ok(());
         }
         let removed = self.vfs.remove(caller, &directory, name).await;
         removed.result.map_err(errno)
@@ -222,7 +223,7 @@ impl<V: Vfs> Mounted<V> {
         let (directory, new_directory) = (self.handle(parent)?, self.handle(new_parent)?);
         let (from, to) = ((&directory, name), (&new_directory, new_name));
         let replaced = self.last_name_of_open(caller, to).await?;
-        let Some((number, handle)) = replaced else {
+        let Some(handle) = replaced else {
             return self.vfs.rename(caller, from, to).await.0.map_err(errno);
         };
         let hidden = self.hidden(&new_directory, caller);
@@ -230,7 +231,10 @@ impl<V: Vfs> Mounted<V> {
         let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
         linked.await.0.result.map_err(errno)?;
         match self.vfs.rename(caller, from, to).await.0 {
-            Ok(()) => self.hide(number, hidden).await,
+            Ok(()) => {
+                self.hide(&handle, hidden).await;
+                Ok(())
+            }
             Err(status) => {
                 self.remove_hidden(&hidden).await;
                 Err(errno(status))
@@ -238,19 +242,19 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// The number and handle of what a name stands for, if it is a file that is open here and has no other name.
+    /// What a name stands for, if it is a file that is open here and has no other name.
     async fn last_name_of_open(
         &self,
         caller: &Credentials,
         (directory, name): Place<'_>,
-    ) -> Result<Option<(u64, FileHandle)>, Errno> {
+    ) -> Result<Option<FileHandle>, Errno> {
         if !self.inodes.borrow().any_open() {
             return Ok(None);
         }
         match self.vfs.lookup(caller, directory, name).await.0 {
             Ok((handle, attributes)) if is_last_name(&attributes) => {
                 let open = self.inodes.borrow().open_number(&handle);
-                Ok(open.map(|number| (number, handle)))
+                Ok(open.map(|_| handle))
             }
             Ok(_) | Err(Status::Noent) => Ok(None),
             Err(status) => Err(errno(status)),
@@ -267,20 +271,16 @@ impl<V: Vfs> Mounted<V> {
 
     /// An open file has only its hidden name now; that of an earlier time is gone already. If it was closed meanwhile,
     /// nobody waits for it.
-    async fn hide(&self, number: u64, hidden: Hidden) -> Result<(), Errno> {
+    async fn hide(&self, handle: &FileHandle, hidden: Hidden) {
         let is_open = {
             let mut inodes = self.inodes.borrow_mut();
-            let handle = inodes.inode(number).map(|inode| inode.handle);
-            let is_open = handle.is_some_and(|handle| inodes.open_number(&handle).is_some());
-            if let Some(inode) = inodes.inode_mut(number).filter(|_| is_open) {
-                inode.hidden = Some(hidden.clone());
-            }
-            is_open
+            let open = inodes.open_number(handle);
+            let inode = open.and_then(|number| inodes.inode_mut(number));
+            inode.map(|inode| inode.hidden = Some(hidden.clone()))
         };
-        if !is_open {
+        if is_open.is_none() {
             self.remove_hidden(&hidden).await;
         }
-        Ok(())
     }
 
     /// Removes a file that waited to be closed.
