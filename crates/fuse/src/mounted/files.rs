@@ -154,16 +154,16 @@ impl<V: Vfs> Mounted<V> {
         let handle = self.handle(number)?;
         // Also when the request ends before it is answered.
         let _opening = Opening::new(&self.inodes, number);
-        let (attributes, _) = self.newest(&handle, None).await?;
-        let is_changed = |inodes: &Inodes| inodes.is_changed_while_open(number, &attributes);
-        if is_changed(&self.inodes.borrow()) {
+        let (mut attributes, _) = self.newest(&handle, None).await?;
+        if self.is_changed_while_open(number, &attributes) {
             // Read-ahead holds a file open for a moment after its last close(2), if it ends then.
             let closed = async {
-                while is_changed(&self.inodes.borrow()) {
+                while self.is_changed_while_open(number, &attributes) {
                     self.closed.notified().await;
                 }
             };
             let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
+            (attributes, _) = self.newest(&handle, None).await?;
         }
         let now = self.runtime.now();
         let mut inodes = self.inodes.borrow_mut();
@@ -180,6 +180,12 @@ impl<V: Vfs> Mounted<V> {
         };
         let key = self.open.borrow_mut().add_file(file);
         Ok((key, opened == Opened::Unchanged))
+    }
+
+    /// See [`Inodes::is_changed_while_open`].
+    fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
+        let inodes = self.inodes.borrow();
+        inodes.is_changed_while_open(number, attributes)
     }
 
     /// Closes a file. After the last close nothing of it is kept, and what was removed meanwhile goes.
