@@ -13,9 +13,9 @@ pub const GROUPS_MAX: usize = 16;
 /// Largest READ or WRITE in bytes.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
-/// Most descriptors that the local store keeps open by default, if the process may have twice as many.
+/// Most descriptors that all served directories keep open by default, if the process may have twice as many.
 pub const DESCRIPTORS_MAX: usize = 1 << 17;
-/// Fewest descriptors that make sense.
+/// Fewest descriptors that make sense for a directory.
 pub(crate) const DESCRIPTORS_MIN: usize = 64;
 /// Names that the local store remembers.
 pub(crate) const NAMES_MAX: usize = 1 << 17;

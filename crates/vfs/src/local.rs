@@ -24,6 +24,7 @@ mod access;
 mod attributes;
 mod change;
 mod clock_map;
+mod descriptors;
 mod handle;
 mod identity;
 mod key;
@@ -40,6 +41,7 @@ mod store;
 mod sync;
 mod tree;
 
+pub use descriptors::descriptors_each;
 pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};
 pub use store::LocalStore;
 pub use tree::LocalTree;

@@ -8,7 +8,7 @@ use crate::volume::HostOptions;
 use gannet_nfs::server::{Export, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
-use gannet_vfs::local::{LocalOptions, LocalTree};
+use gannet_vfs::local::{LocalOptions, LocalTree, descriptors_each};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -129,8 +129,13 @@ impl Settings {
     /// # Errors
     /// One of them cannot be served.
     pub(super) fn open_exports(&self) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
+        let each = descriptors_each(self.exports.len());
+        let local = LocalOptions {
+            descriptors_max: Some(each.explain(|| String::from("cannot export directories"))?),
+            ..self.local.clone()
+        };
         let opened = self.exports.iter().map(|config| {
-            let tree = LocalTree::open(&config.path, &self.local)
+            let tree = LocalTree::open(&config.path, &local)
                 .explain(|| format!("cannot export {}", config.name))?;
             Ok((export_of(config)?, tree))
         });

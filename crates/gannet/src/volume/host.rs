@@ -11,7 +11,7 @@ use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
 use gannet_runtime::{Handle, all, timeout};
-use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
+use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree, descriptors_each};
 use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity, TrafficClasses};
@@ -177,10 +177,12 @@ impl Host {
             true => None,
             false => Some(manager_place(volume, options)?),
         };
+        let what = || String::from("cannot start the I/O servers");
+        let descriptors = descriptors_each(numbers.len()).explain(what)?;
         let open = |number| {
             let lost = options.lost_disks.contains(&number);
             let knows = (metadata.as_deref(), register.as_ref());
-            open_io_server(volume, (number, lost), address.ip(), knows)
+            open_io_server(volume, (number, lost), (address.ip(), descriptors), knows)
         };
         let io_servers = numbers.into_iter().map(open);
         let io_servers = io_servers.collect::<Result<Vec<_>, Failure>>()?;
@@ -415,7 +417,7 @@ fn open_manager(
 fn open_io_server(
     volume: &Volume,
     (number, lost): (usize, bool),
-    ip: IpAddr,
+    (ip, descriptors): (IpAddr, usize),
     (names, manager): (Option<&JournaledStore>, Option<&Place>),
 ) -> Result<IoServerRole, Failure> {
     let what = || format!("cannot start I/O server {number}");
@@ -451,6 +453,7 @@ fn open_io_server(
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
         sync_metadata: true,
+        descriptors_max: Some(descriptors),
         ..LocalOptions::default()
     };
     let tree = LocalTree::open(&folder, &options).explain(what)?;

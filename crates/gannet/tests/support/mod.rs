@@ -17,6 +17,15 @@ pub(crate) fn gannet() -> Command {
     command
 }
 
+/// The binary under test, which may have so many files open.
+pub(crate) fn limited(files: u32) -> Command {
+    let mut command = Command::new("sh");
+    let limit = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+    command.args(["-c", &limit, env!("CARGO_BIN_EXE_gannet")]);
+    command.stdin(Stdio::null()).env_remove("GANNET_LOG");
+    command
+}
+
 /// Runs a client command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     gannet().args(arguments).output().unwrap()
@@ -57,7 +66,16 @@ pub(crate) struct Server {
 impl Server {
     /// Serves with these arguments, and waits until it is ready.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        let mut child = gannet()
+        Server::of_command(gannet(), arguments)
+    }
+
+    /// The same, by a process that may have so many files open.
+    pub(crate) fn limited(files: u32, arguments: &[&str]) -> Server {
+        Server::of_command(limited(files), arguments)
+    }
+
+    fn of_command(mut command: Command, arguments: &[&str]) -> Server {
+        let mut child = command
             .args(["serve", "--log", "warn"])
             .args(arguments)
             .stdout(Stdio::piped())

@@ -6,9 +6,9 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, mpsc};
 
 /// Connections that may wait, per core, between the acceptor and the core that will own them.
@@ -17,6 +17,8 @@ const HANDOVER_QUEUE_MAX: usize = 1024;
 const BACKLOG: i32 = 1024;
 /// How long accepting pauses when the process is out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// How long it is not said again that it does.
+const WARN_AGAIN: Duration = Duration::from_secs(10);
 
 /// How many cores this process may use.
 pub fn available_cores() -> usize {
@@ -171,12 +173,26 @@ pub(super) fn listening_socket(address: SocketAddr) -> io::Result<std::net::TcpL
     Ok(socket.into())
 }
 
+/// Whether the last warning was long enough ago: accepting fails anew with each attempt.
+fn is_time_to_warn(now: Instant) -> bool {
+    static WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let since = warned.map(|last| now.saturating_duration_since(last));
+    if since.is_some_and(|since| since < WARN_AGAIN) {
+        return false;
+    }
+    *warned = Some(now);
+    true
+}
+
 /// Decides what a failed accept(2) means: a pause when resources ran out, nothing when one peer gave up.
 pub(super) async fn accept_failed(error: &io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-            tracing::warn!(%error, "accepting pauses: raise the limit of open files (ulimit -n)");
+            if is_time_to_warn(Instant::now()) {
+                tracing::warn!(%error, "accepting pauses: raise the limit of open files (ulimit -n)");
+            }
             tokio::time::sleep(EXHAUSTED_PAUSE).await;
             Ok(())
         }

@@ -1,5 +1,6 @@
 //! From the kernel's words to the vocabulary's: stat, errno, file types.
 
+use super::descriptors;
 use crate::{Attributes, FileKind, Status, Time};
 use rustix::fs::{FileType, Stat, Statx};
 use rustix::io::Errno;
@@ -126,12 +127,11 @@ pub(crate) fn status(errno: Errno) -> Status {
         Errno::DQUOT => Status::Dquot,
         Errno::STALE => Status::Stale,
         Errno::OPNOTSUPP => Status::Notsupp,
-        Errno::AGAIN
-        | Errno::INTR
-        | Errno::NOMEM
-        | Errno::MFILE
-        | Errno::NFILE
-        | Errno::TIMEDOUT => Status::Jukebox,
+        Errno::AGAIN | Errno::INTR | Errno::NOMEM | Errno::TIMEDOUT => Status::Jukebox,
+        Errno::MFILE | Errno::NFILE => {
+            descriptors::note_refused();
+            Status::Jukebox
+        }
         other => {
             tracing::debug!(
                 errno = other.raw_os_error(),

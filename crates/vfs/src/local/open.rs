@@ -34,8 +34,8 @@ pub struct LocalOptions {
     /// 3.3 asks for it). Off by default, as in nfs-ganesha: the file system's journal commits them within seconds,
     /// and a crash of the machine can lose that much. WRITE and COMMIT keep their promise either way.
     pub sync_metadata: bool,
-    /// Descriptors kept open at most; by default half of what the process may have, whose soft limit is raised to
-    /// the hard one.
+    /// Descriptors kept open at most; by default what is right for the only directory that the process serves, see
+    /// [`descriptors_each`](super::descriptors_each).
     pub descriptors_max: Option<usize>,
     /// Entries of one directory that a listing in memory holds at most; larger directories take several. By default
     /// 65,536, some 15 MB when their objects were listed too.
@@ -66,6 +66,16 @@ pub enum OpenError {
         call: &'static str,
         /// What it said.
         source: io::Error,
+    },
+    /// The process may not open files enough.
+    #[error(
+        "{limit} open files are too few (raise the hard limit to {needed} at least: ulimit -Hn, LimitNOFILE=)"
+    )]
+    Descriptors {
+        /// How many it may have open.
+        limit: u64,
+        /// How many it would need.
+        needed: u64,
     },
     /// /proc/self/fd is not there.
     #[error(

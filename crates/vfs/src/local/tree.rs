@@ -2,6 +2,7 @@
 
 use super::attributes::{Facts, Volume, from_statx, status};
 use super::clock_map::{ClockMap, PARTS, lock};
+use super::descriptors::{self, descriptors_each};
 use super::handle::{MacHasher, Minter, Name};
 use super::identity::Identities;
 use super::key;
@@ -11,17 +12,14 @@ use super::object::{Base, Object, OpenFile};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
 use super::sync::Durability;
-use crate::limits::{
-    DESCRIPTORS_MAX, DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE,
-};
+use crate::limits::{DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE};
 use crate::{Attributes, Credentials, FileHandle, Status, Verifier, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit};
 use std::hash::{BuildHasherDefault, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -67,6 +65,8 @@ pub struct LocalTree {
     retired_count: AtomicUsize,
     turn: AtomicUsize,
     swept: Mutex<Option<Instant>>,
+    /// How often descriptors had been refused when objects were last closed for that.
+    relieved: AtomicU64,
 }
 
 impl LocalTree {
@@ -92,10 +92,10 @@ impl LocalTree {
         let handle = minter.mint(&name).map_err(|_| unusable(Errno::OVERFLOW))?;
 
         let open = Arc::new(AtomicUsize::new(0));
-        let descriptors_max = options
-            .descriptors_max
-            .unwrap_or_else(default_descriptors)
-            .max(DESCRIPTORS_MIN);
+        let descriptors_max = match options.descriptors_max {
+            Some(max) => max.max(DESCRIPTORS_MIN),
+            None => descriptors_each(1)?,
+        };
         let base = OpenFile::new(
             root.try_clone().map_err(|source| OpenError::Unusable {
                 path: path.to_path_buf(),
@@ -135,6 +135,7 @@ impl LocalTree {
             retired_count: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
             swept: Mutex::default(),
+            relieved: AtomicU64::new(descriptors::refused()),
         }))
     }
 
@@ -271,6 +272,7 @@ impl LocalTree {
 
     /// Closes what nobody uses any more. Blocks.
     pub(crate) fn close_idle(&self) {
+        self.relieve(descriptors::refused());
         for part in 0..PARTS {
             for object in self.objects.part(part) {
                 if object.is_gone() {
@@ -281,6 +283,29 @@ impl LocalTree {
             }
         }
         self.close_retired();
+    }
+
+    /// Closes half of what is open if descriptors were `refused` since that was last done: something else in this
+    /// process, or on this machine, has taken the rest.
+    fn relieve(&self, refused: u64) {
+        if self.relieved.swap(refused, Ordering::Relaxed) == refused {
+            return;
+        }
+        let open = self.open.load(Ordering::Relaxed);
+        let mut leaving = Vec::new();
+        while (self.open.load(Ordering::Relaxed)).saturating_sub(leaving.len()) > open / 2 {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let Some(evicted) = self.objects.evict_one(turn) else {
+                break;
+            };
+            leaving.push(evicted);
+        }
+        tracing::warn!(
+            open,
+            closing = leaving.len(),
+            "no descriptors were left: raise the limit of open files (ulimit -n), or see what else has them open"
+        );
+        self.retire(leaving);
     }
 
     /// Whether the last sweep was long enough ago; the answer counts as a sweep only when it is yes, or several cores
@@ -415,25 +440,6 @@ fn kernel_name(root: &OwnedFd, scheme: HandleScheme) -> Option<Name> {
             None
         }
     }
-}
-
-/// Half of what the process may open, after asking for as much as there is.
-fn default_descriptors() -> usize {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        };
-        if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
-            tracing::debug!(%error, "the soft limit of open files stays");
-        }
-    }
-    let limit = rustix::process::getrlimit(Resource::Nofile).current;
-    let half = limit.map_or(u64::MAX, |limit| limit / 2);
-    usize::try_from(half)
-        .unwrap_or(usize::MAX)
-        .min(DESCRIPTORS_MAX)
 }
 
 #[cfg(test)]
