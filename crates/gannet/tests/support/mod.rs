@@ -69,9 +69,11 @@ impl Server {
         Server::of_command(gannet(), arguments)
     }
 
-    /// The same, by a process that may have so many files open.
-    pub(crate) fn limited(files: u32, arguments: &[&str]) -> Server {
-        Server::of_command(limited(files), arguments)
+    /// The same, by a process that may have so many files open, and whose warnings go to `log`.
+    pub(crate) fn limited(files: u32, log: &Path, arguments: &[&str]) -> Server {
+        let mut command = limited(files);
+        command.stderr(fs::File::create(log).unwrap());
+        Server::of_command(command, arguments)
     }
 
     fn of_command(mut command: Command, arguments: &[&str]) -> Server {
