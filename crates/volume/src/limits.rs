@@ -119,6 +119,13 @@ pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
 pub const FORGET_AT_A_TIME: usize = 10_000;
 /// Bytes of each half of the journal before the metadata: as many changes wait to be settled, and are kept in memory.
 pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
+/// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above, and
+/// what a commit frees is used by the one after the next.
+pub const RESERVE_PAIRS: usize = 1024;
+/// Bytes of disk that the metadata have before they need them: what two such commits take, and one and a half times more.
+pub const RESERVE_LEN: u64 = 16 << 20;
+/// They are taken in steps of so many bytes.
+pub const RESERVE_STEP: u64 = 1 << 20;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.

@@ -131,6 +131,17 @@ pub trait MetaStore: Send + Sync + 'static {
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
+    /// Whether it may grow. If not, there is room to change and remove what is in it, and nothing new is to be put there.
+    /// May look at the disk.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Pairs that a commit may change for which there is room in any case.
+    fn pairs_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether [`MetaStore::settle`] has something to do.
     fn is_unsettled(&self) -> bool {
         false

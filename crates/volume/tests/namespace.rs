@@ -15,6 +15,7 @@ use std::cell::Cell;
 struct Names {
     store: Box<dyn MetaStore>,
     clock: Cell<u32>,
+    has_room: Cell<bool>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -48,6 +49,7 @@ impl Names {
         let names = Names {
             store,
             clock: Cell::new(1),
+            has_room: Cell::new(true),
             _folder: folder,
         };
         names
@@ -78,6 +80,7 @@ impl Names {
             caller: &caller,
             now,
             promised: &promised,
+            has_room: self.has_room.get(),
         };
         self.store
             .commit(&mut |transaction| {

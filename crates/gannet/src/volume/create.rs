@@ -101,6 +101,7 @@ fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), Fai
             caller: &root,
             now,
             promised: &RefCell::default(),
+            has_room: true,
         };
         formatted = namespace::format(transaction, now)
             .and_then(|()| {

@@ -354,13 +354,16 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
             .hint("put it and metadata.journal back from a backup, both of the same time"));
     }
     JournaledStore::open(&path, METADATA_CACHE, volume.description.identity).map_err(|error| {
-        let failure = Failure::new(what(), &error);
-        match error.is_open_elsewhere() {
-            true => failure.hint("another process serves this volume: stop it first"),
-            false => failure.hint(
-                "if it is damaged or lost, put metadata and metadata.journal back from a backup, both of the same time",
-            ),
+        if error.is_open_elsewhere() {
+            return Failure::new(what(), "another process serves this volume").hint("stop it first");
         }
+        let way_out = match error.is_disk_full() {
+            true => "make room on its disk: nothing is lost",
+            false => {
+                "if it is damaged or lost, put metadata and metadata.journal back from a backup, both of the same time"
+            }
+        };
+        Failure::new(what(), &error).hint(way_out)
     })
 }
 

@@ -208,7 +208,7 @@ fn commit(
     now: Time,
 ) -> Result<Committed, Status> {
     let mut all = Committed::default();
-    let promised = RefCell::default();
+    let (promised, has_room) = (RefCell::default(), store.has_room());
     let committed = store.commit(&mut |transaction| {
         for (place, work) in (0..).zip(&work) {
             let layouts = Layouts {
@@ -219,6 +219,7 @@ fn commit(
                 caller: &work.caller,
                 now,
                 promised: &promised,
+                has_room,
             };
             all.outcomes.push(
                 match perform_once(transaction, request, work, &layouts, &mut all.made) {

@@ -30,6 +30,7 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
             caller: &caller,
             now,
             promised: &RefCell::default(),
+            has_room: true,
         };
         namespace::format(transaction, now).unwrap();
         work(transaction, request);

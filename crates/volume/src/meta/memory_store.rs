@@ -2,6 +2,7 @@
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Key = (Table, Vec<u8>);
@@ -11,9 +12,18 @@ type Pairs = BTreeMap<Key, Vec<u8>>;
 #[derive(Default)]
 pub struct MemoryStore {
     pairs: Mutex<Pairs>,
+    is_full: AtomicBool,
 }
 
+/// So few that tests see what a store with little room sees.
+const PAIRS_AT_ONCE: usize = 3;
+
 impl MemoryStore {
+    /// Has it be full, or no more.
+    pub fn be_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
     fn pairs(&self) -> MutexGuard<'_, Pairs> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,5 +112,13 @@ impl MetaStore for MemoryStore {
             }
         }
         done
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn pairs_at_once(&self) -> usize {
+        PAIRS_AT_ONCE
     }
 }

@@ -44,7 +44,7 @@ impl From<Status> for Failure {
 /// What an operation gives.
 pub type Outcome<T> = Result<T, Failure>;
 
-/// Who asks, and when.
+/// Who asks, when, and of what store.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// Who.
@@ -53,6 +53,17 @@ pub struct Request<'a> {
     pub now: Time,
     /// Takes the promises that are made, with their numbers.
     pub promised: &'a RefCell<Vec<(u64, Promise)>>,
+    /// Whether the store may grow: if not, whatever makes a file or gives one another name is `Nospc`.
+    pub has_room: bool,
+}
+
+impl Request<'_> {
+    fn must_have_room(&self) -> Result<(), Status> {
+        match self.has_room {
+            true => Ok(()),
+            false => Err(Status::Nospc),
+        }
+    }
 }
 
 /// Makes the root directory, if there is none: owned by root, writable by root alone.

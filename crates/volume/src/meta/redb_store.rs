@@ -2,13 +2,26 @@
 //!
 //! Redb takes it for granted that what is in its file is what it wrote: it panics where that has been damaged. Whatever
 //! is asked of it is guarded, so that who asks hears of the damage as of any other failure.
+//!
+//! Nor does it go on after a write for which the disk had no room. So the file has blocks in reserve, for commits of
+//! [`MetaStore::pairs_at_once`] pairs.
+
+mod file;
+mod reserve;
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+use crate::limits::RESERVE_PAIRS;
+use file::ReservedFile;
+use redb::backends::FileBackend;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError};
+use redb::{TableDefinition, TableError};
+use reserve::Reserve;
 use std::cell::{Cell, OnceCell};
+use std::fs::OpenOptions;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -16,19 +29,31 @@ type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 pub struct RedbStore {
     /// There until the store is dropped.
     database: Option<Database>,
+    reserve: Arc<Reserve>,
 }
 
 impl RedbStore {
-    /// Opens the file at `path`, or makes it. Up to `cache_len` bytes of it stay in memory.
+    /// Opens the file at `path`, or makes it. Up to `cache_len` bytes of it stay in memory. On its disk it has some
+    /// 17 MiB more than it needs, if there is so much.
     ///
     /// # Errors
     /// It cannot be opened, is not such a file, or is open elsewhere.
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(failed)?;
+        let reserve = Arc::new(Reserve::of(file.try_clone().map_err(failed)?).map_err(failed)?);
+        let backend = ReservedFile {
+            file: FileBackend::new(file).map_err(failed)?,
+            reserve: Arc::clone(&reserve),
+        };
         let mut builder = Database::builder();
         builder.set_cache_size(cache_len);
-        let database = guarded(|| builder.create(path).map_err(failed))?;
+        let database = guarded(|| builder.create_with_backend(backend).map_err(failed))?;
+        reserve.renew();
         let store = RedbStore {
             database: Some(database),
+            reserve,
         };
         // Later, readers find all tables there.
         store.commit(&mut |transaction| {
@@ -89,8 +114,26 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
 impl StoreError {
     /// Whether a store was not opened because it is open elsewhere.
     pub fn is_open_elsewhere(&self) -> bool {
-        let opening = self.0.downcast_ref::<redb::DatabaseError>();
-        matches!(opening, Some(redb::DatabaseError::DatabaseAlreadyOpen))
+        let opening = self.0.downcast_ref::<DatabaseError>();
+        matches!(opening, Some(DatabaseError::DatabaseAlreadyOpen))
+    }
+
+    /// Whether the disk had no room for what was to be done.
+    pub fn is_disk_full(&self) -> bool {
+        let opening = match self.0.downcast_ref() {
+            Some(DatabaseError::Storage(error)) => Some(error),
+            _ => None,
+        };
+        let committing = match self.0.downcast_ref() {
+            Some(redb::CommitError::Storage(error)) => Some(error),
+            _ => None,
+        };
+        let storage = opening.or(committing).or_else(|| self.0.downcast_ref());
+        let disk = match storage {
+            Some(StorageError::Io(error)) => Some(error),
+            _ => self.0.downcast_ref(),
+        };
+        disk.is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::StorageFull)
     }
 }
 
@@ -222,10 +265,20 @@ impl MetaStore for RedbStore {
         let transaction = guarded(|| self.database()?.begin_write().map_err(failed))?;
         let worked = work(&mut Open::new(&transaction));
         // Dropped without a commit, it has changed nothing.
-        guarded(|| {
+        let committed = guarded(|| {
             worked?;
             transaction.commit().map_err(failed)
-        })
+        });
+        self.reserve.renew();
+        committed
+    }
+
+    fn has_room(&self) -> bool {
+        self.reserve.renew()
+    }
+
+    fn pairs_at_once(&self) -> usize {
+        RESERVE_PAIRS
     }
 }
 

@@ -77,10 +77,13 @@ impl DiskFile {
         DiskFile { file, direct }
     }
 
-    /// Opens the file at `path`; `None` if there is none.
+    /// Opens the file at `path`; `None` if there is none. What is in it is durable then: who wrote last may have died.
     pub(super) fn open(path: &Path) -> io::Result<Option<DiskFile>> {
         match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => Ok(Some(DiskFile::new(file, path))),
+            Ok(file) => {
+                file.sync_all()?;
+                Ok(Some(DiskFile::new(file, path)))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

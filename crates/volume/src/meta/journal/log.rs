@@ -68,6 +68,8 @@ impl Log {
         identity: &Token,
         mark: Mark,
     ) -> Result<Result<(Log, Unsettled), JournalError>, io::Error> {
+        // A record may be there that is not durable. Once it is read it must stay.
+        file.sync()?;
         let length = file.length()?;
         let mut block = vec![0; BLOCK_LEN];
         if length < BLOCK_LEN as u64 {

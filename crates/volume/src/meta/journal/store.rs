@@ -80,10 +80,9 @@ impl JournaledStore {
         let mark = mark_of(&*base)?.unwrap_or_default();
         let opened = Log::open(file, &identity, mark).map_err(failed)?;
         let (mut log, unsettled) = opened.map_err(failed)?;
-        // A record may have been read that is not durable, so the store below gets it before anybody sees it.
-        put_down(&*base, &unsettled.changes, unsettled.mark)?;
+        put_down_in_parts(&*base, &unsettled.changes, unsettled.mark)?;
         let mark = log.begin().map_err(failed)?;
-        put_down(&*base, &Changes::default(), mark)?;
+        put_down(&*base, &[], Some(mark))?;
         Ok(JournaledStore {
             base,
             writer: Mutex::new(Writer { log, failed: false }),
@@ -164,7 +163,8 @@ impl MetaStore for JournaledStore {
                 // Both halves' changes are older, so they go first.
                 self.turn(log)?;
                 self.settle()?;
-                return put_down(&*self.base, &changes, log.mark());
+                let pairs: Vec<_> = changes.iter().collect();
+                return put_down(&*self.base, &pairs, Some(log.mark()));
             }
         }
         if let Err(error) = log.write() {
@@ -173,6 +173,10 @@ impl MetaStore for JournaledStore {
         }
         self.recent_mut().active.absorb(changes);
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.base.has_room()
     }
 
     fn is_unsettled(&self) -> bool {
@@ -188,7 +192,7 @@ impl MetaStore for JournaledStore {
             };
             (Arc::clone(&recent.full), mark)
         };
-        put_down(&*self.base, &full, mark)?;
+        put_down_in_parts(&*self.base, &full, mark)?;
         let mut recent = self.recent_mut();
         recent.settles = None;
         recent.full = Arc::default();
@@ -261,15 +265,34 @@ fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
     }
 }
 
-/// Gives a store changes, and the mark that says so.
-fn put_down(base: &dyn MetaStore, changes: &Changes, mark: Mark) -> Result<(), StoreError> {
+type Pair<'a> = (Table, &'a [u8], Option<&'a [u8]>);
+
+/// Gives a store changes that are durable in the journal, and at last the mark that says so: in commits for which it has
+/// room. Until then the journal's changes hide what it has of them.
+fn put_down_in_parts(base: &dyn MetaStore, changes: &Changes, mark: Mark) -> Result<(), StoreError> {
+    let mut pairs = changes.iter().peekable();
+    loop {
+        let part: Vec<Pair<'_>> = pairs.by_ref().take(base.pairs_at_once()).collect();
+        let mark = pairs.peek().is_none().then_some(mark);
+        put_down(base, &part, mark)?;
+        if mark.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// Gives a store changes in one commit, and the mark that says so.
+fn put_down(base: &dyn MetaStore, pairs: &[Pair<'_>], mark: Option<Mark>) -> Result<(), StoreError> {
     base.commit(&mut |transaction| {
-        for (table, key, value) in changes.iter() {
+        for (table, key, value) in pairs {
             match value {
-                Some(value) => transaction.put(table, key, value)?,
-                None => transaction.delete(table, key)?,
+                Some(value) => transaction.put(*table, key, value)?,
+                None => transaction.delete(*table, key)?,
             }
         }
+        let Some(mark) = mark else {
+            return Ok(());
+        };
         let mut value = Vec::new();
         let mut encoder = Encoder::new(&mut value);
         encoder.u64(mark.epoch);

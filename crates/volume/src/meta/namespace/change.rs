@@ -39,7 +39,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// `Inval` for a size that may be of a file that is there: cutting one is asked for by its number. `Exist`, `Isdir`,
-/// `Acces`, `Perm` and those of [`super::lookup`].
+/// `Acces`, `Perm`, `Nospc` and those of [`super::lookup`].
 pub fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -130,7 +130,7 @@ fn open_existing((id, found): (FileId, Inode), mode: &CreateMode) -> Outcome<Ope
 /// Makes something that has no data.
 ///
 /// # Errors
-/// `Exist`, `Acces`, `Perm`, `Nametoolong` and those of [`super::lookup`].
+/// `Exist`, `Acces`, `Perm`, `Nametoolong`, `Nospc` and those of [`super::lookup`].
 pub fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -184,6 +184,7 @@ fn add(
     attributes: &SetAttributes,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
+    request.must_have_room()?;
     let id = numbers::next_file(transaction)?;
     let is_directory = matches!(body, Body::Directory { .. });
     // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
@@ -354,7 +355,7 @@ fn check_size(size: Option<u64>) -> Result<(), Status> {
 /// Gives a file another name.
 ///
 /// # Errors
-/// `Isdir`, `Exist`, `Mlink` and those of [`super::lookup`].
+/// `Isdir`, `Exist`, `Mlink`, `Nospc` and those of [`super::lookup`].
 pub fn link(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -373,6 +374,7 @@ pub fn link(
     if found.links >= LINKS_MAX {
         return Err(Status::Mlink.into());
     }
+    request.must_have_room()?;
     found.links += 1;
     found.change_time = now;
     touch(&mut inside, now);
