@@ -244,6 +244,11 @@ impl Bed {
         link.expect("the manager runs")
     }
 
+    /// The disk of the metadata is full, or no more.
+    pub fn fill_metadata(&self, is_full: bool) {
+        self.metadata.be_full(is_full);
+    }
+
     /// Changes metadata behind the back of the manager that was started last, as damage does.
     pub fn damage(&self, work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>) {
         let seen = self.seen.borrow();

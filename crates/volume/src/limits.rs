@@ -122,7 +122,7 @@ pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
 /// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above, and
 /// what a commit frees is used by the one after the next.
 pub const RESERVE_PAIRS: usize = 1024;
-/// Bytes of disk that the metadata have before they need them: what two such commits take, and one and a half times more.
+/// Bytes of disk that the metadata have before they need them: what two such commits take, and half as much again.
 pub const RESERVE_LEN: u64 = 16 << 20;
 /// They are taken in steps of so many bytes.
 pub const RESERVE_STEP: u64 = 1 << 20;

@@ -131,8 +131,8 @@ pub trait MetaStore: Send + Sync + 'static {
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Whether it may grow. If not, there is room to change and remove what is in it, and nothing new is to be put there.
-    /// May look at the disk.
+    /// Whether it may grow. If not, there is room to change and remove what is in it, and nothing new is to be put
+    /// there. May look at the disk.
     fn has_room(&self) -> bool {
         true
     }

@@ -136,6 +136,10 @@ impl MetaStore for Mortal<Arc<MemoryStore>> {
         self.0.commit(work)?;
         burn()
     }
+
+    fn pairs_at_once(&self) -> usize {
+        self.0.pairs_at_once()
+    }
 }
 
 /// The metadata of a machine that goes down now and then.
@@ -225,6 +229,23 @@ fn what_was_answered_is_there_whenever_the_machine_goes_down() {
             // And now it stays up.
             assert_eq!(machine.live(i64::MAX, now, STEPS), STEPS);
             assert_eq!(machine.restart(STEPS, &states), STEPS, "{fuel} {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_dead_process_had_not_synced_is_there_whole_or_not_at_all() {
+    const STEPS: u32 = 24;
+    let states = states(STEPS + 1);
+    for first in 0..60 {
+        for second in 0..40 {
+            let mut machine = Machine::new(first << 16 | second as u64);
+            let answered = machine.live(first as i64, 0, STEPS);
+            // The next process reads what the first one wrote, and its machine goes down while it recovers.
+            machine.live(second, answered, answered);
+            let now = machine.restart(answered, &states);
+            assert_eq!(machine.live(i64::MAX, now, STEPS), STEPS);
+            assert_eq!(machine.restart(STEPS, &states), STEPS, "{first} {second}");
         }
     }
 }

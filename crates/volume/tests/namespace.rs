@@ -389,6 +389,57 @@ fn a_file_with_two_names_loses_its_objects_with_the_second() {
 }
 
 #[test]
+fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
+    both(|names| {
+        let (exclusive, guarded) = (CreateMode::Exclusive([1; 8]), guarded(0o644));
+        let file = names.create(ANN, ROOT, "file", &exclusive).unwrap();
+        let make = |name: &str, what| {
+            names.change(ANN, |it, request| {
+                let place = (ROOT, name.as_bytes());
+                namespace::make(it, request, place, what, &SetAttributes::default())
+            })
+        };
+        let link = || {
+            names.change(ANN, |it, request| {
+                namespace::link(it, request, file, (ROOT, b"linked"))
+            })
+        };
+        make("directory", Make::Directory).unwrap();
+        names.has_room.set(false);
+        let whole = |it: &Names| it.look(|view| namespace::inode(view, ROOT)).unwrap();
+        let before = whole(names);
+        let refused = [
+            names.create(ANN, ROOT, "new", &guarded).map(drop),
+            make("new", Make::Directory).map(drop),
+            make("new", Make::Symlink(b"file")).map(drop),
+            make("new", Make::Node(NodeKind::Fifo)).map(drop),
+            link().map(drop),
+        ];
+        assert_eq!(refused, [Err(Status::Nospc); 5]);
+        // What is wrong in any case is told.
+        let there = names.create(ANN, ROOT, "file", &guarded);
+        assert_eq!(there, Err(Status::Exist));
+        assert_eq!(whole(names), before);
+        // One that is there may be opened, also by who made it and was not told.
+        assert_eq!(names.create(ANN, ROOT, "file", &exclusive), Ok(file));
+        let change = SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        };
+        names.set(ANN, file, &change).unwrap();
+        names
+            .change(ANN, |it, request| {
+                namespace::rename(it, request, (ROOT, b"file"), (ROOT, b"moved"))?;
+                namespace::remove(it, request, (ROOT, b"moved"))?;
+                namespace::remove_directory(it, request, (ROOT, b"directory"))
+            })
+            .unwrap();
+        names.has_room.set(true);
+        names.create(ANN, ROOT, "new", &guarded).unwrap();
+    });
+}
+
+#[test]
 fn rename_replaces_what_may_be_replaced() {
     both(|names| {
         let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();

@@ -28,6 +28,8 @@ const FILES: &[&str] = &[
     "crates/fuse/src/callers.rs",
     "crates/fuse/src/session.rs",
     "crates/volume/src/meta/journal/disk.rs",
+    "crates/volume/src/meta/redb_store/file.rs",
+    "crates/volume/src/meta/redb_store/reserve.rs",
     "crates/sim/src/bin/",
     "crates/sim/src/main.rs",
     "xtask/",

@@ -12,12 +12,10 @@ mod reserve;
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use crate::limits::RESERVE_PAIRS;
 use file::ReservedFile;
-use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError};
 use redb::{TableDefinition, TableError};
 use reserve::Reserve;
 use std::cell::{Cell, OnceCell};
-use std::fs::OpenOptions;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
@@ -39,14 +37,8 @@ impl RedbStore {
     /// # Errors
     /// It cannot be opened, is not such a file, or is open elsewhere.
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(failed)?;
-        let reserve = Arc::new(Reserve::of(file.try_clone().map_err(failed)?).map_err(failed)?);
-        let backend = ReservedFile {
-            file: FileBackend::new(file).map_err(failed)?,
-            reserve: Arc::clone(&reserve),
-        };
+        let backend = ReservedFile::open(path).map_err(failed)?;
+        let reserve = backend.reserve();
         let mut builder = Database::builder();
         builder.set_cache_size(cache_len);
         let database = guarded(|| builder.create_with_backend(backend).map_err(failed))?;

@@ -48,6 +48,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
                 stage.start_client(number);
             }
             6 => partition(stage, random).await,
+            7 if stage.plan.full && random.chance(300) => stage.bed.fill_metadata(true),
             7 if stage.plan.full => spoil_a_disk(stage, random, full),
             8 => spoil_a_disk(stage, random, slow),
             9 => set_disks(stage, stage.plan.disk),
@@ -138,6 +139,7 @@ fn slow(random: &Random, usual: DiskProfile) -> DiskProfile {
 }
 
 fn set_disks(stage: &Stage, profile: DiskProfile) {
+    stage.bed.fill_metadata(false);
     for io_server in &stage.bed.io_servers {
         io_server.disk.set_profile(profile);
     }

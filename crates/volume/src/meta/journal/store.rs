@@ -267,9 +267,13 @@ fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
 
 type Pair<'a> = (Table, &'a [u8], Option<&'a [u8]>);
 
-/// Gives a store changes that are durable in the journal, and at last the mark that says so: in commits for which it has
-/// room. Until then the journal's changes hide what it has of them.
-fn put_down_in_parts(base: &dyn MetaStore, changes: &Changes, mark: Mark) -> Result<(), StoreError> {
+/// Gives a store changes that are durable in the journal, and at last the mark that says so: in commits for which it
+/// has room. Until then the journal's changes hide what it has of them.
+fn put_down_in_parts(
+    base: &dyn MetaStore,
+    changes: &Changes,
+    mark: Mark,
+) -> Result<(), StoreError> {
     let mut pairs = changes.iter().peekable();
     loop {
         let part: Vec<Pair<'_>> = pairs.by_ref().take(base.pairs_at_once()).collect();
@@ -282,7 +286,11 @@ fn put_down_in_parts(base: &dyn MetaStore, changes: &Changes, mark: Mark) -> Res
 }
 
 /// Gives a store changes in one commit, and the mark that says so.
-fn put_down(base: &dyn MetaStore, pairs: &[Pair<'_>], mark: Option<Mark>) -> Result<(), StoreError> {
+fn put_down(
+    base: &dyn MetaStore,
+    pairs: &[Pair<'_>],
+    mark: Option<Mark>,
+) -> Result<(), StoreError> {
     base.commit(&mut |transaction| {
         for (table, key, value) in pairs {
             match value {

@@ -2,16 +2,39 @@
 
 use super::reserve::Reserve;
 use redb::backends::FileBackend;
-use redb::{BackendError, StorageBackend};
+use redb::{BackendError, DatabaseError, StorageBackend};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What redb reads and writes: its own file, of which the reserve is told.
 #[derive(Debug)]
 pub(super) struct ReservedFile {
-    pub(super) file: FileBackend,
-    pub(super) reserve: Arc<Reserve>,
+    file: FileBackend,
+    reserve: Arc<Reserve>,
+}
+
+impl ReservedFile {
+    /// Opens the file at `path`, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn open(path: &Path) -> Result<ReservedFile, DatabaseError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path)?;
+        Ok(ReservedFile {
+            reserve: Arc::new(Reserve::of(file.try_clone()?)?),
+            file: FileBackend::new(file)?,
+        })
+    }
+
+    /// What it has in reserve.
+    pub(super) fn reserve(&self) -> Arc<Reserve> {
+        Arc::clone(&self.reserve)
+    }
 }
 
 impl StorageBackend for ReservedFile {
