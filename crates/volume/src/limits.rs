@@ -128,6 +128,10 @@ pub const RESERVE_LEN: u64 = 16 << 20;
 pub const RESERVE_STEP: u64 = 1 << 20;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
+/// Changes that share a transaction. Each takes less than 4 KiB of the journal, also with the longest names and texts:
+/// all fit in a half, and need not go down at once however little room there is.
+pub const CHANGES_AT_A_TIME: usize = 2048;
+const _: () = assert!(CHANGES_AT_A_TIME as u64 * 4096 <= JOURNAL_HALF_LEN);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
 pub const GATHERING_SEEN_MIN: u32 = 16;
 /// How long it waits at most; timers may be late by as much.

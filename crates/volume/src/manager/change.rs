@@ -4,7 +4,9 @@ use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::calls::{Call, Entry, Ticket};
 use crate::layout::place;
-use crate::limits::{ANSWER_AGE, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX};
+use crate::limits::{
+    ANSWER_AGE, CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
+};
 use crate::meta::answers::{self, Done};
 use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use crate::meta::{FileId, Inode, MetaStore, Stripes, Transaction};
@@ -83,7 +85,7 @@ impl Manager {
     async fn commit_all(self: Rc<Self>) {
         loop {
             self.gather().await;
-            let batch: Vec<Change> = self.changes.borrow_mut().drain(..).collect();
+            let batch = self.take_changes();
             if batch.is_empty() {
                 self.committing.set(false);
                 return;
@@ -130,6 +132,13 @@ impl Manager {
             self.gathering.borrow_mut().ends(lasted, (count, waiting));
             self.settle();
         }
+    }
+
+    /// Those whose turn it is.
+    fn take_changes(&self) -> Vec<Change> {
+        let mut changes = self.changes.borrow_mut();
+        let count = changes.len().min(CHANGES_AT_A_TIME);
+        changes.drain(..count).collect()
     }
 
     /// Lets changes come that are about to, if that pays.
