@@ -29,6 +29,9 @@ pub(crate) const SEARCH_PATH_MAX: usize = 4095;
 pub(crate) const SEARCH_QUEUE_MAX: usize = 1 << 18;
 /// Handles remembered as gone.
 pub(crate) const ABSENT_MAX: usize = 1 << 15;
+/// Tries to open a kernel's handle while the kernel says that it lacks memory, and the time between two of them.
+pub(crate) const REOPENINGS_MAX: u32 = 500;
+pub(crate) const REOPENING_PAUSE: Duration = Duration::from_micros(100);
 /// Deepest place in the tree that a handle is followed to.
 pub(crate) const DEPTH_MAX: usize = 1 << 10;
 /// Entries of one window of a directory listing, by default.

@@ -7,6 +7,8 @@ mod support;
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalTree};
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::{World, create, is_root, lookup, me, mkdir, read, with_each_scheme, write};
 
 #[test]
@@ -118,6 +120,45 @@ fn a_removed_object_is_stale() {
                 );
             }
         });
+    });
+}
+
+#[test]
+fn an_object_whose_number_is_being_made_anew_is_stale() {
+    let makers = 4;
+    with_each_scheme(|world| {
+        let finished = Arc::new(AtomicBool::new(false));
+        // They take each number as soon as it is free.
+        let others: Vec<_> = (0..makers)
+            .map(|maker| {
+                let (path, finished) = (world.path(), Arc::clone(&finished));
+                std::thread::spawn(move || {
+                    while !finished.load(Ordering::Relaxed) {
+                        let name = path.join(format!("other-{maker}"));
+                        std::fs::write(&name, "").unwrap();
+                        std::fs::remove_file(&name).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let answers = world.serve(|store| async move {
+            let root = store.root();
+            let mut answers = Vec::new();
+            for _ in 0..2000 {
+                let file = create(&store, &root, b"f").await;
+                store.remove(&me(), &root, b"f").await.result.unwrap();
+                answers.push(store.attributes(&file).await.map(|_| ()));
+            }
+            answers
+        });
+        finished.store(true, Ordering::Relaxed);
+        for other in others {
+            other.join().unwrap();
+        }
+        let wrong: Vec<_> = (answers.iter())
+            .filter(|answer| **answer != Err(Status::Stale))
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
     });
 }
 

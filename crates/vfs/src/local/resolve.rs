@@ -4,10 +4,12 @@ use super::attributes::status;
 use super::handle::Name;
 use super::object::{Base, Object};
 use super::tree::LocalTree;
-use crate::limits::DEPTH_MAX;
-use crate::{FileHandle, FileKind, Status, sys};
+use crate::limits::{DEPTH_MAX, REOPENING_PAUSE, REOPENINGS_MAX};
+use crate::sys::{self, KernelHandle};
+use crate::{FileHandle, FileKind, Status};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 impl LocalTree {
@@ -23,8 +25,7 @@ impl LocalTree {
         self.identities.assume_own()?;
         match (name, &self.places) {
             (Name::Kernel(kernel), None) => {
-                let descriptor = sys::open_by_handle(self.root.as_fd(), &kernel, OFlags::PATH)
-                    .map_err(status)?;
+                let descriptor = self.reopen(&kernel).map_err(status)?;
                 self.require_below(descriptor.as_fd())?;
                 let (object, _) = self.adopt(descriptor, Base::Path)?;
                 if object.handle != *handle {
@@ -35,6 +36,22 @@ impl LocalTree {
             (Name::Inode { fileid, .. }, Some(places)) => places.open(self, handle, fileid),
             // The server runs with other rights than the one that gave the handle out.
             _ => Err(Status::Stale),
+        }
+    }
+
+    /// Opens a kernel's handle, whose object may be gone.
+    ///
+    /// While another object is made with the number that this one had, the kernel says `NOMEM`; once that is made,
+    /// mostly at once and never later than its journal's next write, it says `STALE`. Blocks meanwhile.
+    fn reopen(&self, kernel: &KernelHandle) -> rustix::io::Result<OwnedFd> {
+        let mut tries = 1;
+        loop {
+            let opened = sys::open_by_handle(self.root.as_fd(), kernel, OFlags::PATH);
+            if !matches!(opened, Err(Errno::NOMEM)) || tries == REOPENINGS_MAX {
+                return opened;
+            }
+            tries += 1;
+            std::thread::sleep(REOPENING_PAUSE);
         }
     }
 
