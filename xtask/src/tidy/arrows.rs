@@ -12,28 +12,36 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fabric", &["runtime"]),
     ("iwarp", &["wire", "runtime", "fabric"]),
     ("verbs", &["runtime", "fabric"]),
-    ("rpc", &["wire", "runtime", "fabric"]),
+    ("session", &["runtime", "fabric"]),
+    ("rpc", &["wire", "runtime", "fabric", "session"]),
     ("vfs", &["runtime", "fabric"]),
-    ("nfs", &["wire", "runtime", "fabric", "rpc", "vfs"]),
-    ("volume", &["wire", "runtime", "fabric", "rpc", "vfs"]),
+    (
+        "nfs",
+        &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
+    ),
+    (
+        "volume",
+        &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
+    ),
     ("fuse", &["runtime", "fabric", "vfs"]),
     (
         "gannet",
         &[
-            "wire", "runtime", "fabric", "iwarp", "verbs", "rpc", "vfs", "nfs", "volume", "fuse",
-            "sim",
+            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "nfs",
+            "volume", "fuse", "sim",
         ],
     ),
     (
         "sim",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
+            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
         ],
     ),
     (
         "fuzz",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "sim", "gannet",
+            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
+            "gannet",
         ],
     ),
 ];

@@ -1,0 +1,391 @@
+//! One bound for the bytes that peers can make a process hold.
+//!
+//! Nobody has a fixed share. An origin may hold as much as it leaves free for all others, and each of its connections
+//! as much as that leaves free for the others of its origin (the dynamic thresholds of shared-memory switches:
+//! Choudhury and Hahne 1998). So a lone connection may hold a quarter, each further one half of what is left, and their parts
+//! become equal as they give back what they hold. A connection that gives nothing back is ended while others wait:
+//! see [`Account::is_scarce`].
+//!
+//! A bound is checked before a request is begun ([`Account::has_room_for`]) or memory is taken
+//! ([`Account::try_charge`]); memory that is there already is counted whatever the bound ([`Account::charge`]). So the
+//! bound is exceeded by one request of a core at most.
+
+use crate::Origin;
+use crate::limits::{BUDGET_BYTES, BUDGET_BYTES_MIN, BUDGET_STEP, CONNECTION_BYTES};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that the peers of a process may make it hold. Clones share everything, over all cores.
+#[derive(Clone)]
+pub struct Budget {
+    whole: Arc<Whole>,
+}
+
+struct Whole {
+    bytes_max: usize,
+    taken: AtomicUsize,
+    /// Accounts whose connections wait for room.
+    waiting: AtomicUsize,
+    /// Of origins that have accounts.
+    parts: Mutex<HashMap<Origin, Arc<Part>>>,
+}
+
+/// What the accounts of one origin have taken.
+#[derive(Default)]
+struct Part {
+    taken: AtomicUsize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::new(BUDGET_BYTES)
+    }
+}
+
+impl Budget {
+    /// A budget of so many bytes, or of [`BUDGET_BYTES_MIN`].
+    pub fn new(bytes_max: usize) -> Budget {
+        Budget {
+            whole: Arc::new(Whole {
+                bytes_max: bytes_max.max(BUDGET_BYTES_MIN),
+                taken: AtomicUsize::new(0),
+                waiting: AtomicUsize::new(0),
+                parts: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The bound.
+    pub fn bytes_max(&self) -> usize {
+        self.whole.bytes_max
+    }
+
+    /// Bytes taken now. The steps in which accounts take them make this more than what they hold.
+    pub fn taken(&self) -> usize {
+        self.whole.taken.load(Ordering::Relaxed)
+    }
+
+    /// The account of a new connection from `address`; `None` when nothing is left.
+    pub fn open(&self, address: IpAddr) -> Option<Account> {
+        if self.taken() + CONNECTION_BYTES > self.bytes_max() {
+            return None;
+        }
+        let origin = Origin::from(address);
+        let part = Arc::clone(self.whole.parts().entry(origin).or_default());
+        let holding = Holding {
+            whole: Arc::clone(&self.whole),
+            part,
+            origin,
+            taken: Cell::new(0),
+            used: Cell::new(0),
+            waits: Cell::new(false),
+        };
+        holding.take(CONNECTION_BYTES);
+        Some(Account {
+            holding: Rc::new(holding),
+        })
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("bytes_max", &self.bytes_max())
+            .field("taken", &self.taken())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Whole {
+    fn parts(&self) -> std::sync::MutexGuard<'_, HashMap<Origin, Arc<Part>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one connection holds. Belongs to the connection's core; clones are the same account, which is closed with the
+/// last of them and of its [`Charge`]s.
+#[derive(Clone)]
+pub struct Account {
+    holding: Rc<Holding>,
+}
+
+struct Holding {
+    whole: Arc<Whole>,
+    part: Arc<Part>,
+    origin: Origin,
+    /// Bytes taken from the budget.
+    taken: Cell<usize>,
+    /// Bytes charged.
+    used: Cell<usize>,
+    /// Counted among those that wait.
+    waits: Cell<bool>,
+}
+
+impl Account {
+    /// Bytes charged now.
+    pub fn used(&self) -> usize {
+        self.holding.used.get()
+    }
+
+    /// Whether the connection holds more than every connection may.
+    pub fn is_large(&self) -> bool {
+        self.used() > CONNECTION_BYTES
+    }
+
+    /// Whether so many bytes more are within the bound.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.holding.has_room_for(bytes)
+    }
+
+    /// Charges bytes if they are within the bound.
+    pub fn try_charge(&self, bytes: usize) -> Option<Charge> {
+        self.has_room_for(bytes).then(|| self.charge(bytes))
+    }
+
+    /// Charges bytes that are held already, be they within the bound or not.
+    pub fn charge(&self, bytes: usize) -> Charge {
+        self.holding.set(self.used() + bytes);
+        Charge {
+            holding: Rc::clone(&self.holding),
+            bytes,
+        }
+    }
+
+    /// Says whether the connection waits for room.
+    pub fn set_waiting(&self, waits: bool) {
+        self.holding.set_waiting(waits);
+    }
+
+    /// Whether any connection waits for room, this one included: the bytes of slow peers are wanted by others.
+    pub fn is_scarce(&self) -> bool {
+        self.holding.whole.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("origin", &self.holding.origin)
+            .field("used", &self.used())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Holding {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let used = self.used.get() + bytes;
+        let more = used.saturating_sub(self.taken.get());
+        if more == 0 {
+            return true;
+        }
+        // Other cores change these meanwhile: the bound holds but for their requests of this moment.
+        let whole = self.whole.taken.load(Ordering::Relaxed);
+        let part = self.part.taken.load(Ordering::Relaxed);
+        let others = whole.saturating_sub(part);
+        let limit = self.whole.bytes_max.saturating_sub(others) / 2;
+        let left = limit.saturating_sub(part);
+        left.checked_sub(more).is_some_and(|left| used <= left)
+    }
+
+    /// Charges so many bytes in all, and takes or gives back what that needs.
+    fn set(&self, used: usize) {
+        self.used.set(used);
+        let taken = self.taken.get();
+        if used > taken {
+            self.take((used - taken).next_multiple_of(BUDGET_STEP));
+            return;
+        }
+        let small = used <= CONNECTION_BYTES;
+        // One step is kept, so that small changes do not take it and give it back in turn.
+        let kept = match small {
+            true => CONNECTION_BYTES,
+            false => CONNECTION_BYTES + (used - CONNECTION_BYTES).next_multiple_of(BUDGET_STEP),
+        };
+        if taken > kept && (small || taken - kept > BUDGET_STEP) {
+            self.give_back(taken - kept);
+        }
+    }
+
+    fn take(&self, bytes: usize) {
+        self.taken.set(self.taken.get() + bytes);
+        self.part.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.whole.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.set(self.taken.get() - bytes);
+        self.part.taken.fetch_sub(bytes, Ordering::Relaxed);
+        self.whole.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn set_waiting(&self, waits: bool) {
+        match (self.waits.replace(waits), waits) {
+            (false, true) => {
+                self.whole.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            (true, false) => {
+                self.whole.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.set_waiting(false);
+        self.give_back(self.taken.get());
+        let mut parts = self.whole.parts();
+        // The map's and this: nobody else has an account, and nobody opens one while the map is locked.
+        if Arc::strong_count(&self.part) == 2 {
+            parts.remove(&self.origin);
+        }
+    }
+}
+
+/// Bytes that count until this is dropped.
+pub struct Charge {
+    holding: Rc<Holding>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// How many.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes them `bytes`, be they within the bound or not.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            let used = self.holding.used.get() - self.bytes + bytes;
+            self.bytes = bytes;
+            self.holding.set(used);
+        }
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge")
+            .field("origin", &self.holding.origin)
+            .field("bytes", &self.bytes)
+            .finish()
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// What one account can charge in pieces of `bytes`.
+    fn fill(account: &Account, bytes: usize) -> Vec<Charge> {
+        std::iter::from_fn(|| account.try_charge(bytes)).collect()
+    }
+
+    #[test]
+    fn a_lone_connection_holds_a_quarter_and_leaves_as_much_to_the_next_of_its_origin() {
+        let budget = Budget::new(64 * MIB);
+        let first = budget.open(address(1)).unwrap();
+        let second = budget.open(address(1)).unwrap();
+        let of_first = fill(&first, MIB);
+        assert_eq!(of_first.len(), 15);
+        assert!(!first.has_room_for(MIB));
+        assert!(second.has_room_for(4 * MIB));
+        drop(of_first);
+        assert_eq!(first.used(), 0);
+        assert_eq!(budget.taken(), 2 * CONNECTION_BYTES);
+    }
+
+    #[test]
+    fn whoever_takes_all_it_can_leaves_room_for_the_requests_of_others() {
+        let budget = Budget::new(96 * MIB);
+        let accounts: Vec<Account> = (1..=4)
+            .map(|origin| budget.open(address(origin)).unwrap())
+            .collect();
+        let held: Vec<_> = accounts.iter().map(|it| fill(it, 64 << 10)).collect();
+        for address in [address(1), address(99)] {
+            let other = budget.open(address).unwrap();
+            assert!(other.has_room_for(MIB), "{address} {budget:?}");
+        }
+        drop(held);
+    }
+
+    #[test]
+    fn no_number_of_connections_takes_more_than_there_is() {
+        let budget = Budget::new(96 * MIB);
+        let mut held = Vec::new();
+        for origin in 1..=20 {
+            for _ in 0..20 {
+                let account = budget.open(address(origin)).unwrap();
+                held.push(fill(&account, 64 << 10));
+            }
+        }
+        assert!(budget.taken() <= budget.bytes_max(), "{budget:?}");
+        assert!(budget.open(address(99)).is_some(), "{budget:?}");
+    }
+
+    #[test]
+    fn small_requests_go_on_when_nothing_is_left() {
+        let budget = Budget::new(BUDGET_BYTES_MIN);
+        let account = budget.open(address(1)).unwrap();
+        let other = budget.open(address(1)).unwrap();
+        let everything = other.charge(BUDGET_BYTES_MIN);
+        assert!(account.has_room_for(CONNECTION_BYTES));
+        assert!(!account.has_room_for(CONNECTION_BYTES + 1));
+        assert!(budget.open(address(2)).is_none());
+        drop(everything);
+        assert!(account.has_room_for(MIB));
+        assert!(budget.open(address(2)).is_some());
+    }
+
+    #[test]
+    fn changes_within_a_step_take_nothing_from_others() {
+        let budget = Budget::new(64 * MIB);
+        let account = budget.open(address(1)).unwrap();
+        let mut charge = account.charge(100 << 10);
+        let taken = budget.taken();
+        for bytes in [90 << 10, 100 << 10, 95 << 10] {
+            charge.set(bytes);
+            assert_eq!(budget.taken(), taken);
+        }
+        charge.set(20 << 10);
+        assert_eq!(budget.taken(), CONNECTION_BYTES + BUDGET_STEP);
+        charge.set(CONNECTION_BYTES);
+        assert_eq!(budget.taken(), CONNECTION_BYTES);
+    }
+
+    #[test]
+    fn an_account_is_closed_with_its_last_charge() {
+        let budget = Budget::new(64 * MIB);
+        let account = budget.open(address(1)).unwrap();
+        let charge = account.charge(MIB);
+        account.set_waiting(true);
+        let other = budget.open(address(2)).unwrap();
+        assert!(other.is_scarce());
+        drop(account);
+        assert!(budget.taken() > MIB && other.is_scarce());
+        drop(charge);
+        assert!(!other.is_scarce());
+        drop(other);
+        assert_eq!(budget.taken(), 0);
+        assert!(budget.whole.parts().is_empty());
+    }
+}
