@@ -182,7 +182,7 @@ impl Bed {
         *self.seen.borrow_mut() = Some(Arc::clone(&store));
         let manager = Manager::open(self.manager.runtime(), store, keys(), servers, stripes)
             .expect("metadata in memory can be read");
-        runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
+        runtime.spawn("house", Box::pin(Rc::clone(&manager).keep_house()));
         self.serve(&self.manager, Server::new(runtime, VOLUME, keys(), manager));
     }
 

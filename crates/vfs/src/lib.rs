@@ -10,11 +10,13 @@
 
 pub mod limits;
 pub mod local;
+mod locks;
 mod memory;
 mod status;
 mod sys;
 mod types;
 
+pub use locks::{ByteLock, LockKind, LockRequest, Locked};
 pub use memory::in_memory;
 pub use status::Status;
 pub use types::{
@@ -207,4 +209,41 @@ pub trait Vfs: 'static {
 
     /// The verifier of WRITE and COMMIT: changes whenever unstable data may have been lost.
     fn write_verifier(&self) -> Verifier;
+
+    /// Whether other clients of the file system see what this one locks and appends: [`Vfs::lock`] and [`Vfs::append`]
+    /// work. Where they do not, a front end may do both for its own machine alone.
+    fn is_coordinated(&self) -> bool {
+        false
+    }
+
+    /// Locks bytes of a regular file for all clients, lets go of them, or tells of a lock.
+    ///
+    /// # Errors
+    /// `Notsupp`: not [`Vfs::is_coordinated`]. `Jukebox`: whoever keeps the locks is away, or collects those from
+    /// before its restart. Otherwise as ACCESS.
+    async fn lock(
+        &self,
+        _cred: &Credentials,
+        _file: &FileHandle,
+        _lock: &ByteLock,
+        _request: LockRequest,
+    ) -> Result<Locked, Status> {
+        Err(Status::Notsupp)
+    }
+
+    /// Writes the first `len` bytes of `data` behind the end of a file, at `at_least` or further: no other append gets
+    /// the same place. The place that they got, and the memory.
+    ///
+    /// # Errors
+    /// `Notsupp`: not [`Vfs::is_coordinated`]. Otherwise as WRITE; some of the bytes may have been written.
+    async fn append(
+        &self,
+        _cred: &Credentials,
+        _file: &FileHandle,
+        _at_least: u64,
+        (data, _len): (Buffer, usize),
+        _stability: Stability,
+    ) -> (Result<(u64, WriteDone), Status>, Buffer) {
+        (Err(Status::Notsupp), data)
+    }
 }

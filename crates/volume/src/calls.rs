@@ -4,8 +4,8 @@ mod answers;
 
 pub(crate) use answers::put_found;
 pub use answers::{
-    FileState, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, parse_access, parse_found,
-    parse_link,
+    Appending, FileState, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, parse_access,
+    parse_found, parse_link,
 };
 
 use crate::meta::{FileId, Stripes, put_stripes, take_stripes};
@@ -65,6 +65,8 @@ pub enum Call {
     CreateStriped(Entry, SetAttributes, Stripes),
     /// Gives nothing. The bearer of this grant of a file will not write by it any more.
     GiveBack(FileId, u64),
+    /// Gives what is [`Appending`]: the file, a number of the request, the lowest offset that will do, how many bytes.
+    Append(FileId, u64, u64, u32),
 }
 
 impl Call {
@@ -88,6 +90,7 @@ impl Call {
             Call::Stripes(..) => Operation::Stripes,
             Call::Layout(..) => Operation::Layout,
             Call::GiveBack(..) => Operation::GiveBack,
+            Call::Append(..) => Operation::Append,
             Call::Files(_) => Operation::Files,
             Call::Orphans(..) => Operation::Orphans,
             Call::CreateStriped(..) => Operation::CreateStriped,
@@ -169,6 +172,12 @@ impl Call {
                 out.u64(file.0);
                 out.u64(*number);
             }
+            Call::Append(file, number, at_least, len) => {
+                out.u64(file.0);
+                out.u64(*number);
+                out.u64(*at_least);
+                out.u32(*len);
+            }
             Call::Stripes(directory, stripes) => {
                 out.u64(directory.0);
                 put_stripes(out, stripes.as_ref());
@@ -249,6 +258,10 @@ fn take_call(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrEr
         Operation::Stripes => Call::Stripes(take_file(from)?, take_stripes(from)?),
         Operation::Layout => Call::Layout(take_file(from)?, from.u32()?),
         Operation::GiveBack => Call::GiveBack(take_file(from)?, from.u64()?),
+        Operation::Append => {
+            let (file, number) = (take_file(from)?, from.u64()?);
+            Call::Append(file, number, from.u64()?, from.u32()?)
+        }
         Operation::Files => Call::Files(take_file(from)?),
         Operation::Orphans => {
             let (server, remove) = (from.u32()?, from.bool()?);
@@ -457,6 +470,7 @@ mod tests {
                 }),
             ),
             Call::GiveBack(FileId(1), 9),
+            Call::Append(FileId(1), 2, 3, 4),
             Call::Files(FileId(2)),
             Call::Orphans(3, true, vec![FileId(4), FileId(5)]),
             Call::CreateStriped(

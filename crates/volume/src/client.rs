@@ -5,6 +5,7 @@ mod doubts;
 mod file;
 mod file_system;
 mod leases;
+mod locks;
 mod order;
 mod pin_down;
 mod policy;

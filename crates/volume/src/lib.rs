@@ -14,6 +14,7 @@ pub mod io_server;
 pub mod layout;
 pub mod limits;
 pub mod link;
+pub mod locks;
 pub mod manager;
 pub mod meta;
 pub mod secret;

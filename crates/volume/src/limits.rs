@@ -184,3 +184,26 @@ pub const STRANGERS_MAX: usize = 192;
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
 /// How long an operation on a volume is tried by who never gives up.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// How long a client's file locks last after the manager has heard of it; the client counts from before it asked.
+pub const LOCK_LEASE: Duration = Duration::from_secs(45);
+/// How often a client with file locks says that it still runs.
+pub const LOCK_RENEW: Duration = Duration::from_secs(10);
+/// How often the manager looks for leases that are over.
+pub const LOCK_SWEEP: Duration = Duration::from_secs(3);
+/// How long one request waits at the manager for others' locks; the client asks again.
+pub const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How often such a request looks whether its connection still lasts.
+pub const LOCK_RETRY: Duration = Duration::from_millis(100);
+/// Requests of one client that wait so at a time: most of its credits stay free for others.
+pub const LOCKS_WAITING_MAX: usize = CREDITS as usize / 4;
+/// Locks of one file.
+pub const LOCKS_OF_FILE_MAX: usize = 1 << 12;
+/// Locks of one client.
+pub const LOCKS_OF_SESSION_MAX: usize = 1 << 14;
+/// Locks of a volume.
+pub const LOCKS_MAX: usize = 1 << 17;
+const _: () = assert!(LOCK_RENEW.as_millis() * 4 < LOCK_LEASE.as_millis());
+/// Files whose appended bytes the manager gives places to at a time.
+pub const APPENDED_FILES_MAX: usize = 1 << 16;
+/// Places of one file that the manager remembers, for requests that come again.
+pub const APPENDS_REMEMBERED: usize = 64;

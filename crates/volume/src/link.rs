@@ -23,7 +23,7 @@ use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source, Spa
 use gannet_runtime::{Handle, LocalFuture, Notify, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
-    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode,
+    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
 };
 use lent::Lending;
 use queue::{Call, Outgoing, State};
@@ -154,6 +154,11 @@ impl Link {
     /// Who the peer is.
     pub fn peer(&self) -> Role {
         self.shared.peer
+    }
+
+    /// Which of them, over all its connections.
+    pub(crate) fn session(&self) -> Token {
+        self.shared.session.token()
     }
 
     /// Whether both are the same connection.

@@ -4,28 +4,32 @@
 //! one was being made durable goes into the next. What a change promises of the I/O servers is kept before it is
 //! answered (truncation) or afterwards (removal), and again after a restart.
 
+mod appends;
 mod change;
 mod claims;
 mod gathering;
 mod inventory;
+mod locks;
 mod promises;
 mod registry;
 mod sizes;
 
 use crate::calls::{
-    Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,
+    Appending, Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,
 };
 use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View};
 use crate::secret::ServerKeys;
+use appends::Appends;
 use change::Work;
 use gannet_runtime::{Handle, LocalFuture, Notify, all, both, run_blocking};
 use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
 use gannet_wire::volume::{BODY_MAX, Capability, Operation};
 use gannet_wire::xdr::Encoder;
 use gathering::Gathering;
+use locks::Locks;
 use promises::{Objects, Promises};
 use sizes::{Sizes, ToBeCut};
 use std::cell::{Cell, RefCell};
@@ -46,6 +50,8 @@ pub struct Manager {
     servers: Rc<dyn IoServers>,
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
+    appends: RefCell<Appends>,
+    locks: Locks,
     promises: Promises,
     /// I/O servers that were never served, as far as the store knows.
     new_servers: RefCell<BTreeSet<u32>>,
@@ -84,14 +90,18 @@ impl Manager {
             );
         }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
+        let mut lock_sessions = Ok(BTreeSet::new());
         store.read(&mut |view| {
             open = namespace::promises(view);
             new_servers = meta::claims::new_servers(view);
+            lock_sessions = locks::noted_sessions(view);
         })?;
         Ok(Rc::new(Manager {
             sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
             objects: Objects::new(Handle::clone(&runtime), keys, Rc::clone(&servers)),
             servers,
+            appends: RefCell::default(),
+            locks: Locks::new(Handle::clone(&runtime), lock_sessions?),
             promises: Promises::new(open?),
             runtime,
             store,
@@ -121,13 +131,13 @@ impl Manager {
         worked.map_err(|_| Status::Io)?.map_err(status)
     }
 
-    /// Keeps promises, old and new, and forgets old answers, until the runtime ends.
+    /// Keeps promises, old and new, forgets old answers, and releases locks of silent clients, until the runtime ends.
     pub async fn keep_house(self: Rc<Self>) {
-        both(
-            Rc::clone(&self).keep_promises(),
+        let forget = both(
             Rc::clone(&self).forget_answers(),
-        )
-        .await;
+            Rc::clone(&self).expire_locks(),
+        );
+        both(Rc::clone(&self).keep_promises(), forget).await;
     }
 
     async fn perform(
@@ -176,7 +186,10 @@ impl Manager {
                 let page = self.list(&caller, (directory, cookie), found).await?;
                 body = encode(&page);
             }
-            Call::Layout(id, rights) => body = self.grant(&caller, id, rights)?,
+            Call::Layout(id, rights) => body = encode(&self.grant(&caller, id, rights)?),
+            Call::Append(id, number, at_least, len) => {
+                body = encode(&self.append(&caller, id, (number, at_least, len)).await?);
+            }
             Call::GiveBack(id, number) => self.sizes.give_back(id, number),
             Call::Files(from) => body = self.files(from)?,
             Call::Orphans(server, remove, ids) => {
@@ -256,7 +269,7 @@ impl Manager {
 
     /// A capability for as much of `rights` as was asked for, if the caller has all of them. Owners may always read and
     /// write: a file may have been opened before its mode changed (RFC 1813 section 4.4).
-    fn grant(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Vec<u8>, Status> {
+    fn grant(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Granted, Status> {
         let reads = AccessMask::READ | AccessMask::EXECUTE;
         let wanted = AccessMask(reads | AccessMask::MODIFY);
         let looked = self.look(|view| namespace::access(view, caller, id, wanted));
@@ -287,11 +300,30 @@ impl Manager {
             _ => self.sizes.grant(id),
         };
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
-        Ok(encode(&Granted {
+        Ok(Granted {
             capability: self.keys.grant(id.0, rights, expires),
             number,
             layout,
-        }))
+        })
+    }
+
+    /// A grant to write a file, and where in it bytes go that are appended: at `at_least` or behind.
+    async fn append(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        (number, at_least, len): (u64, u64, u32),
+    ) -> Result<Appending, Status> {
+        let granted = self.grant(caller, id, Capability::WRITE)?;
+        let state = self.sizes.of(id, &granted.layout, &self.promises).await?;
+        // It may have been cut while its servers were asked.
+        if self.sizes.is_to_be_cut(id) || self.promises.cuts_to(id).is_some() {
+            return Err(Status::Jukebox);
+        }
+        let size = state.size.max(at_least);
+        let mut appends = self.appends.borrow_mut();
+        let offset = appends.place((id, size), (number, len), self.runtime.now())?;
+        Ok(Appending { granted, offset })
     }
 
     /// Takes turns for so many files; the first of them.
@@ -307,6 +339,9 @@ impl Handler for Manager {
         let operation = request.header.operation;
         if matches!(operation, Operation::Claim | Operation::Register) {
             return Box::pin(async move { Answer::of(self.hear_of_folder(&link, &request).await) });
+        }
+        if matches!(operation, Operation::Lock | Operation::RenewLocks) {
+            return Box::pin(async move { Answer::of(self.hear_of_locks(&link, &request).await) });
         }
         let call = Call::from_body(operation, request.body());
         // Known before whoever asked can give it up and go on.

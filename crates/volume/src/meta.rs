@@ -11,6 +11,7 @@ pub mod claims;
 mod fixture;
 mod inode;
 mod journal;
+pub mod lock_sessions;
 mod memory_store;
 pub mod namespace;
 pub mod numbers;

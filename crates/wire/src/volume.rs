@@ -10,6 +10,7 @@ mod hello;
 mod inventory;
 mod io;
 mod lent;
+mod locks;
 mod registry;
 mod shape;
 
@@ -25,6 +26,10 @@ pub use io::{
     Placement, Transfer, TransferDone,
 };
 pub use lent::{Lent, LentDone};
+pub use locks::{
+    LockAction, LockKind, LockOutcome, LockRecord, LockReply, LockRequest, RenewLocksReply,
+    RenewLocksRequest,
+};
 pub use registry::{Address, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Level, Piece, Pieces, Shape};
 

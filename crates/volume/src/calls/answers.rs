@@ -169,6 +169,31 @@ impl Decode<'_> for Granted {
     }
 }
 
+/// A place for bytes that are appended to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appending {
+    /// The right to write them there, and no more: a later grant may be another manager's, who gave the place away.
+    pub granted: Granted,
+    /// The first of them.
+    pub offset: u64,
+}
+
+impl Encode for Appending {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.granted.encode(encoder);
+        encoder.u64(self.offset);
+    }
+}
+
+impl Decode<'_> for Appending {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Appending, XdrError> {
+        Ok(Appending {
+            granted: Granted::decode(decoder)?,
+            offset: decoder.u64()?,
+        })
+    }
+}
+
 /// A name of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {

@@ -5,6 +5,7 @@ mod cut;
 mod inventory;
 mod names;
 mod places;
+mod shared;
 mod stripes;
 
 pub use bytes::BytesRead;
@@ -13,6 +14,7 @@ pub use stripes::Striping;
 use super::data::{Mover, States, Target};
 use super::doubts::Moment;
 use super::leases::{Lease, Leases};
+use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
@@ -48,6 +50,7 @@ pub struct VolumeFs {
     key: Secret,
     tickets: Tickets,
     leases: Rc<Leases>,
+    locks: Rc<ClientLocks>,
     /// What files were like when they were last asked for: hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
     /// Whether changes and reads are answered with attributes as they are afterwards.
@@ -76,6 +79,7 @@ impl VolumeFs {
             mover,
             tickets: Tickets::new(client.to_be_bytes()),
             leases: Leases::new(Handle::clone(&runtime), Rc::clone(&servers)),
+            locks: ClientLocks::new(Handle::clone(&runtime), Rc::clone(&servers)),
             servers,
             fsid: u64::from_be_bytes(fsid),
             key: identity.key,
@@ -360,7 +364,7 @@ fn found_in<const N: usize>(answer: &Message) -> Result<[Found; N], Status> {
     found.ok_or(Status::Serverfault)
 }
 
-fn status_of(answer: &Message) -> Option<Status> {
+pub(super) fn status_of(answer: &Message) -> Option<Status> {
     match answer.header.status.0 {
         0 => None,
         status => Some(known(status)),

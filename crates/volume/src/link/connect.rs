@@ -44,6 +44,11 @@ impl Session {
     pub fn new(runtime: &Handle) -> Session {
         Session(token(runtime))
     }
+
+    /// Its bytes.
+    pub(super) fn token(&self) -> Token {
+        self.0
+    }
 }
 
 fn token(runtime: &Handle) -> Token {

@@ -112,7 +112,10 @@ impl Manager {
                     // What was promised, also to files just made, is known before anybody is answered.
                     for (_, promise) in &promised {
                         match promise {
-                            Promise::Truncate(file, _, len) => self.sizes.will_be(*file, *len),
+                            Promise::Truncate(file, _, len) => {
+                                self.sizes.will_be(*file, *len);
+                                self.appends.borrow_mut().forget(*file);
+                            }
                             Promise::Unlink(file, _) => self.sizes.changes(*file),
                         }
                     }

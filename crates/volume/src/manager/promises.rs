@@ -364,7 +364,7 @@ impl Promises {
 
 impl Manager {
     /// Keeps promises, old and new, until the runtime ends.
-    pub async fn keep_promises(self: Rc<Self>) {
+    pub(super) async fn keep_promises(self: Rc<Self>) {
         loop {
             let (lanes, pause) = self.promises.lanes(self.runtime.now());
             for lane in lanes {

@@ -107,6 +107,12 @@ operations! {
     CreateStriped = 0x0208,
     /// Manager, from an I/O server: that one finds its folder empty, and asks whether it should be.
     Claim = 0x0209,
+    /// Manager: locks bytes of a file, lets go of them, or tells of a lock.
+    Lock = 0x0210,
+    /// Manager: the client still runs, and keeps its locks.
+    RenewLocks = 0x0211,
+    /// Manager: where bytes go that are appended to a file, and a capability to write them.
+    Append = 0x0212,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

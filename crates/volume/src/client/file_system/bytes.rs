@@ -4,6 +4,7 @@ use super::places::Turn;
 use super::{VolumeFs, shape, size_of};
 use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
+use crate::client::leases::{Lease, Writing};
 use crate::client::order::Part;
 use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
@@ -27,6 +28,16 @@ pub struct BytesRead {
     pub eof: bool,
     /// How long the file was: at least so many bytes if the read did not come to its end, and exactly otherwise.
     pub size: u64,
+}
+
+/// How bytes are moved, over all attempts.
+pub(super) struct Moving<'a> {
+    /// Of a write: how durable it must be.
+    pub(super) stability: Option<Stability>,
+    /// Of a write that has its turn.
+    pub(super) turn: Option<&'a Turn>,
+    /// Of a write: keeps its grants from being given back between attempts.
+    pub(super) writing: Option<Writing>,
 }
 
 impl VolumeFs {
@@ -181,7 +192,7 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         id: FileId,
-        (file, memory): (Shape, Shape),
+        shapes: (Shape, Shape),
         (stability, turn): (Option<Stability>, Option<&Turn>),
         buffer: &mut Buffer,
     ) -> Result<(u64, Verifier), Status> {
@@ -189,55 +200,64 @@ impl VolumeFs {
             Some(_) => Capability::WRITE,
             None => Capability::READ,
         };
-        let writing = stability.map(|_| self.leases.writing(id));
+        let how = Moving {
+            writing: stability.map(|_| self.leases.writing(id)),
+            stability,
+            turn,
+        };
         let deadline = self.deadline();
         loop {
             let lease = self.lease(caller, id, rights).await?;
-            let request = Request {
-                capability: lease.capability,
-                file: file.clone(),
-                memory: memory.clone(),
-            };
-            let done = match self.targets(&lease.layout).await {
-                Ok(targets) => {
-                    let moved = match stability {
-                        Some(stability) => {
-                            let mover = &self.mover;
-                            let stability = stability as u32;
-                            mover.write(&targets, stability, &request, buffer).await
-                        }
-                        None => self.mover.read(&targets, &request, buffer).await,
-                    };
-                    turn.inspect(|turn| match moved {
-                        Ok(_) => turn.answered(),
-                        Err(_) => turn.failed_at(&lease.layout),
-                    });
-                    moved.map_err(|error| Trouble::of(&lease.layout, error))
-                }
-                Err(trouble) => Err(trouble),
-            };
-            let failed = match done {
-                // A write that comes too late does not count: others may have been told of another size.
-                Ok(_) if stability.is_some() && self.runtime.now() >= lease.until => {
-                    Trouble::TooLate
-                }
-                Ok(states) => {
-                    if let Some(writing) = &writing {
-                        writing.is_answered.set(true);
-                    }
-                    match stability {
-                        // Older writes that are not durable stay so.
-                        Some(Stability::FileSync) => self.leases.note_durable(id, Asked::default()),
-                        Some(_) => self.leases.note_unstable(id),
-                        None => {}
-                    }
-                    let proven = size_of(&lease.layout, &states);
-                    return Ok((proven, self.note_verifiers(&lease.layout, &states)));
-                }
-                Err(trouble) => trouble,
-            };
-            self.after(id, deadline, &failed).await?;
+            match self.move_once(&lease, id, &shapes, &how, buffer).await {
+                Ok(moved) => return Ok(moved),
+                Err(failed) => self.after(id, deadline, &failed).await?,
+            }
         }
+    }
+
+    /// As [`VolumeFs::transfer`], once, by a lease.
+    pub(super) async fn move_once(
+        &self,
+        lease: &Lease,
+        id: FileId,
+        (file, memory): &(Shape, Shape),
+        how: &Moving<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<(u64, Verifier), Trouble> {
+        let stability = how.stability;
+        let request = Request {
+            capability: lease.capability,
+            file: file.clone(),
+            memory: memory.clone(),
+        };
+        let targets = self.targets(&lease.layout).await?;
+        let moved = match stability {
+            Some(stability) => {
+                let (mover, stability) = (&self.mover, stability as u32);
+                mover.write(&targets, stability, &request, buffer).await
+            }
+            None => self.mover.read(&targets, &request, buffer).await,
+        };
+        how.turn.inspect(|turn| match moved {
+            Ok(_) => turn.answered(),
+            Err(_) => turn.failed_at(&lease.layout),
+        });
+        let states = moved.map_err(|error| Trouble::of(&lease.layout, error))?;
+        // A write that comes too late does not count: others may have been told of another size.
+        if stability.is_some() && self.runtime.now() >= lease.until {
+            return Err(Trouble::TooLate);
+        }
+        if let Some(writing) = &how.writing {
+            writing.is_answered.set(true);
+        }
+        match stability {
+            // Older writes that are not durable stay so.
+            Some(Stability::FileSync) => self.leases.note_durable(id, Asked::default()),
+            Some(_) => self.leases.note_unstable(id),
+            None => {}
+        }
+        let proven = size_of(&lease.layout, &states);
+        Ok((proven, self.note_verifiers(&lease.layout, &states)))
     }
 
     /// Makes what was written to a file durable; the verifier for that.

@@ -8,9 +8,10 @@ use crate::meta::{FileId, ROOT};
 use gannet_fabric::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
-    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
-    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone, in_memory,
+    AccessMask, Attributes, ByteLock, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
+    LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier,
+    Vfs, Wcc, WriteDone, in_memory,
 };
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Class, Operation};
@@ -253,6 +254,35 @@ impl Vfs for VolumeFs {
             .write_part(cred, file, offset, (&mut data, start, len), stability)
             .await;
         (self.moved(file, written).await, Some(data))
+    }
+
+    fn is_coordinated(&self) -> bool {
+        true
+    }
+
+    async fn lock(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        lock: &ByteLock,
+        request: LockRequest,
+    ) -> Result<Locked, Status> {
+        self.lock_bytes(cred, file, lock, request).await
+    }
+
+    async fn append(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        at_least: u64,
+        (mut data, len): (Buffer, usize),
+        stability: Stability,
+    ) -> (Result<(u64, WriteDone), Status>, Buffer) {
+        // Lengths of buffers fit: they are bounded by the protocols above.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let place = (at_least, len);
+        let appended = self.append_bytes(cred, file, place, &mut data, stability);
+        (appended.await, data)
     }
 
     async fn commit(

@@ -1,0 +1,119 @@
+//! What clients do in turn: locks of bytes, and appending.
+
+use super::bytes::Moving;
+use super::{Trouble, VolumeFs, shape};
+use crate::calls::{Appending, Call};
+use crate::client::locks::{Attempt, LockFailure};
+use crate::client::order::Part;
+use crate::limits::{ATTEMPT_PAUSE, FILE_SIZE_MAX};
+use gannet_fabric::Buffer;
+use gannet_runtime::sleep;
+use gannet_vfs::{
+    ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,
+};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::Capability;
+
+impl VolumeFs {
+    /// Does what is asked with a lock, over restarts of the manager. An unlock that cannot be told is owed.
+    pub(super) async fn lock_bytes(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        lock: &ByteLock,
+        request: LockRequest,
+    ) -> Result<Locked, Status> {
+        let id = self.id(file)?;
+        if request == LockRequest::Unlock && !self.locks.has(id, lock.owner) {
+            return Ok(Locked::Done);
+        }
+        let deadline = self.deadline();
+        loop {
+            let failed = match self.locks.attempt(caller, id, lock, request).await {
+                Ok(Attempt::Answered(locked)) => return Ok(locked),
+                Ok(Attempt::Recovering) => Trouble::ManagerWaits,
+                Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
+                    return Err(self
+                        .trouble
+                        .note(self.now(), &Trouble::ManagerRefused(status)));
+                }
+                Err(LockFailure::Refused(_)) => Trouble::ManagerWaits,
+                Err(LockFailure::Away(error)) => Trouble::Manager(error),
+            };
+            if request == LockRequest::Unlock {
+                self.locks.owe(id, lock);
+                return Ok(Locked::Done);
+            }
+            if let Err(status) = self.pause(deadline, &failed).await {
+                // The manager may have granted it, and the answer is lost.
+                self.locks.owe(id, lock);
+                return Err(status);
+            }
+        }
+    }
+
+    /// Asks the manager for a place behind the end of a file, and writes there. A place is used with the capability
+    /// that came with it, and with no later one: another manager does not know of it, and gives it away.
+    pub(super) async fn append_bytes(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        (at_least, len): (u64, u32),
+        buffer: &mut Buffer,
+        stability: Stability,
+    ) -> Result<(u64, WriteDone), Status> {
+        let id = self.id(file)?;
+        let deadline = self.deadline();
+        let rights = Capability::WRITE;
+        loop {
+            let (asked, since) = (self.now(), self.siblings.doubts.moment());
+            let call = Call::Append(id, self.runtime.random(), at_least, len);
+            let answer = self.ask(caller, call).await?;
+            let place: Appending = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+            let key = (id, caller.clone(), rights);
+            let lease = self.leases.keep(key, place.granted, (asked, since));
+            let offset = place.offset;
+            let file = shape(offset, len)?;
+            if file.end() > FILE_SIZE_MAX {
+                return Err(Status::Fbig);
+            }
+            let shapes = (file, shape(0, len)?);
+            let part = Part::bytes(id, offset..shapes.0.end());
+            let turn = self.turn_of(&[part]).await?;
+            let how = Moving {
+                writing: Some(self.leases.writing(id)),
+                stability: Some(stability),
+                turn: Some(&turn),
+            };
+            let mut written = Err(Trouble::TooLate);
+            // The same place again, as long as it is ours for certain.
+            while self.now() < lease.until {
+                written = self.move_once(&lease, id, &shapes, &how, buffer).await;
+                match &written {
+                    Err(trouble) if !matches!(trouble, Trouble::Refused(..)) => {
+                        let status = self.trouble.note(self.now(), trouble);
+                        if status != Status::Jukebox || self.now() >= deadline {
+                            break;
+                        }
+                        sleep(&self.runtime, ATTEMPT_PAUSE).await;
+                    }
+                    _ => break,
+                }
+            }
+            drop(how);
+            self.leave(turn, None);
+            let failed = match written {
+                Ok((_, verifier)) => {
+                    let done = WriteDone {
+                        count: len,
+                        committed: stability,
+                        verifier,
+                    };
+                    return Ok((offset, done));
+                }
+                Err(trouble) => trouble,
+            };
+            self.after(id, deadline, &failed).await?;
+        }
+    }
+}

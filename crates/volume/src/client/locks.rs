@@ -1,0 +1,324 @@
+//! This client's file locks: asked of the manager, kept alive, and reclaimed from one that has restarted.
+//!
+//! The manager forgets a client that it does not hear of for [`LOCK_LEASE`]. A task renews the lease while there are
+//! locks. An answer that shows another incarnation of the manager has everything reclaimed before anything else is
+//! asked; what cannot be reclaimed is lost, and logged: others may have locked it meanwhile.
+
+use super::servers::Servers;
+use crate::calls::encode;
+use crate::limits::{LOCK_LEASE, LOCK_RENEW, LOCKS_OF_SESSION_MAX};
+use crate::link::{Link, LinkError};
+use crate::locks::{HeldLock, RangeLocks};
+use crate::meta::FileId;
+use gannet_runtime::{Handle, Instant, sleep};
+use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Status};
+use gannet_wire::nfs3::{Decode, Encode, from_bytes};
+use gannet_wire::volume::{
+    self as wire, Caller, Class, LockAction, LockOutcome, LockRecord, LockReply, Operation,
+    RenewLocksReply, RenewLocksRequest,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// See the module.
+pub(super) struct ClientLocks {
+    runtime: Handle,
+    servers: Rc<Servers>,
+    state: RefCell<LockState>,
+    is_renewing: Cell<bool>,
+}
+
+#[derive(Default)]
+struct LockState {
+    files: BTreeMap<FileId, RangeLocks<u64>>,
+    /// Bytes that the manager was not told to unlock, because it was away.
+    owed: Vec<(FileId, LockRecord)>,
+    /// The manager that knows the locks.
+    incarnation: Option<u64>,
+    /// Until when it keeps them without being asked.
+    lease_until: Option<Instant>,
+}
+
+/// What came of an attempt.
+pub(super) enum Attempt {
+    /// An answer of the manager.
+    Answered(Locked),
+    /// It collects the locks of clients from before its restart; to be tried again.
+    Recovering,
+}
+
+/// Why an attempt has no answer.
+pub(super) enum LockFailure {
+    /// The manager refuses it.
+    Refused(Status),
+    /// It was not reached; to be tried again.
+    Away(LinkError),
+}
+
+impl From<LinkError> for LockFailure {
+    fn from(error: LinkError) -> LockFailure {
+        LockFailure::Away(error)
+    }
+}
+
+impl ClientLocks {
+    pub(super) fn new(runtime: Handle, servers: Rc<Servers>) -> Rc<ClientLocks> {
+        Rc::new(ClientLocks {
+            runtime,
+            servers,
+            state: RefCell::default(),
+            is_renewing: Cell::new(false),
+        })
+    }
+
+    /// Whether an owner has locks of a file, as far as is known here.
+    pub(super) fn has(&self, file: FileId, owner: u64) -> bool {
+        let state = self.state.borrow();
+        let locks = state.files.get(&file);
+        locks.is_some_and(|locks| locks.iter().any(|it| it.owner == owner))
+    }
+
+    /// Asks the manager once.
+    pub(super) async fn attempt(
+        self: &Rc<Self>,
+        caller: &Credentials,
+        file: FileId,
+        lock: &ByteLock,
+        request: LockRequest,
+    ) -> Result<Attempt, LockFailure> {
+        let action = match request {
+            LockRequest::Try => LockAction::Try,
+            LockRequest::Wait => LockAction::Wait,
+            LockRequest::Unlock => LockAction::Unlock,
+            LockRequest::Test => LockAction::Test,
+        };
+        let record = record_of(lock);
+        let link = self.servers.manager().await?;
+        let asked = self.runtime.now();
+        let reply = send(&link, (caller, file), (action, record)).await?;
+        self.meet(&link, reply.incarnation).await?;
+        let held = held_of(&record);
+        let locked = match (reply.outcome, request) {
+            (LockOutcome::Done, LockRequest::Try | LockRequest::Wait) => {
+                let mut state = self.state.borrow_mut();
+                state.files.entry(file).or_default().hold(held);
+                state.heard(reply.incarnation, asked);
+                drop(state);
+                self.renew_from_now_on();
+                Locked::Done
+            }
+            (LockOutcome::Done, LockRequest::Unlock) => {
+                self.state.borrow_mut().release(file, &held);
+                Locked::Done
+            }
+            (LockOutcome::Done, LockRequest::Test) => Locked::Done,
+            (LockOutcome::Denied(other), _) => Locked::Denied(ByteLock {
+                owner: other.owner,
+                kind: match other.kind {
+                    wire::LockKind::Shared => LockKind::Shared,
+                    wire::LockKind::Exclusive => LockKind::Exclusive,
+                },
+                start: other.start,
+                end: other.end,
+                process: other.process,
+            }),
+            (LockOutcome::TooMany, _) => Locked::TooMany,
+            (LockOutcome::Recovering | LockOutcome::Lost, _) => return Ok(Attempt::Recovering),
+        };
+        Ok(Attempt::Answered(locked))
+    }
+
+    /// The manager was not told to unlock bytes: it is told when it is back, or forgets them with the lease.
+    pub(super) fn owe(self: &Rc<Self>, file: FileId, lock: &ByteLock) {
+        let record = record_of(lock);
+        let mut state = self.state.borrow_mut();
+        state.release(file, &held_of(&record));
+        if state.owed.len() < LOCKS_OF_SESSION_MAX {
+            state.owed.push((file, record));
+        }
+        drop(state);
+        self.renew_from_now_on();
+    }
+
+    /// If this is another manager than the one that knows the locks, it gets to know them.
+    async fn meet(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
+        let known = self.state.borrow().incarnation;
+        match known {
+            Some(known) if known != incarnation => self.reclaim(link, incarnation).await,
+            _ => {
+                self.state.borrow_mut().incarnation = Some(incarnation);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the manager learn all locks again. It has restarted, and knows from before only that there are some.
+    async fn reclaim(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
+        let asked = self.runtime.now();
+        let held: Vec<(FileId, HeldLock<u64>)> = {
+            let state = self.state.borrow();
+            let files = state.files.iter();
+            files
+                .flat_map(|(file, locks)| locks.iter().map(|it| (*file, it.clone())))
+                .collect()
+        };
+        let root = Credentials::new(0, 0, &[]);
+        let mut lost = 0;
+        for (file, lock) in held {
+            let record = LockRecord {
+                owner: lock.owner,
+                kind: lock.kind,
+                start: *lock.range.start(),
+                end: *lock.range.end(),
+                process: lock.process,
+            };
+            let reply = send(link, (&root, file), (LockAction::Reclaim, record)).await?;
+            if reply.outcome != LockOutcome::Done {
+                lost += 1;
+                self.state.borrow_mut().release(file, &lock);
+            }
+        }
+        let renew = RenewLocksRequest {
+            reclaimed: incarnation,
+        };
+        let _: RenewLocksReply = ask(link, Operation::RenewLocks, &renew).await?;
+        self.state.borrow_mut().heard(incarnation, asked);
+        if lost > 0 {
+            tracing::error!(
+                lost,
+                "file locks were lost when the manager restarted: other hosts may have locked the same bytes"
+            );
+        }
+        Ok(())
+    }
+
+    /// Keeps the lease of the locks from now on, as long as there are some.
+    fn renew_from_now_on(self: &Rc<Self>) {
+        if !self.is_renewing.replace(true) {
+            let locks = Rc::clone(self);
+            let task = async move { locks.renew_all().await };
+            self.runtime.spawn("file locks", Box::pin(task));
+        }
+    }
+
+    async fn renew_all(self: Rc<Self>) {
+        while !self.state.borrow().is_empty() {
+            sleep(&self.runtime, LOCK_RENEW).await;
+            if self.renew().await.is_err() {
+                self.give_up_late();
+            }
+        }
+        self.is_renewing.set(false);
+    }
+
+    async fn renew(&self) -> Result<(), LockFailure> {
+        let link = self.servers.manager().await?;
+        let asked = self.runtime.now();
+        let renew = RenewLocksRequest { reclaimed: 0 };
+        let reply: RenewLocksReply = ask(&link, Operation::RenewLocks, &renew).await?;
+        let known = self.state.borrow().incarnation;
+        if known != Some(reply.incarnation) || !reply.is_known {
+            self.reclaim(&link, reply.incarnation).await?;
+        } else {
+            self.state.borrow_mut().heard(reply.incarnation, asked);
+        }
+        let root = Credentials::new(0, 0, &[]);
+        loop {
+            let owed = self.state.borrow().owed.last().copied();
+            let Some((file, record)) = owed else {
+                return Ok(());
+            };
+            send(&link, (&root, file), (LockAction::Unlock, record)).await?;
+            // Nobody else takes from it.
+            self.state.borrow_mut().owed.pop();
+        }
+    }
+
+    /// After the end of the lease nothing is known of the locks any more.
+    fn give_up_late(&self) {
+        let mut state = self.state.borrow_mut();
+        let now = self.runtime.now();
+        if state.lease_until.is_none_or(|until| now < until) {
+            return;
+        }
+        let lost: usize = state.files.values().map(RangeLocks::len).sum();
+        *state = LockState::default();
+        if lost > 0 {
+            tracing::error!(
+                lost,
+                seconds = LOCK_LEASE.as_secs(),
+                "file locks are lost, the manager does not answer: other hosts may lock the same bytes"
+            );
+        }
+    }
+}
+
+impl LockState {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.owed.is_empty()
+    }
+
+    fn heard(&mut self, incarnation: u64, asked: Instant) {
+        self.incarnation = Some(incarnation);
+        self.lease_until = Some(asked + LOCK_LEASE);
+    }
+
+    fn release(&mut self, file: FileId, lock: &HeldLock<u64>) {
+        if let Some(locks) = self.files.get_mut(&file) {
+            locks.release(&lock.owner, lock.range.clone());
+            if locks.is_empty() {
+                self.files.remove(&file);
+            }
+        }
+    }
+}
+
+fn record_of(lock: &ByteLock) -> LockRecord {
+    LockRecord {
+        owner: lock.owner,
+        kind: match lock.kind {
+            LockKind::Shared => wire::LockKind::Shared,
+            LockKind::Exclusive => wire::LockKind::Exclusive,
+        },
+        start: lock.start,
+        end: lock.end,
+        process: lock.process,
+    }
+}
+
+fn held_of(record: &LockRecord) -> HeldLock<u64> {
+    HeldLock {
+        owner: record.owner,
+        kind: record.kind,
+        range: record.start..=record.end,
+        process: record.process,
+    }
+}
+
+async fn send(
+    link: &Link,
+    (caller, file): (&Credentials, FileId),
+    (action, lock): (LockAction, LockRecord),
+) -> Result<LockReply, LockFailure> {
+    let request = wire::LockRequest {
+        caller: Caller::new(caller.uid, caller.gid, caller.groups()),
+        file: file.0,
+        action,
+        lock,
+    };
+    ask(link, Operation::Lock, &request).await
+}
+
+async fn ask<T: for<'a> Decode<'a>>(
+    link: &Link,
+    operation: Operation,
+    request: &impl Encode,
+) -> Result<T, LockFailure> {
+    let body = encode(request);
+    let answer = link.call(operation, Class::Metadata, &body, &[]).await?;
+    if let Some(status) = super::file_system::status_of(&answer) {
+        return Err(LockFailure::Refused(status));
+    }
+    from_bytes(answer.body()).map_err(|_| LockFailure::Refused(Status::Serverfault))
+}

@@ -1,0 +1,137 @@
+//! Locks of the byte ranges of one file: which are held, and which are in each other's way.
+//!
+//! The manager decides with this table; a client keeps one of its own locks, to reclaim them when the manager has
+//! restarted. Rules of POSIX fcntl(2): a lock replaces what its owner had of the same bytes, unlocking may cut a
+//! range in two, and owners that touch are kept as one range.
+
+use gannet_wire::volume::LockKind;
+use std::ops::RangeInclusive;
+
+/// A lock that is held. Owners are compared, nothing else is asked of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLock<O> {
+    /// Whose it is.
+    pub owner: O,
+    /// Which others it keeps out.
+    pub kind: LockKind,
+    /// First and last byte.
+    pub range: RangeInclusive<u64>,
+    /// The process that asked for it, for others to be told.
+    pub process: u32,
+}
+
+impl<O: PartialEq> HeldLock<O> {
+    fn meets(&self, range: &RangeInclusive<u64>) -> bool {
+        self.range.start() <= range.end() && range.start() <= self.range.end()
+    }
+
+    /// Whether it is in the way of `other`.
+    fn excludes(&self, other: &HeldLock<O>) -> bool {
+        let is_exclusive = self.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive;
+        self.owner != other.owner && is_exclusive && self.meets(&other.range)
+    }
+
+    /// Whether both are one lock of the bytes of both.
+    fn continues(&self, other: &HeldLock<O>) -> bool {
+        let is_like =
+            self.owner == other.owner && self.kind == other.kind && self.process == other.process;
+        let touches = self.range.end().checked_add(1) == Some(*other.range.start());
+        is_like && touches
+    }
+}
+
+/// The locks of a file, by their first bytes. The ranges of one owner never overlap.
+#[derive(Debug, Clone)]
+pub struct RangeLocks<O> {
+    held: Vec<HeldLock<O>>,
+}
+
+impl<O> Default for RangeLocks<O> {
+    fn default() -> RangeLocks<O> {
+        RangeLocks { held: Vec::new() }
+    }
+}
+
+impl<O: PartialEq + Clone> RangeLocks<O> {
+    /// A lock of another owner that is in the way of `wanted`: the one with the lowest first byte.
+    pub fn conflict(&self, wanted: &HeldLock<O>) -> Option<&HeldLock<O>> {
+        self.held.iter().find(|it| it.excludes(wanted))
+    }
+
+    /// Holds a lock from now on, in place of what its owner had of these bytes. The caller has looked for a
+    /// [`RangeLocks::conflict`].
+    pub fn hold(&mut self, lock: HeldLock<O>) {
+        self.release(&lock.owner, lock.range.clone());
+        let at = self
+            .held
+            .partition_point(|it| it.range.start() < lock.range.start());
+        self.held.insert(at, lock.clone());
+        self.join(&lock.owner);
+    }
+
+    /// Lets go of what an owner has of these bytes. A range around them becomes two.
+    pub fn release(&mut self, owner: &O, range: RangeInclusive<u64>) {
+        let mut rests = Vec::new();
+        self.held.retain(|it| {
+            if it.owner != *owner || !it.meets(&range) {
+                return true;
+            }
+            if it.range.start() < range.start() {
+                let before = *it.range.start()..=range.start() - 1;
+                rests.push(HeldLock {
+                    range: before,
+                    ..it.clone()
+                });
+            }
+            if it.range.end() > range.end() {
+                let after = range.end() + 1..=*it.range.end();
+                rests.push(HeldLock {
+                    range: after,
+                    ..it.clone()
+                });
+            }
+            false
+        });
+        self.held.extend(rests);
+        self.held.sort_by_key(|it| *it.range.start());
+    }
+
+    /// Makes one range of those of an owner that touch and are alike.
+    fn join(&mut self, owner: &O) {
+        let mut joined: Vec<HeldLock<O>> = Vec::with_capacity(self.held.len());
+        for lock in self.held.drain(..) {
+            let mut own = joined.iter_mut().rev();
+            let last = own.find(|it| it.owner == *owner);
+            match last {
+                Some(last) if lock.owner == *owner && last.continues(&lock) => {
+                    last.range = *last.range.start()..=*lock.range.end();
+                }
+                _ => joined.push(lock),
+            }
+        }
+        self.held = joined;
+    }
+
+    /// Lets go of everything that owners have for whom `is_gone` holds.
+    pub fn release_all(&mut self, mut is_gone: impl FnMut(&O) -> bool) {
+        self.held.retain(|it| !is_gone(&it.owner));
+    }
+
+    /// All that are held.
+    pub fn iter(&self) -> impl Iterator<Item = &HeldLock<O>> {
+        self.held.iter()
+    }
+
+    /// How many are held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

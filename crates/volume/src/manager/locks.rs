@@ -1,0 +1,446 @@
+//! File locks: which client holds which, for how long, and how they outlive a restart of the manager.
+//!
+//! A lock belongs to a client's session. Each Lock and RenewLocks extends the session's lease ([`LOCK_LEASE`]); when
+//! it ends, all locks of the session are released. The locks themselves are in memory. That a session has some is
+//! durable before its first lock is granted: a manager that starts waits for those sessions, for one lease at most, to
+//! reclaim their locks before it grants others.
+//!
+//! | session | on | becomes |
+//! |---|---|---|
+//! | unknown | Lock | noted durably, then active |
+//! | active | lease over | released and forgotten |
+//! | active | restart of the manager | recovering |
+//! | recovering | Reclaim | active; others are still refused |
+//! | recovering | RenewLocks "all reclaimed" | active; the last one ends the recovery |
+//! | recovering | one lease after the start | forgotten; a later Reclaim is answered Lost |
+
+use super::Manager;
+use crate::calls::encode;
+use crate::limits::{
+    LOCK_LEASE, LOCK_RETRY, LOCK_SWEEP, LOCK_WAIT, LOCKS_MAX, LOCKS_OF_FILE_MAX,
+    LOCKS_OF_SESSION_MAX, LOCKS_WAITING_MAX,
+};
+use crate::link::{Link, Message};
+use crate::locks::{HeldLock, RangeLocks};
+use crate::meta::namespace::Outcome;
+use crate::meta::{FileId, View, lock_sessions, namespace};
+use gannet_runtime::{Handle, Instant, sleep, timeout};
+use gannet_vfs::{AccessMask, Credentials, FileKind, Status};
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{
+    LockAction, LockOutcome, LockRecord, LockReply, LockRequest, Operation, RenewLocksReply,
+    RenewLocksRequest, Role, Token,
+};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// See the module.
+pub(super) struct Locks {
+    runtime: Handle,
+    /// Drawn at the start, so that clients see that there was one.
+    incarnation: u64,
+    table: RefCell<LockTable>,
+    /// A lock was released, or the recovery is over.
+    released: Notify,
+}
+
+/// Whose a lock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LockOwner {
+    session: Token,
+    /// As the client calls it.
+    number: u64,
+}
+
+/// A client with locks.
+struct LockSession {
+    /// When its locks are released, unless it is heard of.
+    lease_until: Instant,
+    /// How many it has.
+    held: usize,
+    /// Requests of it that wait for others' locks.
+    waiting: usize,
+}
+
+/// Sessions of before the start that have not reclaimed everything yet.
+struct Recovery {
+    until: Instant,
+    sessions: BTreeSet<Token>,
+}
+
+#[derive(Default)]
+struct LockTable {
+    files: BTreeMap<FileId, RangeLocks<LockOwner>>,
+    sessions: BTreeMap<Token, LockSession>,
+    recovery: Option<Recovery>,
+    /// Locks in all.
+    held: usize,
+}
+
+impl LockTable {
+    /// Extends a session's lease. Only sessions that are known have one.
+    fn renew(&mut self, session: &Token, now: Instant) -> bool {
+        let known = self.sessions.get_mut(session);
+        let is_known = known.is_some();
+        if let Some(known) = known {
+            known.lease_until = now + LOCK_LEASE;
+        }
+        is_known
+    }
+
+    /// A session is noted durably from now on.
+    fn enter(&mut self, session: Token, now: Instant) {
+        self.sessions.entry(session).or_insert(LockSession {
+            lease_until: now + LOCK_LEASE,
+            held: 0,
+            waiting: 0,
+        });
+    }
+
+    /// Whether locks of before the start may still be reclaimed, so that nobody else may lock.
+    fn is_recovering(&self, now: Instant) -> bool {
+        self.recovery.as_ref().is_some_and(|it| now < it.until)
+    }
+
+    fn conflict(&self, file: FileId, wanted: &HeldLock<LockOwner>) -> Option<LockRecord> {
+        let locks = self.files.get(&file)?;
+        locks.conflict(wanted).map(record)
+    }
+
+    /// Holds a lock that nothing is in the way of, if there is room for it.
+    fn hold(&mut self, file: FileId, lock: HeldLock<LockOwner>) -> LockOutcome {
+        let session = lock.owner.session;
+        let of_session = self.sessions.get(&session).map_or(0, |it| it.held);
+        let of_file = self.files.get(&file).map_or(0, RangeLocks::len);
+        // A lock in the middle of another makes three of it.
+        let is_full = of_session + 2 > LOCKS_OF_SESSION_MAX
+            || of_file + 2 > LOCKS_OF_FILE_MAX
+            || self.held + 2 > LOCKS_MAX;
+        if is_full {
+            return LockOutcome::TooMany;
+        }
+        self.change(file, session, |locks| locks.hold(lock));
+        LockOutcome::Done
+    }
+
+    fn release(&mut self, file: FileId, lock: &HeldLock<LockOwner>) {
+        if self.files.contains_key(&file) {
+            self.change(file, lock.owner.session, |locks| {
+                locks.release(&lock.owner, lock.range.clone());
+            });
+        }
+    }
+
+    /// Changes what a session has of a file, and counts.
+    fn change(
+        &mut self,
+        file: FileId,
+        session: Token,
+        change: impl FnOnce(&mut RangeLocks<LockOwner>),
+    ) {
+        let locks = self.files.entry(file).or_default();
+        let before = locks.len();
+        change(locks);
+        let after = locks.len();
+        if locks.is_empty() {
+            self.files.remove(&file);
+        }
+        self.held = self.held + after - before;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.held = (session.held + after).saturating_sub(before);
+        }
+    }
+
+    /// Releases the locks of sessions whose lease is over, and ends the recovery when its time has come: the sessions
+    /// that are to be forgotten, and how many locks were released.
+    fn expire(&mut self, now: Instant) -> (Vec<Token>, usize) {
+        let before = self.held;
+        let over = self.sessions.iter().filter(|(_, it)| it.lease_until <= now);
+        let mut gone: Vec<Token> = over.map(|(session, _)| *session).collect();
+        for session in &gone {
+            self.sessions.remove(session);
+        }
+        if !gone.is_empty() {
+            let mut held = 0;
+            self.files.retain(|_, locks| {
+                locks.release_all(|owner| gone.contains(&owner.session));
+                held += locks.len();
+                !locks.is_empty()
+            });
+            self.held = held;
+        }
+        if let Some(over) = self.recovery.take_if(|it| it.until <= now) {
+            gone.extend(over.sessions);
+        }
+        (gone, before - self.held)
+    }
+
+    /// A session has reclaimed everything.
+    fn reclaimed(&mut self, session: &Token) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.sessions.remove(session);
+        }
+        self.recovery
+            .take_if(|recovery| recovery.sessions.is_empty());
+    }
+}
+
+fn record(lock: &HeldLock<LockOwner>) -> LockRecord {
+    LockRecord {
+        owner: lock.owner.number,
+        kind: lock.kind,
+        start: *lock.range.start(),
+        end: *lock.range.end(),
+        process: lock.process,
+    }
+}
+
+impl Locks {
+    /// Of a manager that starts, with the sessions that had locks before.
+    pub(super) fn new(runtime: Handle, noted: BTreeSet<Token>) -> Locks {
+        let recovery = (!noted.is_empty()).then(|| {
+            tracing::info!(
+                clients = noted.len(),
+                seconds = LOCK_LEASE.as_secs(),
+                "waiting for clients to reclaim their file locks"
+            );
+            Recovery {
+                until: runtime.now() + LOCK_LEASE,
+                sessions: noted,
+            }
+        });
+        Locks {
+            incarnation: runtime.random().max(1),
+            table: RefCell::new(LockTable {
+                recovery,
+                ..LockTable::default()
+            }),
+            released: Notify::new(),
+            runtime,
+        }
+    }
+
+    /// Tries once. `None`: the session must be noted durably first.
+    fn attempt(
+        &self,
+        file: FileId,
+        action: LockAction,
+        lock: &HeldLock<LockOwner>,
+    ) -> Option<LockOutcome> {
+        let now = self.runtime.now();
+        let mut table = self.table.borrow_mut();
+        let session = lock.owner.session;
+        let is_known = table.renew(&session, now);
+        let recovers = |it: &Recovery| it.sessions.contains(&session);
+        match action {
+            LockAction::Unlock => {
+                table.release(file, lock);
+                self.released.notify_waiters();
+                return Some(LockOutcome::Done);
+            }
+            LockAction::Reclaim if table.recovery.as_ref().is_some_and(recovers) => {
+                // It is noted from before the restart.
+                table.enter(session, now);
+            }
+            LockAction::Reclaim if !is_known => return Some(LockOutcome::Lost),
+            _ if table.is_recovering(now) => return Some(LockOutcome::Recovering),
+            _ => {}
+        }
+        if let Some(other) = table.conflict(file, lock) {
+            return Some(LockOutcome::Denied(other));
+        }
+        match action {
+            LockAction::Test => Some(LockOutcome::Done),
+            _ if !table.sessions.contains_key(&session) => None,
+            _ => Some(table.hold(file, lock.clone())),
+        }
+    }
+
+    /// One more request of a session waits, if it may.
+    fn begin_waiting(&self, session: &Token) -> bool {
+        let mut table = self.table.borrow_mut();
+        let known = table.sessions.get_mut(session);
+        let Some(known) = known.filter(|it| it.waiting < LOCKS_WAITING_MAX) else {
+            return false;
+        };
+        known.waiting += 1;
+        true
+    }
+
+    fn end_waiting(&self, session: &Token) {
+        if let Some(known) = self.table.borrow_mut().sessions.get_mut(session) {
+            known.waiting = known.waiting.saturating_sub(1);
+        }
+    }
+}
+
+impl Manager {
+    /// Answers Lock and RenewLocks.
+    pub(super) async fn hear_of_locks(
+        self: &Rc<Self>,
+        link: &Link,
+        request: &Message,
+    ) -> Result<Vec<u8>, Status> {
+        if link.peer() != Role::Client {
+            return Err(Status::Perm);
+        }
+        let incarnation = self.locks.incarnation;
+        match request.header.operation {
+            Operation::RenewLocks => {
+                let renew: RenewLocksRequest =
+                    from_bytes(request.body()).map_err(|_| Status::Inval)?;
+                let session = link.session();
+                let mut table = self.locks.table.borrow_mut();
+                if renew.reclaimed == incarnation {
+                    table.reclaimed(&session);
+                    self.locks.released.notify_waiters();
+                }
+                let is_known = table.renew(&session, self.runtime.now());
+                Ok(encode(&RenewLocksReply {
+                    incarnation,
+                    is_known,
+                }))
+            }
+            _ => {
+                let asked: LockRequest = from_bytes(request.body()).map_err(|_| Status::Inval)?;
+                let outcome = self.lock(link, asked).await?;
+                Ok(encode(&LockReply {
+                    incarnation,
+                    outcome,
+                }))
+            }
+        }
+    }
+
+    async fn lock(
+        self: &Rc<Self>,
+        link: &Link,
+        request: LockRequest,
+    ) -> Result<LockOutcome, Status> {
+        let LockRequest {
+            caller,
+            file,
+            action,
+            lock: asked,
+        } = request;
+        if asked.start > asked.end {
+            return Err(Status::Inval);
+        }
+        let (file, session) = (FileId(file), link.session());
+        if matches!(
+            action,
+            LockAction::Try | LockAction::Wait | LockAction::Test
+        ) {
+            let caller = Credentials::new(caller.uid, caller.gid, caller.groups());
+            self.look(|view| may_lock(view, &caller, file))?;
+        }
+        let lock = HeldLock {
+            owner: LockOwner {
+                session,
+                number: asked.owner,
+            },
+            kind: asked.kind,
+            range: asked.start..=asked.end,
+            process: asked.process,
+        };
+        let locks = &self.locks;
+        let outcome = match locks.attempt(file, action, &lock) {
+            Some(outcome) => outcome,
+            None => {
+                self.note_session(session).await?;
+                let again = locks.attempt(file, action, &lock);
+                again.ok_or(Status::Jukebox)?
+            }
+        };
+        let is_in_the_way = matches!(outcome, LockOutcome::Denied(_));
+        if action != LockAction::Wait || !is_in_the_way || !locks.begin_waiting(&session) {
+            return Ok(outcome);
+        }
+        let waited = self.wait_for(link, file, &lock, outcome).await;
+        locks.end_waiting(&session);
+        Ok(waited)
+    }
+
+    /// Tries again whenever a lock is released, for [`LOCK_WAIT`] at most. A client that is gone waits no longer: it
+    /// would be granted a lock that nobody knows of.
+    async fn wait_for(
+        &self,
+        link: &Link,
+        file: FileId,
+        lock: &HeldLock<LockOwner>,
+        mut outcome: LockOutcome,
+    ) -> LockOutcome {
+        let locks = &self.locks;
+        let until = self.runtime.now() + LOCK_WAIT;
+        while matches!(outcome, LockOutcome::Denied(_))
+            && self.runtime.now() < until
+            && !link.is_over()
+        {
+            // Whether it was notified or not, it looks again.
+            let _ = timeout(&self.runtime, LOCK_RETRY, locks.released.notified()).await;
+            if link.is_over() {
+                break;
+            }
+            match locks.attempt(file, LockAction::Wait, lock) {
+                Some(again) => outcome = again,
+                None => break,
+            }
+        }
+        outcome
+    }
+
+    /// Makes durable that a session has locks.
+    async fn note_session(&self, session: Token) -> Result<(), Status> {
+        let noted = self.beside(move |store| {
+            Ok(store.commit(&mut |transaction| lock_sessions::note(transaction, &session))?)
+        });
+        noted.await?;
+        let mut table = self.locks.table.borrow_mut();
+        table.enter(session, self.runtime.now());
+        Ok(())
+    }
+
+    /// Releases the locks of clients that are not heard of any more, until the runtime ends.
+    pub(super) async fn expire_locks(self: Rc<Self>) {
+        loop {
+            sleep(&self.runtime, LOCK_SWEEP).await;
+            let now = self.runtime.now();
+            let (gone, released) = self.locks.table.borrow_mut().expire(now);
+            if gone.is_empty() {
+                continue;
+            }
+            if released > 0 {
+                let clients = gone.len();
+                tracing::warn!(clients, released, "released file locks of silent clients");
+            }
+            self.locks.released.notify_waiters();
+            let forgotten = self.beside(move |store| {
+                Ok(store.commit(&mut |transaction| lock_sessions::forget(transaction, &gone))?)
+            });
+            // What is not forgotten now makes the next start of a manager wait for nothing. `beside` has logged why.
+            let _ = forgotten.await;
+        }
+    }
+}
+
+/// Locks are for files that the caller may read or write. Whether a lock fits how the file was opened, the client's
+/// kernel has checked.
+fn may_lock(view: &dyn View, caller: &Credentials, file: FileId) -> Outcome<()> {
+    let wanted = AccessMask(AccessMask::READ | AccessMask::MODIFY | AccessMask::EXECUTE);
+    let (AccessMask(granted), inode) = namespace::access(view, caller, file, wanted)?;
+    match inode.kind() {
+        FileKind::Regular if granted != 0 || caller.uid == inode.uid => Ok(()),
+        FileKind::Regular => Err(Status::Acces.into()),
+        _ => Err(Status::Inval.into()),
+    }
+}
+
+/// The sessions that had locks when the manager was last served.
+pub(super) fn noted_sessions(view: &dyn View) -> Outcome<BTreeSet<Token>> {
+    Ok(lock_sessions::noted(view)?)
+}
+
+#[cfg(test)]
+mod tests;

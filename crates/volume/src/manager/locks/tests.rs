@@ -1,0 +1,107 @@
+//! The table of a manager on its own: sessions, leases and the recovery after a restart.
+
+use super::*;
+use gannet_wire::volume::LockKind;
+use std::time::Duration;
+
+const ONE: Token = [1; 16];
+const OTHER: Token = [2; 16];
+const FILE: FileId = FileId(7);
+
+fn lock(session: Token, number: u64, kind: LockKind) -> HeldLock<LockOwner> {
+    HeldLock {
+        owner: LockOwner { session, number },
+        kind,
+        range: 0..=u64::MAX,
+        process: 4,
+    }
+}
+
+fn exclusive(session: Token) -> HeldLock<LockOwner> {
+    lock(session, 1, LockKind::Exclusive)
+}
+
+#[test]
+fn locks_of_a_silent_client_are_released_after_its_lease() {
+    let mut table = LockTable::default();
+    let start = Instant::START;
+    table.enter(ONE, start);
+    table.enter(OTHER, start);
+    assert_eq!(table.hold(FILE, exclusive(ONE)), LockOutcome::Done);
+    assert!(table.conflict(FILE, &exclusive(OTHER)).is_some());
+    let late = start + LOCK_LEASE;
+    let before = start + (LOCK_LEASE - Duration::from_nanos(1));
+    assert_eq!(table.expire(before), (vec![], 0));
+    assert!(table.renew(&OTHER, late));
+    assert_eq!(table.expire(late), (vec![ONE], 1));
+    assert!(table.conflict(FILE, &exclusive(OTHER)).is_none());
+    assert!(!table.renew(&ONE, late));
+    assert_eq!((table.held, table.files.len()), (0, 0));
+}
+
+#[test]
+fn after_a_restart_clients_of_before_go_first_and_only_for_one_lease() {
+    let start = Instant::START;
+    let mut table = LockTable {
+        recovery: Some(Recovery {
+            until: start + LOCK_LEASE,
+            sessions: BTreeSet::from([ONE, OTHER]),
+        }),
+        ..LockTable::default()
+    };
+    assert!(table.is_recovering(start));
+    table.reclaimed(&ONE);
+    assert!(table.is_recovering(start));
+    table.reclaimed(&OTHER);
+    assert!(!table.is_recovering(start));
+    table.recovery = Some(Recovery {
+        until: start + LOCK_LEASE,
+        sessions: BTreeSet::from([ONE]),
+    });
+    let late = start + LOCK_LEASE;
+    assert!(!table.is_recovering(late));
+    assert_eq!(table.expire(late), (vec![ONE], 0));
+    assert!(table.recovery.is_none());
+}
+
+#[test]
+fn one_client_cannot_fill_the_table() {
+    let mut table = LockTable::default();
+    table.enter(ONE, Instant::START);
+    table.enter(OTHER, Instant::START);
+    let mut held = 0;
+    for file in 0.. {
+        let lock = HeldLock {
+            range: 0..=0,
+            ..exclusive(ONE)
+        };
+        if table.hold(FileId(file), lock) == LockOutcome::TooMany {
+            break;
+        }
+        held += 1;
+    }
+    assert!((LOCKS_OF_SESSION_MAX - 2..=LOCKS_OF_SESSION_MAX).contains(&held));
+    assert_eq!(
+        table.hold(
+            FileId(0),
+            HeldLock {
+                range: 9..=9,
+                ..exclusive(OTHER)
+            }
+        ),
+        LockOutcome::Done
+    );
+    // The bytes of one file, too.
+    let mut of_file = 0;
+    for byte in 0.. {
+        let lock = HeldLock {
+            range: 2 * byte..=2 * byte,
+            ..exclusive(OTHER)
+        };
+        if table.hold(FILE, lock) == LockOutcome::TooMany {
+            break;
+        }
+        of_file += 1;
+    }
+    assert!((LOCKS_OF_FILE_MAX - 3..=LOCKS_OF_FILE_MAX).contains(&of_file));
+}
