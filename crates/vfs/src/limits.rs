@@ -8,8 +8,10 @@ pub const HANDLE_MAX: usize = 64;
 pub const NAME_MAX: usize = 255;
 /// Longest symbolic link text in bytes.
 pub const SYMLINK_MAX: usize = 4095;
-/// Most supplementary groups a caller can carry (AUTH_SYS).
-pub const GROUPS_MAX: usize = 16;
+/// Most supplementary groups of a caller.
+pub const GROUPS_MAX: usize = 1024;
+/// Most supplementary groups that a call carries (AUTH_SYS, RFC 5531 appendix A).
+pub const CALL_GROUPS_MAX: usize = 16;
 /// Largest READ or WRITE in bytes.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 

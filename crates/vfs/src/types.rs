@@ -1,9 +1,11 @@
 //! The values that file operations take and give. Shapes follow RFC 1813 section 2.
 
 use crate::Status;
-use crate::limits::{GROUPS_MAX, HANDLE_MAX};
+use crate::limits::{CALL_GROUPS_MAX, GROUPS_MAX, HANDLE_MAX};
 use gannet_runtime::FileRef;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names one object of a store for ever: opaque to everybody else, at most [`HANDLE_MAX`] bytes, equal bytes for
@@ -50,30 +52,78 @@ pub struct Credentials {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
-    groups: [u32; GROUPS_MAX],
-    group_count: u8,
+    groups: GroupList,
+}
+
+/// Supplementary groups. As many as a call carries are held in place: nothing is allocated for each call.
+#[derive(Clone)]
+enum GroupList {
+    Few([u32; CALL_GROUPS_MAX], u8),
+    Many(Arc<[u32]>),
+}
+
+impl GroupList {
+    fn as_slice(&self) -> &[u32] {
+        match self {
+            GroupList::Few(groups, count) => &groups[..usize::from(*count)],
+            GroupList::Many(groups) => groups,
+        }
+    }
+}
+
+impl PartialEq for GroupList {
+    fn eq(&self, other: &GroupList) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for GroupList {}
+
+impl Hash for GroupList {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl fmt::Debug for GroupList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
 }
 
 impl Credentials {
     /// A caller with its supplementary groups; those beyond [`GROUPS_MAX`] are ignored.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
-        let mut kept = [0; GROUPS_MAX];
-        let mut group_count = 0u8;
-        for (slot, group) in kept.iter_mut().zip(groups) {
-            *slot = *group;
-            group_count += 1;
+        let groups = groups.get(..GROUPS_MAX).unwrap_or(groups);
+        let mut few = [0; CALL_GROUPS_MAX];
+        let groups = match few.get_mut(..groups.len()) {
+            Some(kept) => {
+                kept.copy_from_slice(groups);
+                GroupList::Few(few, groups.len() as u8)
+            }
+            None => GroupList::Many(groups.into()),
+        };
+        Credentials { uid, gid, groups }
+    }
+
+    /// The same caller with group `to` in place of `from` among the supplementary ones.
+    #[must_use]
+    pub fn replacing_group(mut self, from: u32, to: u32) -> Credentials {
+        let replace = |group: &mut u32| {
+            if *group == from {
+                *group = to;
+            }
+        };
+        match &mut self.groups {
+            GroupList::Few(groups, _) => groups.iter_mut().for_each(replace),
+            GroupList::Many(groups) => Arc::make_mut(groups).iter_mut().for_each(replace),
         }
-        Credentials {
-            uid,
-            gid,
-            groups: kept,
-            group_count,
-        }
+        self
     }
 
     /// Supplementary groups.
     pub fn groups(&self) -> &[u32] {
-        &self.groups[..usize::from(self.group_count)]
+        self.groups.as_slice()
     }
 }
 

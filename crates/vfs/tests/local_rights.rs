@@ -193,6 +193,27 @@ fn groups_count() {
 }
 
 #[test]
+fn more_groups_count_than_a_call_carries() {
+    with_users(|store| async move {
+        let root = store.root();
+        let file = create(&store, &alice(), &root, b"f", 0o060).await;
+        let give = SetAttributes {
+            gid: Some(TEAM),
+            ..SetAttributes::default()
+        };
+        let super_user = Credentials::new(0, 0, &[]);
+        let given = store.set_attributes(&super_user, &file, &give, None).await;
+        given.result.unwrap();
+        let groups: Vec<u32> = (TEAM - 99..=TEAM).collect();
+        let member = Credentials::new(BOB, BOB, &groups);
+        write(&store, &member, &file).await.unwrap();
+        read(&store, &member, &file).await.unwrap();
+        let other = Credentials::new(BOB, BOB, &groups[..99]);
+        assert_eq!(write(&store, &other, &file).await, Err(Status::Acces));
+    });
+}
+
+#[test]
 fn directories_hold_what_they_hide() {
     with_users(|store| async move {
         let root = store.root();

@@ -7,6 +7,7 @@
 //! does besides file operations (sockets, timers) does not depend on the file system identity. A new thread inherits
 //! its parent's identity, so a thread that this module has not seen yet is switched before anything else.
 
+use crate::limits::CALL_GROUPS_MAX;
 use crate::{Credentials, Status, sys};
 use rustix::process::{Gid, Uid};
 use std::cell::{Cell, RefCell};
@@ -104,8 +105,14 @@ fn assume(wanted: &Credentials) -> Result<(), Status> {
 }
 
 fn switch(to: &Credentials) -> rustix::io::Result<()> {
-    let mut groups = [Gid::ROOT; crate::limits::GROUPS_MAX];
-    let count = to.groups().len();
+    let (mut few, mut many) = ([Gid::ROOT; CALL_GROUPS_MAX], Vec::new());
+    let groups = match few.get_mut(..to.groups().len()) {
+        Some(groups) => groups,
+        None => {
+            many.resize(to.groups().len(), Gid::ROOT);
+            &mut many[..]
+        }
+    };
     for (slot, group) in groups.iter_mut().zip(to.groups()) {
         *slot = gid(*group)?;
     }
@@ -114,7 +121,7 @@ fn switch(to: &Credentials) -> rustix::io::Result<()> {
         return Err(rustix::io::Errno::INVAL);
     }
     // The C library's setgroups would change all threads; this is the system call alone.
-    rustix::thread::set_thread_groups(&groups[..count])?;
+    rustix::thread::set_thread_groups(groups)?;
     sys::set_thread_file_identity(Uid::from_raw(to.uid).as_raw(), to.gid)
 }
 
