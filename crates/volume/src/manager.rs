@@ -20,13 +20,13 @@ use crate::calls::{
 use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View};
+use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View, gives_privileges};
 use crate::secret::ServerKeys;
 use appends::Appends;
-use change::Work;
+use change::{Task, Work};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, both, run_blocking};
 use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
-use gannet_wire::volume::{BODY_MAX, Capability, Operation};
+use gannet_wire::volume::{BODY_MAX, Capability, LayoutRecord, Operation};
 use gannet_wire::xdr::Encoder;
 use gathering::Gathering;
 use locks::Locks;
@@ -186,7 +186,7 @@ impl Manager {
                 let page = self.list(&caller, (directory, cookie), found).await?;
                 body = encode(&page);
             }
-            Call::Layout(id, rights) => body = encode(&self.grant(&caller, id, rights)?),
+            Call::Layout(id, rights) => body = encode(&self.grant(&caller, id, rights).await?),
             Call::Append(id, number, at_least, len) => {
                 body = encode(&self.append(&caller, id, (number, at_least, len)).await?);
             }
@@ -196,11 +196,11 @@ impl Manager {
                 body = self.orphans(&caller, (server, remove), &ids).await?;
             }
             change => {
+                self.check_grants_of_others(&caller, &change)?;
                 let last_write = self.last_write(&change).await?;
                 let work = Work {
                     caller,
-                    ticket,
-                    call: change,
+                    task: Task::Asked(ticket, change),
                     last_write,
                 };
                 let done = self.change(work, cut).await?;
@@ -267,9 +267,69 @@ impl Manager {
         Ok(page)
     }
 
-    /// A capability for as much of `rights` as was asked for, if the caller has all of them. Owners may always read and
-    /// write: a file may have been opened before its mode changed (RFC 1813 section 4.4).
-    fn grant(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Granted, Status> {
+    /// A capability for as much of `rights` as was asked for, if the caller has all of them. Before somebody may write,
+    /// a file durably loses the set-user-ID and set-group-ID bits that a write takes: I/O servers know no modes.
+    async fn grant(
+        self: &Rc<Self>,
+        caller: &Credentials,
+        id: FileId,
+        rights: u32,
+    ) -> Result<Granted, Status> {
+        let mut layout = self.may_use(caller, id, rights)?;
+        let writes = rights & Capability::WRITE != 0;
+        let is_privileged = |view: &dyn View| namespace::is_privileged(view, caller, id);
+        if writes && self.look(is_privileged)? {
+            let work = Work {
+                caller: caller.clone(),
+                task: Task::DropPrivileges(id),
+                last_write: Time::default(),
+            };
+            self.change(work, None).await?;
+            layout = self.may_use(caller, id, rights)?;
+            // Somebody may have set them again. From here on nothing is waited for: a change of the mode that comes
+            // later sees the grant.
+            if self.look(is_privileged)? {
+                return Err(Status::Jukebox);
+            }
+        }
+        let to_be_cut = writes && self.sizes.is_to_be_cut(id);
+        if to_be_cut || self.promises.cuts_to(id).is_some() {
+            return Err(Status::Jukebox);
+        }
+        let number = match writes {
+            true => self.sizes.grant(id, caller.uid),
+            false => 0,
+        };
+        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        Ok(Granted {
+            capability: self.keys.grant(id.0, rights, expires),
+            number,
+            layout,
+        })
+    }
+
+    /// Refuses for now to give a file set-user-ID or set-group-ID bits that somebody else may still write by a grant of
+    /// before: what he writes would run with the rights of its owner. Grants end, or are given back, in seconds.
+    fn check_grants_of_others(&self, caller: &Credentials, change: &Call) -> Result<(), Status> {
+        match change {
+            Call::Setattr(id, change, _)
+                if gives_privileges(change)
+                    && self.sizes.is_writable_by_others(*id, caller.uid) =>
+            {
+                Err(Status::Jukebox)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The layout of a file that the caller may use so. Owners may always read and write: a file may have been opened
+    /// before its mode changed (RFC 1813 section 4.4).
+    fn may_use(
+        &self,
+        caller: &Credentials,
+        id: FileId,
+        rights: u32,
+    ) -> Result<LayoutRecord, Status> {
         let reads = AccessMask::READ | AccessMask::EXECUTE;
         let wanted = AccessMask(reads | AccessMask::MODIFY);
         let looked = self.look(|view| namespace::access(view, caller, id, wanted));
@@ -288,33 +348,20 @@ impl Manager {
         if lacks {
             return Err(Status::Acces);
         }
-        let to_be_cut = rights & Capability::WRITE != 0 && self.sizes.is_to_be_cut(id);
-        if to_be_cut || self.promises.cuts_to(id).is_some() {
-            return Err(Status::Jukebox);
+        match inode.body {
+            Body::Regular { layout, .. } => Ok(layout),
+            _ => Err(Status::Inval),
         }
-        let Body::Regular { layout, .. } = inode.body else {
-            return Err(Status::Inval);
-        };
-        let number = match rights & Capability::WRITE {
-            0 => 0,
-            _ => self.sizes.grant(id),
-        };
-        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
-        Ok(Granted {
-            capability: self.keys.grant(id.0, rights, expires),
-            number,
-            layout,
-        })
     }
 
     /// A grant to write a file, and where in it bytes go that are appended: at `at_least` or behind.
     async fn append(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         id: FileId,
         (number, at_least, len): (u64, u64, u32),
     ) -> Result<Appending, Status> {
-        let granted = self.grant(caller, id, Capability::WRITE)?;
+        let granted = self.grant(caller, id, Capability::WRITE).await?;
         let state = self.sizes.of(id, &granted.layout, &self.promises).await?;
         // It may have been cut while its servers were asked.
         if self.sizes.is_to_be_cut(id) || self.promises.cuts_to(id).is_some() {
@@ -346,7 +393,9 @@ impl Handler for Manager {
         let call = Call::from_body(operation, request.body());
         // Known before whoever asked can give it up and go on.
         let cut = match &call {
-            Ok((caller, _, Call::Setattr(file, change, _))) if change.size.is_some() => {
+            Ok((caller, _, Call::Setattr(file, change, _)))
+                if change.size.is_some() || gives_privileges(change) =>
+            {
                 let may = self.look(|view| namespace::may_set(view, caller, *file, change));
                 may.ok().map(|()| self.sizes.to_be_cut(*file))
             }
@@ -354,6 +403,10 @@ impl Handler for Manager {
         };
         Box::pin(async move {
             let done = match call {
+                // System calls mean nobody by it, and what it made could be given to nobody else.
+                Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
+                    Err(Status::Acces)
+                }
                 Ok((caller, ticket, call)) => self.perform(caller, ticket, call, cut).await,
                 Err(_) => Err(Status::Inval),
             };

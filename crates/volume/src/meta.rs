@@ -19,6 +19,7 @@ mod redb_store;
 pub mod standing;
 mod stripes;
 
+pub(crate) use inode::gives_privileges;
 pub use inode::{Body, FileId, Inode, ROOT};
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;

@@ -303,6 +303,96 @@ fn only_owners_change_what_is_theirs() {
 }
 
 #[test]
+fn set_id_bits_go_when_the_owner_or_the_bytes_change() {
+    both(|names| {
+        let mode = |mode| SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let owner = SetAttributes {
+            gid: Some(1000),
+            ..SetAttributes::default()
+        };
+        let size = SetAttributes {
+            size: Some(7),
+            ..SetAttributes::default()
+        };
+        let file = names.create(ANN, ROOT, "file", &guarded(0o644)).unwrap();
+        for (by, change, before, after) in [
+            (SUPERUSER, owner, 0o6755, 0o755),
+            (SUPERUSER, owner, 0o6745, 0o2745),
+            (ANN, owner, 0o6745, 0o2745),
+            (ANN, size, 0o6755, 0o755),
+            (SUPERUSER, size, 0o6755, 0o6755),
+            (BOB, size, 0o6646, 0o646),
+        ] {
+            names.set(SUPERUSER, file, &mode(before)).unwrap();
+            let set = names.set(by, file, &change).unwrap();
+            assert_eq!(set.mode, after, "{before:o} by {by:?}: {:o}", set.mode);
+        }
+        // As chown(2) and then chmod(2).
+        let both = SetAttributes {
+            mode: Some(0o4755),
+            ..owner
+        };
+        assert_eq!(names.set(SUPERUSER, file, &both).unwrap().mode, 0o4755);
+        let directory = names.directory(ANN, ROOT, "directory");
+        names.set(ANN, directory, &mode(0o2755)).unwrap();
+        let kept = names.set(SUPERUSER, directory, &owner).unwrap();
+        assert_eq!(kept.mode, 0o2755, "a directory is no program");
+    });
+}
+
+#[test]
+fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
+    both(|names| {
+        let shared = names.directory(SUPERUSER, ROOT, "shared");
+        let open = SetAttributes {
+            mode: Some(0o2777),
+            gid: Some(77),
+            ..SetAttributes::default()
+        };
+        names.set(SUPERUSER, shared, &open).unwrap();
+        let made = |by, name| {
+            let file = names.create(by, shared, name, &guarded(0o2755)).unwrap();
+            let inode = names.look(|view| namespace::inode(view, file)).unwrap();
+            (file, inode.gid, inode.mode)
+        };
+        let (file, gid, mode) = made(ANN, "of-a-stranger");
+        assert_eq!((gid, mode), (77, 0o755));
+        assert_eq!(made((1000, 77), "of-a-member").2, 0o2755);
+        assert_eq!(made(SUPERUSER, "of-root").2, 0o2755);
+        let again = SetAttributes {
+            mode: Some(0o2755),
+            ..SetAttributes::default()
+        };
+        assert_eq!(names.set(ANN, file, &again).unwrap().mode, 0o755);
+    });
+}
+
+#[test]
+fn nothing_belongs_to_the_user_that_stands_for_no_change() {
+    both(|names| {
+        let nobody = [
+            SetAttributes {
+                uid: Some(u32::MAX),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                gid: Some(u32::MAX),
+                ..SetAttributes::default()
+            },
+        ];
+        let file = names.create(ANN, ROOT, "file", &guarded(0o644)).unwrap();
+        for change in nobody {
+            assert_eq!(names.set(SUPERUSER, file, &change), Err(Status::Inval));
+            let made = names.create(SUPERUSER, ROOT, "new", &CreateMode::Guarded(change));
+            assert_eq!(made, Err(Status::Inval));
+        }
+    });
+}
+
+#[test]
 fn rights_are_asked_for_at_every_step() {
     both(|names| {
         let home = names.directory(ANN, ROOT, "home");

@@ -526,6 +526,64 @@ fn others_may_not_read_what_is_not_theirs() {
     });
 }
 
+async fn chmod(
+    fs: &VolumeFs,
+    caller: &Credentials,
+    file: &FileHandle,
+    mode: u32,
+) -> Result<(), Status> {
+    let change = SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(caller, file, &change, None).await.result
+}
+
+async fn mode(fs: &VolumeFs, file: &FileHandle) -> u32 {
+    fs.attributes(file).await.unwrap().mode
+}
+
+#[test]
+fn a_program_that_runs_as_its_owner_does_so_no_more_once_somebody_writes_it() {
+    run(7, 2, |bed| async move {
+        let (fs, other) = (bed.mount(), bed.mount());
+        let ann = Credentials::new(1000, 1000, &[]);
+        let bob = Credentials::new(1001, 1001, &[]);
+        let write_as = async |fs: &VolumeFs, caller: &Credentials, file: &FileHandle| {
+            let (data, range) = (Buffer::from_vec(vec![1]), 0..1);
+            let done = fs.write(caller, file, 0, data, range, Stability::FileSync);
+            done.await.result.map(|_| ())
+        };
+        let file = create(&fs, "program").await;
+        write_as(&fs, &root(), &file).await.unwrap();
+        chmod(&fs, &root(), &file, 0o6777).await.unwrap();
+        write_as(&fs, &root(), &file).await.unwrap();
+        assert_eq!(mode(&fs, &file).await, 0o6777, "root is trusted");
+        write_as(&other, &ann, &file).await.unwrap();
+        assert_eq!(mode(&fs, &file).await, 0o777);
+        // This waits until she gives her grant back: what she wrote by it would run as root.
+        chmod(&fs, &root(), &file, 0o6777).await.unwrap();
+        write_as(&other, &ann, &file).await.unwrap();
+        assert_eq!(mode(&fs, &file).await, 0o777);
+        // The owner goes on with a grant from before, on another core of the same server.
+        let siblings = Siblings::new(1);
+        let cores = [0, 1].map(|_| bed.mount_with(Arc::clone(&siblings)));
+        let how = CreateMode::Guarded(SetAttributes::default());
+        let made = fs.create(&bob, &fs.root(), b"own", &how).await;
+        assert_eq!(made.result.map(|_| ()), Err(Status::Acces));
+        chmod(&fs, &root(), &fs.root(), 0o777).await.unwrap();
+        let made = fs.create(&bob, &fs.root(), b"own", &how).await;
+        let own = made.result.unwrap().handle;
+        write_as(&cores[0], &bob, &own).await.unwrap();
+        chmod(&cores[1], &bob, &own, 0o4755).await.unwrap();
+        assert_eq!(mode(&fs, &own).await, 0o4755);
+        write_as(&cores[0], &bob, &own).await.unwrap();
+        assert_eq!(mode(&fs, &own).await, 0o755);
+        let last = Credentials::new(u32::MAX, 1000, &[]);
+        assert_eq!(write_as(&fs, &last, &file).await, Err(Status::Acces));
+    });
+}
+
 #[test]
 fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
     let lost = Rc::new(Cell::new(0));

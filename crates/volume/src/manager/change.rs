@@ -33,10 +33,17 @@ struct Whose {
 /// What is to be done, and all that it depends on.
 pub(super) struct Work {
     pub(super) caller: Credentials,
-    pub(super) ticket: Ticket,
-    pub(super) call: Call,
+    pub(super) task: Task,
     /// The last write that the file's objects tell of, for a modification time that is to hold beyond it.
     pub(super) last_write: Time,
+}
+
+/// What a change is.
+pub(super) enum Task {
+    /// A client asks for it, maybe more than once by the same ticket.
+    Asked(Ticket, Call),
+    /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits.
+    DropPrivileges(FileId),
 }
 
 /// What the servers of a new file depend on.
@@ -260,12 +267,19 @@ fn perform_once(
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
-    if let Some(done) = answers::earlier(transaction, &work.ticket)? {
+    let (ticket, call) = match &work.task {
+        Task::Asked(ticket, call) => (ticket, call),
+        Task::DropPrivileges(file) => {
+            namespace::drop_privileges(transaction, request, *file)?;
+            return Ok(Done::default());
+        }
+    };
+    if let Some(done) = answers::earlier(transaction, ticket)? {
         return Ok(done);
     }
-    let done = perform(transaction, request, work, layouts, made)?;
+    let done = perform(transaction, request, (call, work.last_write), layouts, made)?;
     let now = u64::from(request.now.seconds);
-    answers::keep(transaction, &work.ticket, now, &done)?;
+    answers::keep(transaction, ticket, now, &done)?;
     Ok(done)
 }
 
@@ -275,14 +289,14 @@ type Changed = (Option<(FileId, Inode)>, Vec<FileId>);
 fn perform(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    work: &Work,
+    (call, last_write): (&Call, Time),
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
     let mut promised = None;
-    let (file, directories): Changed = match &work.call {
+    let (file, directories): Changed = match call {
         Call::Setattr(id, change, guard) => {
-            let seen = (*guard, work.last_write);
+            let seen = (*guard, last_write);
             let set = namespace::set_attributes(transaction, request, *id, change, seen)?;
             promised = set.1;
             (Some((*id, set.0)), vec![])

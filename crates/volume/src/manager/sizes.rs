@@ -53,12 +53,20 @@ struct Known {
 
 /// Who may write, until when.
 struct Grants {
-    files: BTreeMap<FileId, Vec<(u64, Instant)>>,
+    files: BTreeMap<FileId, Vec<Grant>>,
     last: u64,
     /// When so many files have grants, those that are over are looked for.
     sweep_at: usize,
     /// Until then there may be grants that are not in the list: of an earlier manager, or too many.
     others_until: Instant,
+}
+
+/// A right to write a file.
+struct Grant {
+    number: u64,
+    until: Instant,
+    /// The user who has it.
+    uid: u32,
 }
 
 /// What is asked of one I/O server.
@@ -93,15 +101,15 @@ impl Sizes {
         })
     }
 
-    /// Lets a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
-    pub(super) fn grant(&self, file: FileId) -> u64 {
+    /// Lets a user of a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
+    pub(super) fn grant(&self, file: FileId, uid: u32) -> u64 {
         self.changes(file);
         let now = self.runtime.now();
         let until = now + GRANT_AGE;
         let mut grants = self.grants.borrow_mut();
         if grants.files.len() >= grants.sweep_at {
             grants.files.retain(|_, list| {
-                list.retain(|(_, until)| now < *until);
+                list.retain(|grant| now < grant.until);
                 !list.is_empty()
             });
             grants.sweep_at = (grants.files.len() * 2).clamp(GRANTS_MAX / 16, GRANTS_MAX);
@@ -111,7 +119,8 @@ impl Sizes {
         if grants.files.len() >= GRANTS_MAX {
             grants.others_until = until;
         } else {
-            grants.files.entry(file).or_default().push((number, until));
+            let grant = Grant { number, until, uid };
+            grants.files.entry(file).or_default().push(grant);
         }
         number
     }
@@ -120,7 +129,7 @@ impl Sizes {
     pub(super) fn give_back(&self, file: FileId, number: u64) {
         let mut grants = self.grants.borrow_mut();
         if let Some(list) = grants.files.get_mut(&file) {
-            list.retain(|(other, _)| *other != number);
+            list.retain(|grant| grant.number != number);
             if list.is_empty() {
                 grants.files.remove(&file);
             }
@@ -133,7 +142,17 @@ impl Sizes {
         let grants = self.grants.borrow();
         let listed = grants.files.get(&file);
         now < grants.others_until
-            || listed.is_some_and(|list| list.iter().any(|(_, until)| now < *until))
+            || listed.is_some_and(|list| list.iter().any(|grant| now < grant.until))
+    }
+
+    /// Whether somebody other than this user and root has a grant to write a file. Those of an earlier manager are not
+    /// known.
+    pub(super) fn is_writable_by_others(&self, file: FileId, uid: u32) -> bool {
+        let now = self.runtime.now();
+        let is_others = |grant: &Grant| now < grant.until && ![0, uid].contains(&grant.uid);
+        let grants = self.grants.borrow();
+        let listed = grants.files.get(&file);
+        listed.is_some_and(|list| list.iter().any(is_others))
     }
 
     /// The objects of a file may change from now on: what is known of them, or is just being asked, will not hold.

@@ -68,6 +68,13 @@ pub enum Body {
     Node(NodeKind),
 }
 
+/// A program with this bit runs as its owner.
+const SET_USER_ID: u32 = 0o4000;
+/// A program with this bit runs as its group; new files of a directory with it belong to the directory's.
+pub(super) const SET_GROUP_ID: u32 = 0o2000;
+/// The members of its group may execute it.
+const GROUP_EXECUTES: u32 = 0o010;
+
 /// Rights as permission bits: 4 read, 2 write, 1 execute or search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rights(pub(super) u32);
@@ -135,6 +142,21 @@ impl Inode {
         Rights(self.mode >> shift & 7)
     }
 
+    /// Its mode without what a write, a truncation or a change of owner by `caller` takes away, as Linux does: the
+    /// set-user-ID bit; and the set-group-ID bit where the group may execute, or is none of the caller's. A directory
+    /// keeps both.
+    pub(super) fn unprivileged_mode(&self, caller: &Credentials) -> u32 {
+        if self.kind() == FileKind::Directory {
+            return self.mode;
+        }
+        let mode = self.mode & !SET_USER_ID;
+        let in_group = caller.uid == 0 || is_member(caller, self.gid);
+        if self.mode & GROUP_EXECUTES != 0 || !in_group {
+            return mode & !SET_GROUP_ID;
+        }
+        mode
+    }
+
     /// The subset of `wanted` that `caller` has (RFC 1813 section 3.3.4).
     pub(super) fn access(&self, caller: &Credentials, wanted: AccessMask) -> AccessMask {
         let Rights(rights) = self.rights(caller);
@@ -195,6 +217,12 @@ impl Inode {
         }
         self.change_time = now;
     }
+}
+
+/// Whether a change may give a file set-user-ID or set-group-ID bits.
+pub(crate) fn gives_privileges(change: &SetAttributes) -> bool {
+    let bits = SET_USER_ID | SET_GROUP_ID;
+    change.mode.is_some_and(|mode| mode & bits != 0)
 }
 
 /// Whether `gid` is one of the caller's groups.

@@ -5,7 +5,7 @@ use super::{VolumeFs, found_in};
 use crate::calls::{Call, Entry, Found};
 use crate::client::order::Part;
 use crate::client::trouble::Trouble;
-use crate::meta::FileId;
+use crate::meta::{FileId, gives_privileges};
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, SetTime, Status, Time};
 
 impl VolumeFs {
@@ -19,6 +19,9 @@ impl VolumeFs {
         guard: Option<Time>,
     ) -> Result<Found, Status> {
         if change.size.is_none() {
+            // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new
+            // one does the manager take them away. This is in doubt until then when it is dropped.
+            let _old_grants = gives_privileges(change).then(|| self.siblings.doubts.cutting(id));
             let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
             return Ok(found);
         }

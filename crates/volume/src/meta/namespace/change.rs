@@ -5,7 +5,7 @@ use super::{
     inode, is_directory, promise, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
-use crate::meta::inode::{Rights, is_member};
+use crate::meta::inode::{Rights, SET_GROUP_ID, is_member};
 use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View, numbers};
 use gannet_vfs::{CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Status, Time};
 use gannet_wire::volume::LayoutRecord;
@@ -184,11 +184,12 @@ fn add(
     attributes: &SetAttributes,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
+    check_owners(attributes)?;
     request.must_have_room()?;
     let id = numbers::next_file(transaction)?;
     let is_directory = matches!(body, Body::Directory { .. });
     // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
-    let inherits = inside.mode & 0o2000 != 0;
+    let inherits = inside.mode & SET_GROUP_ID != 0;
     let default = match body {
         Body::Directory { .. } => 0o755,
         // What Linux shows of every symbolic link; it has no meaning.
@@ -197,7 +198,7 @@ fn add(
     };
     let mut mode = attributes.mode.unwrap_or(default) & 0o7777;
     if inherits && is_directory {
-        mode |= 0o2000;
+        mode |= SET_GROUP_ID;
     }
     let given = SetAttributes {
         mode: Some(mode),
@@ -219,6 +220,10 @@ fn add(
         body,
     };
     inode.set(&given, now, Time::default());
+    // A program that runs as a group comes from somebody in it.
+    if !is_directory && caller.uid != 0 && !is_member(caller, inode.gid) {
+        inode.mode &= !SET_GROUP_ID;
+    }
     if is_directory {
         inside.links += 1;
     }
@@ -257,12 +262,14 @@ pub fn set_attributes(
         (_, Some(_)) => return Err(Status::Inval.into()),
     };
     let owner_changes = change.uid.is_some() || change.gid.is_some();
-    found.set(change, now, last_write);
-    if owner_changes && caller.uid != 0 && !is_directory(&found) {
-        found.mode &= !0o6000;
+    let is_written = change.size.is_some() && caller.uid != 0;
+    if owner_changes || is_written {
+        // A mode that is given at the same time holds: owner and bytes change first.
+        found.mode = found.unprivileged_mode(caller);
     }
+    found.set(change, now, last_write);
     if change.mode.is_some() && caller.uid != 0 && !is_member(caller, found.gid) {
-        found.mode &= !0o2000;
+        found.mode &= !SET_GROUP_ID;
     }
     write_inode(transaction, file, &found)?;
     let number = match target {
@@ -270,6 +277,30 @@ pub fn set_attributes(
         None => None,
     };
     Ok((found, number))
+}
+
+/// Whether a file has set-user-ID or set-group-ID bits that a write by `caller` takes away. Root's takes none.
+///
+/// # Errors
+/// `Stale`.
+pub fn is_privileged(view: &dyn View, caller: &Credentials, file: FileId) -> Outcome<bool> {
+    let found = inode(view, file)?;
+    Ok(caller.uid != 0 && found.unprivileged_mode(caller) != found.mode)
+}
+
+/// Takes these bits away, before the caller writes.
+///
+/// # Errors
+/// `Stale`.
+pub fn drop_privileges(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    file: FileId,
+) -> Outcome<()> {
+    let mut found = inode(transaction, file)?;
+    found.mode = found.unprivileged_mode(request.caller);
+    found.change_time = request.now;
+    write_inode(transaction, file, &found)
 }
 
 /// Says how new files of a directory, and of directories made in it, are striped; `None`: as those of the volume, which
@@ -321,8 +352,17 @@ pub fn may_set(
     Ok(check_change(&inode(view, file)?, caller, change)?)
 }
 
+/// That nothing comes to belong to the user or group 2^32-1, by which system calls mean "no change".
+fn check_owners(change: &SetAttributes) -> Result<(), Status> {
+    match [change.uid, change.gid].contains(&Some(u32::MAX)) {
+        true => Err(Status::Inval),
+        false => Ok(()),
+    }
+}
+
 /// That `caller` may make this change.
 fn check_change(file: &Inode, caller: &Credentials, change: &SetAttributes) -> Result<(), Status> {
+    check_owners(change)?;
     if caller.uid == 0 {
         return Ok(());
     }
