@@ -74,7 +74,7 @@ fn start(world: &World, node: &Node) {
     let runtime = node.runtime();
     let store = SimStore::open(&Disk::new(world), Rc::clone(&runtime));
     let mut export = Export::new("/").expect("the root is an absolute path");
-    export.squash = Squash::None;
+    export.rules.squash = Squash::None;
     let service = Server::new([(export, store)]).expect("one export is neither none nor many");
     let rpc = gannet_rpc::Server::new(
         Rc::clone(&runtime),

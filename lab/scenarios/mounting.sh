@@ -35,7 +35,7 @@ cp /run/fstab /etc/fstab
 mounted local_lock=all
 
 # Clients that cannot be told the port of MOUNT ask rpcbind, which is told by hand.
-"$GANNET" serve --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state-mounting \
+"$GANNET" serve --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state-mounting \
     --ready-file /run/ready-mounting export &
 server=$!
 rpcbind -f &

@@ -3,7 +3,7 @@
 # limit: 300
 # capture: no
 
-"$GANNET" serve --no-root-squash --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
+"$GANNET" serve --no-root-squash --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
     --ready-file /run/ready /srv/export &
 server=$!
 # Debian's number of threads.

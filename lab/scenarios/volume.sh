@@ -40,7 +40,7 @@ io_server() {
 # manager_and_client: what guest 1 does.
 manager_and_client() {
     noise /run/large 20000001
-    role manager --nfs-tcp 10.0.2.15:2049 --nfs-rdma 10.0.2.15:20049 --no-root-squash
+    role manager --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:2049 --nfs-rdma 10.0.2.15:20049 --no-root-squash
     volume=gannet://$manager
     export GANNET_VOLUME_KEY=/run/volume/client-key
     "$GANNET" cp /run/large "$volume/large"

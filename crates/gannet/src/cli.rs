@@ -131,6 +131,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
     ///
+    /// Serves this machine alone, unless --allow or the configuration names the networks of clients.
+    ///
     /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect; `off` stands for what
     /// does not listen, and ` native=ADDR:PORT` follows for the manager of a volume.
     ///
@@ -318,14 +320,15 @@ pub struct ServeOptions {
     #[arg(required_unless_present_any = ["config", "volume", "role"])]
     pub path: Option<PathBuf>,
     /// Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process,
-    /// unless --role says which do
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["path", "config"])]
+    /// unless --role says which do. Its NFS is off unless --nfs-tcp or --nfs-rdma is given
+    #[arg(long, value_name = "PATH", conflicts_with = "path")]
     pub volume: Option<PathBuf>,
     /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4
-    /// and IPv6 [default: 0.0.0.0:2049]
+    /// and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]
     #[arg(long, value_name = "ADDR")]
     pub nfs_tcp: Option<Listen>,
-    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]
+    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above, with port
+    /// 20049]
     #[arg(long, value_name = "ADDR")]
     pub nfs_rdma: Option<Listen>,
     /// Refuse everything that changes files
@@ -334,10 +337,14 @@ pub struct ServeOptions {
     /// Let root of a client be root here; without it, root becomes the anonymous user
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration
-    /// says [default: everybody]
+    /// Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients` of
+    /// the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub allow: Vec<Network>,
+    /// Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have
+    /// others
+    #[arg(long)]
+    pub secure: bool,
     /// Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -347,22 +354,42 @@ pub struct ServeOptions {
     /// Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host
     /// alone. The manager listens here, and I/O servers at the same address on ports of their own [default:
     /// 0.0.0.0:20050]
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["path", "config"])]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        requires = "volume",
+        conflicts_with = "path"
+    )]
     pub native: Option<Listen>,
     /// Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where
     /// the manager runs [default: all]
-    #[arg(long, value_name = "ROLE", requires = "volume", conflicts_with_all = ["path", "config"])]
+    #[arg(
+        long,
+        value_name = "ROLE",
+        requires = "volume",
+        conflicts_with = "path"
+    )]
     pub role: Vec<VolumeRole>,
     /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is
     /// zeros from then on. Without this an empty folder is refused where the server was served before
-    #[arg(long, value_name = "N", conflicts_with_all = ["path", "config"])]
+    #[arg(long, value_name = "N", requires = "volume", conflicts_with = "path")]
     pub lost_disk: Vec<u32>,
     /// Where I/O servers that run without the manager find it [default: what volume.toml says]
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["path", "config"])]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        requires = "volume",
+        conflicts_with = "path"
+    )]
     pub manager: Option<Place>,
     /// Mark what the volume's servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where
     /// the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]
-    #[arg(long, value_name = "metadata=N,data=N", conflicts_with_all = ["path", "config"])]
+    #[arg(
+        long,
+        value_name = "metadata=N,data=N",
+        requires = "volume",
+        conflicts_with = "path"
+    )]
     pub dscp: Option<TrafficClasses>,
     /// How many threads serve [default: one per core of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -679,6 +706,8 @@ mod tests {
             "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
             "gannet serve --config gannet.toml",
             "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
+            "gannet serve --volume /data --config gannet.toml --native off",
+            "gannet serve /data --allow ::/0 --secure",
             "gannet serve --volume /data --role manager --native :20050 --dscp metadata=24,data=10",
             "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
             "gannet ls gannet://h/a --volume-key k --dscp data=10",

@@ -5,6 +5,7 @@ use crate::failure::{Explain, Failure};
 use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,9 @@ pub struct ListenConfig {
     /// NFS over RPC/RDMA.
     #[serde(default, deserialize_with = "parsed")]
     pub nfs_rdma: Option<Listen>,
+    /// The native protocol of the volume that the command line names.
+    #[serde(default, deserialize_with = "parsed")]
+    pub native: Option<Listen>,
 }
 
 /// The process.
@@ -61,11 +65,12 @@ pub struct ServerConfig {
     pub max_connections_per_client: Option<NonZeroU32>,
 }
 
-/// One directory to serve.
+/// One directory to serve, or the volume that the command line names.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportConfig {
-    /// The directory on this machine.
+    /// The directory on this machine; empty for the volume.
+    #[serde(default)]
     pub path: PathBuf,
     /// What clients mount.
     #[serde(default = "root_name")]
@@ -76,15 +81,71 @@ pub struct ExportConfig {
     /// Which callers become the anonymous user.
     #[serde(default)]
     pub squash: SquashConfig,
+    /// Serve connections from ports below 1024 alone.
+    #[serde(default)]
+    pub secure: bool,
     /// The anonymous user.
     #[serde(default = "anonymous_id")]
     pub anonuid: u32,
     /// The anonymous user's group.
     #[serde(default = "anonymous_id")]
     pub anongid: u32,
-    /// Who may mount it; nobody listed means everybody.
+    /// Networks whose clients may mount it. Without any, and without rules, nothing but loopback may be listened at.
     #[serde(default, deserialize_with = "all_parsed")]
     pub clients: Vec<Network>,
+    /// Other rules for some networks.
+    #[serde(default)]
+    pub rule: Vec<RuleConfig>,
+}
+
+/// Rules for the clients of some networks, which may mount the export too. What is left out is as the export says. Where
+/// several networks hold a client, that with the longest prefix decides.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleConfig {
+    /// The networks.
+    #[serde(deserialize_with = "all_parsed")]
+    pub clients: Vec<Network>,
+    /// Refuse everything that changes files.
+    pub read_only: Option<bool>,
+    /// Which callers become the anonymous user.
+    pub squash: Option<SquashConfig>,
+    /// Serve connections from ports below 1024 alone.
+    pub secure: Option<bool>,
+}
+
+impl ExportConfig {
+    /// The directory, or volume, as `/`, with the rules that hold when nothing is said.
+    fn of(path: &Path) -> ExportConfig {
+        ExportConfig {
+            path: path.to_path_buf(),
+            name: root_name(),
+            read_only: false,
+            squash: SquashConfig::Root,
+            secure: false,
+            anonuid: ANONYMOUS_ID,
+            anongid: ANONYMOUS_ID,
+            clients: Vec::new(),
+            rule: Vec::new(),
+        }
+    }
+
+    /// All networks whose clients may mount it.
+    pub fn networks(&self) -> impl Iterator<Item = Network> {
+        let rules = self.rule.iter().flat_map(|rule| &rule.clients);
+        self.clients.iter().chain(rules).copied()
+    }
+}
+
+/// What is served beside, or in, the exports of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root<'a> {
+    /// Directories alone, which the file names.
+    None,
+    /// This directory is exported as `/` besides.
+    Directory(&'a Path),
+    /// This volume is what all exports are of; it is exported as `/` where the file has none.
+    Volume(&'a Path),
 }
 
 /// Which callers become the anonymous user.
@@ -123,28 +184,23 @@ fn all_parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Network>, D::E
 }
 
 impl Config {
-    /// The configuration that `gannet serve PATH` stands for: one export called `/`.
-    pub fn of_directory(path: &Path) -> Config {
-        let export = ExportConfig {
-            path: path.to_path_buf(),
-            name: root_name(),
-            read_only: false,
-            squash: SquashConfig::Root,
-            anonuid: ANONYMOUS_ID,
-            anongid: ANONYMOUS_ID,
-            clients: Vec::new(),
+    /// The configuration that the command line alone stands for.
+    pub fn of_root(root: Root<'_>) -> Config {
+        let export = match root {
+            Root::None => Vec::new(),
+            Root::Directory(path) | Root::Volume(path) => vec![ExportConfig::of(path)],
         };
         Config {
-            export: vec![export],
+            export,
             ..Config::default()
         }
     }
 
-    /// Reads and checks a file; `root` is exported as `/` besides.
+    /// Reads and checks a file.
     ///
     /// # Errors
     /// It cannot be read, or says something that makes no sense; names the line.
-    pub fn load(path: &Path, root: Option<&Path>) -> Result<Config, Failure> {
+    pub fn load(path: &Path, root: Root<'_>) -> Result<Config, Failure> {
         let what = || format!("cannot read the configuration {}", path.display());
         let length = std::fs::metadata(path).explain(what)?.len();
         if length > CONFIG_MAX {
@@ -164,28 +220,58 @@ impl Config {
     /// # Errors
     /// The line, counted from 1, and what is wrong there.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        Config::parse_with_root(text, None)
+        Config::parse_with_root(text, Root::None)
     }
 
-    fn parse_with_root(text: &str, root: Option<&Path>) -> Result<Config, ConfigError> {
+    fn parse_with_root(text: &str, root: Root<'_>) -> Result<Config, ConfigError> {
         let mut config: Config = toml::from_str(text).map_err(|error| ConfigError {
             line: error.span().map_or(1, |span| line_at(text, span.start)),
             what: error.message().to_owned(),
         })?;
-        if let Some(root) = root {
-            if let Some(index) = config.export.iter().position(|export| export.name == "/") {
-                return Err(ConfigError {
-                    line: nth_export_line(text, index),
-                    what: String::from("`name` = \"/\" is the PATH of the command line already"),
-                });
-            }
-            config.export.append(&mut Config::of_directory(root).export);
-        }
+        config
+            .take_root(root)
+            .map_err(|(index, what)| ConfigError {
+                line: nth_export_line(text, index),
+                what,
+            })?;
         config.check().map_err(|(index, what)| ConfigError {
             line: nth_export_line(text, index),
             what,
         })?;
         Ok(config)
+    }
+
+    /// Gives every export its path. An error is the number of the export that is wrong, and why.
+    fn take_root(&mut self, root: Root<'_>) -> Result<(), (usize, String)> {
+        let position = |is_wrong: fn(&ExportConfig) -> bool| self.export.iter().position(is_wrong);
+        let has_path = |export: &ExportConfig| !export.path.as_os_str().is_empty();
+        if let Root::Volume(path) = root {
+            if let Some(index) = position(has_path) {
+                return Err((index, String::from("`path`: all exports are of the volume")));
+            }
+            for export in &mut self.export {
+                export.path = path.to_path_buf();
+            }
+            if self.export.is_empty() {
+                self.export.push(ExportConfig::of(path));
+            }
+            return Ok(());
+        }
+        if let Some(index) = position(|export| export.path.as_os_str().is_empty()) {
+            return Err((index, String::from("`path` is missing")));
+        }
+        if self.listen.native.is_some() {
+            let what = "`native` is for volumes: give --volume PATH";
+            return Err((0, String::from(what)));
+        }
+        if let Root::Directory(path) = root {
+            if let Some(index) = position(|export| export.name == "/") {
+                let what = "`name` = \"/\" is the PATH of the command line already";
+                return Err((index, String::from(what)));
+            }
+            self.export.push(ExportConfig::of(path));
+        }
+        Ok(())
     }
 
     /// The number of the export that is wrong, and why.
@@ -211,6 +297,14 @@ impl Config {
                 .any(|other| other.name == export.name)
             {
                 return Err((index, format!("`name` = {:?} is used twice", export.name)));
+            }
+            if export.rule.iter().any(|rule| rule.clients.is_empty()) {
+                let what = "[[export.rule]] needs `clients`, the networks that it is for";
+                return Err((index, String::from(what)));
+            }
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = export.networks().find(|network| !seen.insert(*network)) {
+                return Err((index, format!("`clients`: {twice} is listed twice")));
             }
         }
         Ok(())
@@ -262,11 +356,15 @@ mod tests {
         let roff = include_str!("generate/serve.roff");
         let (_, after) = roff.split_once(".nf\n").unwrap();
         let (example, _) = after.split_once("\n.fi").unwrap();
-        let config = Config::parse(example).unwrap();
+        let example = example.replace("native", "# native");
+        let config = Config::parse(&example).unwrap();
         assert_eq!(config.listen.nfs_tcp, Some("0.0.0.0:2049".parse().unwrap()));
         assert_eq!(config.server.cores, Some(2));
         assert_eq!(config.server.max_connections, NonZeroU32::new(8192));
-        assert_eq!(config.export[0].clients, ["10.0.0.0/8".parse().unwrap()]);
+        let export = &config.export[0];
+        assert_eq!(export.clients, ["10.0.0.0/8".parse().unwrap()]);
+        assert_eq!(export.rule[0].squash, Some(SquashConfig::None));
+        assert_eq!(export.networks().count(), 2);
     }
 
     #[test]
@@ -281,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_the_command_line_is_the_root_beside_the_files_exports() {
-        let root = Some(Path::new("/srv"));
+        let root = Root::Directory(Path::new("/srv"));
         let text = "[[export]]\npath = \"/a\"\nname = \"/a\"\n";
         let config = Config::parse_with_root(text, root).unwrap();
         let names: Vec<_> = config
@@ -296,6 +394,21 @@ mod tests {
             twice.line == 2 && twice.what.contains("command line"),
             "{twice}"
         );
+    }
+
+    #[test]
+    fn the_exports_of_a_volume_are_of_it_alone() {
+        let root = Root::Volume(Path::new("/volume"));
+        let text = "[listen]\nnative = \"off\"\n[[export]]\nread_only = true\n";
+        let config = Config::parse_with_root(text, root).unwrap();
+        assert_eq!(config.listen.native, Some(Listen::Off));
+        assert_eq!(config.export[0].path, Path::new("/volume"));
+        assert!(config.export[0].read_only);
+        assert_eq!(Config::parse_with_root("", root).unwrap().export.len(), 1);
+        let path = Config::parse_with_root("[[export]]\npath = \"/a\"\n", root).unwrap_err();
+        assert!(path.line == 1 && path.what.contains("`path`"), "{path}");
+        let alone = Config::parse("[listen]\nnative = \"off\"\n").unwrap_err();
+        assert!(alone.what.contains("--volume"), "{alone}");
     }
 
     #[test]
@@ -317,6 +430,23 @@ mod tests {
             ),
             ("[[export]]\npath = \"/a\"\nname = \"a\"\n", 1, "\"a\""),
             ("[[export]\n", 1, ""),
+            ("[[export]]\nname = \"/a\"\n", 1, "`path` is missing"),
+            (
+                "[[export]]\npath = \"/a\"\n[[export.rule]]\nsquash = \"all\"\n",
+                3,
+                "clients",
+            ),
+            (
+                "[[export]]\npath = \"/a\"\n[[export.rule]]\nclients = []\n",
+                1,
+                "needs `clients`",
+            ),
+            (
+                "[[export]]\npath = \"/a\"\nclients = [\"10.0.0.0/8\"]\n\
+                 [[export.rule]]\nclients = [\"10.9.9.9/8\"]\n",
+                1,
+                "10.0.0.0/8 is listed twice",
+            ),
         ];
         for (text, line, part) in cases {
             let error = Config::parse(text).unwrap_err();

@@ -115,6 +115,87 @@ fn a_configuration_serves_several_directories_by_their_rules() {
     assert!(error.contains("gannet.toml:2:"), "{error}");
 }
 
+#[test]
+fn nothing_but_loopback_is_served_unless_clients_are_named() {
+    let place = Place::new();
+    let (share, state) = (place.text("share"), place.text("state"));
+    let serve = ["serve", "--log", "error", "--state-dir", &state];
+    let anywhere = ["--nfs-tcp", "0.0.0.0:0", "--nfs-rdma", "off"];
+    let error = fail(&[&serve[..], &[&share], &anywhere].concat(), 2);
+    assert!(
+        error.contains("--allow 192.0.2.0/24") && error.contains("127.0.0.1"),
+        "{error}"
+    );
+    let ipv6 = ["--nfs-tcp", "off", "--nfs-rdma", "[::]:0"];
+    fail(&[&serve[..], &[&share], &ipv6].concat(), 2);
+
+    // An export that names nobody beside one that does.
+    let config = format!(
+        "[[export]]\npath = \"{share}\"\nclients = [\"127.0.0.1\"]\n\
+         [[export]]\npath = \"{share}\"\nname = \"/open\"\n"
+    );
+    let file = place.text("gannet.toml");
+    fs::write(&file, config).unwrap();
+    let with_file = [&serve[..], &["--config", &file], &anywhere].concat();
+    let error = fail(&with_file, 2);
+    assert!(error.contains("cannot serve /open"), "{error}");
+    let arguments = [&anywhere[..], &["--state-dir", &state, "--config", &file]].concat();
+    let server = Server::with(&[&arguments[..], &["--allow", "127.0.0.0/8"]].concat());
+    let port = server.tcp.strip_prefix("0.0.0.0:").unwrap();
+    succeed(&["ls", &format!("nfs://127.0.0.1:{port}/open")]);
+}
+
+#[test]
+fn each_network_of_an_export_has_its_own_rules() {
+    let place = Place::new();
+    fs::write(place.path("share/file"), b"content").unwrap();
+    let config = format!(
+        "[[export]]\npath = \"{}\"\nclients = [\"0.0.0.0/0\"]\nsquash = \"none\"\n\
+         [[export.rule]]\nclients = [\"127.0.0.0/16\"]\nread_only = true\n\
+         [[export.rule]]\nclients = [\"127.0.0.0/8\"]\nsecure = true\n",
+        place.text("share")
+    );
+    let file = place.text("gannet.toml");
+    fs::write(&file, config).unwrap();
+    let server = Server::start(&place.path("state"), &["--config", &file]);
+    for url in server.urls() {
+        assert_eq!(succeed(&["cat", &format!("{url}/file")]), "content");
+        let error = fail(&["mkdir", &format!("{url}/made")], 1);
+        assert!(error.contains("read-only"), "{error}");
+    }
+    let error = fail(&["serve", "--config", &file, "--allow", "10.0.0.0/8"], 2);
+    assert!(error.contains("rules of /"), "{error}");
+    let secure = [&place.text("share"), "--secure"];
+    let secure = Server::start(&place.path("state"), &secure);
+    let error = fail(&["ls", &secure.urls()[0]], 1);
+    assert!(error.contains("below 1024"), "{error}");
+}
+
+#[test]
+fn a_volume_serves_nfs_where_it_is_asked_to() {
+    let place = Place::new();
+    let volume = place.text("volume");
+    succeed(&["volume", "create", &volume, "--io-servers", "1"]);
+    let serve = ["--volume", &volume, "--native", "127.0.0.1:0"];
+    let mut server = Server::with(&serve);
+    assert_eq!((&*server.tcp, &*server.rdma), ("off", "off"));
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let usage = [&["serve"][..], &serve, &["--read-only"]].concat();
+    let error = fail(&usage, 2);
+    assert!(
+        error.contains("--read-only") && error.contains("--nfs-tcp"),
+        "{error}"
+    );
+    let file = place.text("gannet.toml");
+    let config = "[listen]\nnative = \"127.0.0.1:0\"\nnfs_tcp = \"127.0.0.1:0\"\n\
+                  [[export]]\nname = \"/volume\"\nsquash = \"none\"\n";
+    fs::write(&file, config).unwrap();
+    let server = Server::with(&["--volume", &volume, "--config", &file]);
+    assert!(server.native.starts_with("127.0.0.1:"));
+    succeed(&["mkdir", &format!("nfs://{}/volume/made", server.tcp)]);
+}
+
 /// Starts a copy and waits until some of it is there.
 fn start_copy(place: &Place, url: &str) -> Child {
     let copy = gannet()

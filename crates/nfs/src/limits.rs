@@ -7,12 +7,22 @@ use std::time::Duration;
 pub const EXPORTS_MAX: usize = 256;
 /// Networks in one export's client list.
 pub const CLIENT_NETWORKS_MAX: usize = 256;
+/// The first port that any user can bind, on most systems; ports below take root.
+pub const SECURE_PORTS_END: u16 = 1024;
 /// Longest path of an export, in bytes: what MOUNT can carry.
 pub const EXPORT_PATH_MAX: usize = 1024;
 /// Components of a path to mount.
 pub const MOUNT_COMPONENTS_MAX: usize = 128;
 /// Bytes of the list of mounts in a reply to DUMP; older mounts leave it.
 pub const MOUNT_LIST_BYTES_MAX: usize = 60 << 10;
+/// Users whose groups one core remembers.
+pub const GROUPS_USERS_MAX: usize = 4096;
+/// How long a user's groups are believed.
+pub const GROUPS_AGE: Duration = Duration::from_secs(300);
+/// How long a call waits for its caller's groups.
+pub const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
+/// Lookups of groups under way on one core, which share the blocking pool with files.
+pub const GROUPS_LOOKUPS_MAX: usize = 8;
 /// Log lines about mounts are this far apart, per core, and those about mounts that were refused.
 pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -9,6 +9,7 @@ mod create;
 mod directory;
 mod export;
 mod filesystem;
+mod groups;
 mod lookup;
 mod mount;
 mod mounts;
@@ -17,7 +18,8 @@ mod network;
 mod read;
 mod write;
 
-pub use export::{Export, ExportError, Squash};
+pub use export::{Export, ExportError, Rules, Squash};
+pub use groups::UserGroups;
 pub use mounts::MountList;
 pub use network::{Network, NetworkError};
 
@@ -25,14 +27,16 @@ use crate::convert::status_to_wire;
 use crate::limits::{EXPORTS_MAX, SMALL_READ_MAX, SMALL_SLOTS_MAX};
 use export::Served;
 use gannet_fabric::{Arena, Buffer};
-use gannet_rpc::{Call, Program, Reply, Service};
+use gannet_rpc::{Call, Credential, Program, Reply, Service};
 use gannet_runtime::Handle;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::XdrError;
 use gannet_wire::{mount3, xdr};
+use groups::Groups;
 use mount::MountState;
+use std::rc::Rc;
 use std::sync::Arc;
 
 const PROGRAMS: [Program; 2] = [
@@ -63,6 +67,8 @@ pub struct Server<V> {
     /// Memory of small READs and WRITEs.
     small: Arena,
     mounts: MountState,
+    /// Where groups of callers come from, if not from their calls.
+    groups: Option<Rc<Groups>>,
 }
 
 impl<V: Vfs> Server<V> {
@@ -78,6 +84,7 @@ impl<V: Vfs> Server<V> {
             exports,
             small: Arena::new(SMALL_READ_MAX, SMALL_SLOTS_MAX),
             mounts: MountState::default(),
+            groups: None,
         })
     }
 
@@ -89,31 +96,58 @@ impl<V: Vfs> Server<V> {
         self
     }
 
+    /// This server with the groups of callers from `source`, in place of those that their calls carry.
+    pub fn with_user_groups(mut self, runtime: Handle, source: Arc<dyn UserGroups>) -> Server<V> {
+        self.groups = Some(Groups::new(runtime, source));
+        self
+    }
+
+    /// Whom a caller counts as.
+    async fn credentials(
+        &self,
+        export: &Export,
+        squash: Squash,
+        call: &Call,
+    ) -> Result<Credentials, Status> {
+        let looked_up = match (&self.groups, &call.credential) {
+            (Some(groups), Credential::Sys { uid, .. }) if !Export::squashes(squash, *uid) => {
+                Some(groups.of(*uid).await?)
+            }
+            _ => None,
+        };
+        Ok(export.credentials(squash, &call.credential, looked_up.as_deref()))
+    }
+
     /// The object a handle names, and whom the caller counts as there.
-    fn target(&self, call: &Call, handle: nfs3::FileHandle<'_>) -> Result<Target<'_, V>, Status> {
+    async fn target(
+        &self,
+        call: &Call,
+        handle: nfs3::FileHandle<'_>,
+    ) -> Result<Target<'_, V>, Status> {
         let (identity, inner) = handle.0.split_first().ok_or(Status::Badhandle)?;
         let mut exports = self.exports.iter();
         let served = exports
             .find(|served| served.identity == *identity)
             .ok_or(Status::Stale)?;
-        if !served.export.admits(call.peer.ip()) {
-            return Err(Status::Acces);
-        }
+        let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+        let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
+        let credentials = self.credentials(&served.export, rules.squash, call);
         Ok(Target {
             served,
-            handle: FileHandle::new(inner).ok_or(Status::Badhandle)?,
-            credentials: served.export.credentials(&call.credential),
+            handle,
+            credentials: credentials.await?,
+            read_only: rules.read_only,
         })
     }
 
     /// As [`Server::target`], for procedures that change something.
-    fn target_to_change(
+    async fn target_to_change(
         &self,
         call: &Call,
         handle: nfs3::FileHandle<'_>,
     ) -> Result<Target<'_, V>, Status> {
-        let target = self.target(call, handle)?;
-        if target.served.export.read_only {
+        let target = self.target(call, handle).await?;
+        if target.read_only {
             return Err(Status::Rofs);
         }
         Ok(target)
@@ -224,6 +258,8 @@ struct Target<'s, V> {
     served: &'s Served<V>,
     handle: FileHandle,
     credentials: Credentials,
+    /// The client may change nothing.
+    read_only: bool,
 }
 
 impl<'s, V: Vfs> Target<'s, V> {

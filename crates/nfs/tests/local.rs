@@ -6,7 +6,7 @@ mod support;
 
 use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
-use gannet_nfs::server::{Server, Squash};
+use gannet_nfs::server::{Server, Squash, UserGroups};
 use gannet_runtime::Handle;
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_vfs::{
@@ -15,7 +15,8 @@ use gannet_vfs::{
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use support::{Running, export, run, status, user};
+use std::sync::Arc;
+use support::{Addresses, Running, export, run, status, user};
 
 struct Scratch {
     root: tempfile::TempDir,
@@ -52,7 +53,7 @@ impl Scratch {
     ) -> Running<Server<LocalStore>> {
         let store = self.store(runtime, handles);
         let mut export = export("/");
-        export.squash = squash;
+        export.rules.squash = squash;
         Running::start(runtime, vec![(export, store)])
     }
 }
@@ -310,6 +311,50 @@ fn handles_outlive_the_server() {
             );
             running.stop().await;
         }
+    });
+}
+
+/// User 1000 is in forty groups.
+struct FortyGroups;
+
+impl UserGroups for FortyGroups {
+    fn groups_of(&self, uid: u32) -> std::io::Result<Vec<u32>> {
+        Ok(match uid {
+            1000 => (5000..5040).collect(),
+            _ => Vec::new(),
+        })
+    }
+}
+
+#[test]
+fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    run(|runtime| async move {
+        let scratch = Scratch::new();
+        for group in [5039, 6000] {
+            let file = scratch.path().join(group.to_string());
+            fs::write(&file, "of the group").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o040)).unwrap();
+            std::os::unix::fs::chown(&file, Some(0), Some(group)).unwrap();
+        }
+        let store = scratch.store(&runtime, HandleScheme::Automatic);
+        let server = Server::new([(export("/"), store)]).unwrap();
+        let server = server.with_user_groups(runtime.clone(), Arc::new(FortyGroups));
+        let running = Running::serve(&runtime, server, Addresses::any());
+        let read = async |uid, claimed: &[u32], name: &[u8]| {
+            let client = running.client(&runtime, user(uid, claimed));
+            let root = client.mount(b"/").await.unwrap();
+            let file = client.lookup(&root, name).await.unwrap().handle;
+            let buffer = gannet_fabric::Buffer::zeroed(10);
+            client.read(&file, 0, 10, buffer).await.map(|_| ())
+        };
+        read(1000, &[1000], b"5039").await.unwrap();
+        let claimed = read(1000, &[1000, 6000], b"6000").await;
+        assert_eq!(status(claimed), Status::Acces);
+        let unknown = read(1001, &[1001, 5039], b"5039").await;
+        assert_eq!(status(unknown), Status::Acces);
     });
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Files};
-use gannet_nfs::server::{MountList, Server, Squash};
+use gannet_nfs::server::{MountList, Rules, Server, Squash};
 use gannet_rpc::{CallerCredential, ClientConfig, Request};
 use gannet_runtime::Handle;
 use gannet_sim::store::SimStore;
@@ -136,10 +136,45 @@ fn clients_that_are_not_listed_get_nothing() {
     });
 }
 
+#[test]
+fn rules_of_the_clients_own_network_hold_in_place_of_the_exports() {
+    run(|runtime| async move {
+        let network = |text: &str| vec![text.parse().unwrap()];
+        let disk = disk();
+        let store = || SimStore::open(&disk, runtime.clone());
+        let set = SetAttributes::default();
+        let create = CreateMode::Unchecked(set);
+        let careful = Rules {
+            read_only: true,
+            ..Rules::default()
+        };
+        let open = export("/").with_clients(network("127.0.0.0/8")).unwrap();
+        let closed = open.clone().with_rules(network("127.0.0.1"), careful);
+        let closed = Running::start(&runtime, vec![(closed.unwrap(), store())]);
+        let client = closed.client(&runtime, user(1000, &[1000]));
+        let root = client.mount(b"/").await.unwrap();
+        let made = client.create(&root, b"f", &create).await;
+        assert_eq!(status(made), Status::Rofs);
+
+        let elsewhere = open.with_rules(network("127.0.0.2"), careful).unwrap();
+        let elsewhere = Running::start(&runtime, vec![(elsewhere, store())]);
+        let client = elsewhere.client(&runtime, user(1000, &[1000]));
+        client.create(&root, b"f", &create).await.unwrap();
+
+        // The client's port is one that any user can have.
+        let mut secure = export("/");
+        secure.rules.secure = true;
+        let secure = Running::start(&runtime, vec![(secure, store())]);
+        let client = secure.client(&runtime, user(1000, &[1000]));
+        assert_eq!(status(client.mount(b"/").await), Status::Acces);
+        assert_eq!(status(client.getattr(&root).await), Status::Acces);
+    });
+}
+
 /// Whose a file is that the caller makes.
 async fn owner(runtime: &Handle, squash: Squash, caller: CallerCredential) -> (u32, u32) {
     let mut export = export("/");
-    export.squash = squash;
+    export.rules.squash = squash;
     let running = Running::start(runtime, vec![(export, store(runtime))]);
     let client = running.client(runtime, caller);
     let root = client.mount(b"/").await.unwrap();
@@ -196,7 +231,7 @@ fn nothing_changes_through_a_read_only_export() {
             .unwrap();
 
         let mut read_only = export("/");
-        read_only.read_only = true;
+        read_only.rules.read_only = true;
         let running = Running::start(&runtime, vec![(read_only, store())]);
         let client = running.client(&runtime, user(1000, &[1000]));
         let root = client.mount(b"/").await.unwrap();

@@ -1,15 +1,15 @@
 //! What the command line and the configuration file come to.
 
 use crate::cli::{Listen, ServeOptions};
-use crate::config::{Config, ExportConfig, ServerConfig, SquashConfig};
+use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
 use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use crate::volume::HostOptions;
-use gannet_nfs::server::{Export, Squash};
+use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_vfs::local::{LocalOptions, LocalTree, descriptors_each};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,19 +37,22 @@ impl Settings {
     /// Reads the configuration file, if there is one, and lets the command line win over it.
     ///
     /// # Errors
-    /// The file cannot be used, or nothing would listen.
+    /// The file cannot be used, nothing would listen, or other machines would be served without being named.
     pub(super) fn resolve(options: &ServeOptions) -> Result<Settings, Failure> {
-        let config = match (&options.config, &options.path) {
-            (Some(file), root) => Config::load(file, root.as_deref())?,
-            (None, Some(path)) => Config::of_directory(path),
-            // The parser insists on one of them. A volume is exported by the same rules as a directory.
-            (None, None) => options
-                .volume
-                .as_deref()
-                .map_or_else(Config::default, Config::of_directory),
+        let root = match (&options.volume, &options.path) {
+            (Some(volume), _) => Root::Volume(volume),
+            (None, Some(path)) => Root::Directory(path),
+            (None, None) => Root::None,
         };
-        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let default = |port| Listen::At(SocketAddr::new(any, port));
+        let config = match &options.config {
+            Some(file) => Config::load(file, root)?,
+            None => Config::of_root(root),
+        };
+        let listen = config.listen;
+        let exports = (config.export.into_iter())
+            .map(|export| restrict(export, options))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let default = |port| default_listen(&exports, options.volume.is_some(), port);
         let cores = options
             .cores
             .or(config.server.cores)
@@ -58,14 +61,8 @@ impl Settings {
         let crc = options.crc.or(config.server.crc);
         let crc = crc.is_some_and(crate::cli::Switch::is_on);
         let settings = Settings {
-            nfs_tcp: options
-                .nfs_tcp
-                .or(config.listen.nfs_tcp)
-                .unwrap_or(default(NFS_TCP_PORT)),
-            nfs_rdma: options
-                .nfs_rdma
-                .or(config.listen.nfs_rdma)
-                .unwrap_or(default(NFS_RDMA_PORT)),
+            nfs_tcp: (options.nfs_tcp.or(listen.nfs_tcp)).unwrap_or(default(NFS_TCP_PORT)),
+            nfs_rdma: (options.nfs_rdma.or(listen.nfs_rdma)).unwrap_or(default(NFS_RDMA_PORT)),
             cores,
             crc,
             ready_file: options.ready_file.clone(),
@@ -74,15 +71,11 @@ impl Settings {
                 registration: options.memory.registration()?,
                 design: options.memory.design,
             },
-            volume: options
-                .volume
-                .clone()
-                .map(|path| (path, host_options(options, (cores, crc)))),
-            exports: config
-                .export
-                .into_iter()
-                .map(|export| restrict(export, options))
-                .collect(),
+            volume: options.volume.clone().map(|path| {
+                let native = options.native.or(listen.native);
+                (path, host_options(options, native, (cores, crc)))
+            }),
+            exports,
             local: LocalOptions {
                 state_dir: options
                     .state_dir
@@ -94,12 +87,66 @@ impl Settings {
             },
         };
         let settings = settings.without_manager(options)?;
-        let silent = settings.nfs_tcp == Listen::Off && settings.nfs_rdma == Listen::Off;
-        if silent && settings.volume.is_none() {
+        settings.check_silence(options)?;
+        settings.check_exposure()?;
+        Ok(settings)
+    }
+
+    /// Refuses to start where nothing would be served, or rules would hold for nobody.
+    fn check_silence(&self, options: &ServeOptions) -> Result<(), Failure> {
+        if self.listens().next().is_some() {
+            return Ok(());
+        }
+        if self.volume.is_none() {
             return Err(Failure::usage("nothing to do", "both transports are off")
                 .hint("leave --nfs-tcp or --nfs-rdma on"));
         }
-        Ok(settings)
+        let rules = [
+            (!options.allow.is_empty(), "--allow"),
+            (options.read_only, "--read-only"),
+            (options.no_root_squash, "--no-root-squash"),
+            (options.secure, "--secure"),
+        ];
+        match rules.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                let what = format!("{option} would change nothing");
+                let why = "it is a rule of NFS, which a volume does not serve by itself";
+                Err(Failure::usage(what, why).hint("add --nfs-tcp ADDR, --nfs-rdma ADDR, or both"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Where NFS listens.
+    fn listens(&self) -> impl Iterator<Item = SocketAddr> {
+        let listens = [self.nfs_tcp, self.nfs_rdma].into_iter();
+        listens.filter_map(|listen| match listen {
+            Listen::Off => None,
+            Listen::At(address) => Some(address),
+        })
+    }
+
+    /// The first address of NFS that other machines can reach.
+    fn exposed(&self) -> Option<SocketAddr> {
+        self.listens()
+            .find(|address| !address.ip().to_canonical().is_loopback())
+    }
+
+    /// Refuses to serve other machines by an export that does not name them.
+    fn check_exposure(&self) -> Result<(), Failure> {
+        let Some(address) = self.exposed() else {
+            return Ok(());
+        };
+        let mut exports = self.exports.iter();
+        let Some(open) = exports.find(|export| export.networks().next().is_none()) else {
+            return Ok(());
+        };
+        let what = format!("cannot serve {} at {address}", open.name);
+        let why = "nothing says which clients may use it";
+        Err(Failure::usage(what, why).hint(
+            "name them: --allow 192.0.2.0/24, or `clients` of the export; --allow 0.0.0.0/0 is everybody; \
+             or listen at 127.0.0.1",
+        ))
     }
 
     /// NFS is served where the manager runs.
@@ -150,65 +197,109 @@ impl Settings {
         self.exports.iter().map(export_of).collect()
     }
 
-    /// Warns about exports that strangers can reach, or write as root.
+    /// Warns about exports that everybody can reach, or write as root.
     pub(super) fn warn_about_exposure(&self) {
-        let is_exposed =
-            |listen| matches!(listen, Listen::At(address) if !address.ip().is_loopback());
-        if !is_exposed(self.nfs_tcp) && !is_exposed(self.nfs_rdma) {
+        if self.exposed().is_none() {
             return;
         }
         for export in &self.exports {
             let name = export.name.as_str();
-            if export.clients.is_empty() {
+            if export.networks().any(|network| network.prefix() == 0) {
                 tracing::warn!(
                     name,
-                    "every host that reaches this machine can mount this export: name the clients with --allow, or \
-                     `clients` in the configuration"
+                    "every host that reaches this machine can mount this export"
                 );
             }
-            if export.squash == SquashConfig::None {
+            let mut rules = export.rule.iter();
+            let trusts = |rule: &RuleConfig| rule.squash == Some(SquashConfig::None);
+            if export.squash == SquashConfig::None || rules.any(trusts) {
                 tracing::warn!(
                     name,
-                    "root of every client is root here: leave --no-root-squash out unless all of them are trusted"
+                    "root of its clients is root here: leave --no-root-squash out unless all of them are trusted"
                 );
             }
         }
     }
 }
 
+/// Where NFS listens when nothing is said: not at all for a volume; on loopback unless clients elsewhere are named.
+fn default_listen(exports: &[ExportConfig], is_volume: bool, port: u16) -> Listen {
+    if is_volume {
+        return Listen::Off;
+    }
+    let networks = || exports.iter().flat_map(ExportConfig::networks);
+    let address = if networks().all(|network| network.is_loopback()) {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    } else if networks().any(|network| network.is_ipv6()) {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    };
+    Listen::At(SocketAddr::new(address, port))
+}
+
 fn export_of(config: &ExportConfig) -> Result<Export, Failure> {
-    let mut export = Export::new(&config.name)
-        .and_then(|export| export.with_clients(config.clients.clone()))
-        .explain(|| format!("cannot export {}", config.name))?;
-    export.read_only = config.read_only;
+    let own = Rules {
+        read_only: config.read_only,
+        squash: squash_of(config.squash),
+        secure: config.secure,
+    };
+    let mut made =
+        Export::new(&config.name).and_then(|export| export.with_clients(config.clients.clone()));
+    for rule in &config.rule {
+        let rules = Rules {
+            read_only: rule.read_only.unwrap_or(own.read_only),
+            squash: rule.squash.map_or(own.squash, squash_of),
+            secure: rule.secure.unwrap_or(own.secure),
+        };
+        made = made.and_then(|export| export.with_rules(rule.clients.clone(), rules));
+    }
+    let mut export = made.explain(|| format!("cannot export {}", config.name))?;
+    export.rules = own;
     export.anonymous_uid = config.anonuid;
     export.anonymous_gid = config.anongid;
-    export.squash = match config.squash {
-        SquashConfig::Root => Squash::Root,
-        SquashConfig::All => Squash::All,
-        SquashConfig::None => Squash::None,
-    };
     tracing::info!(
         path = %config.path.display(),
         name = config.name,
         read_only = config.read_only,
         squash = ?config.squash,
+        secure = config.secure,
+        rules = config.rule.len(),
         "exporting"
     );
     Ok(export)
 }
 
-/// What the command line says holds for every export, whatever the file says of it. But for `--read-only` that can also
-/// widen who may do what.
-fn restrict(mut export: ExportConfig, options: &ServeOptions) -> ExportConfig {
-    export.read_only |= options.read_only;
-    if options.no_root_squash {
-        export.squash = SquashConfig::None;
+fn squash_of(config: SquashConfig) -> Squash {
+    match config {
+        SquashConfig::Root => Squash::Root,
+        SquashConfig::All => Squash::All,
+        SquashConfig::None => Squash::None,
     }
+}
+
+/// What the command line says holds for every export and every rule, whatever the file says of it. But for `--read-only`
+/// and `--secure` that can also widen who may do what.
+fn restrict(mut export: ExportConfig, options: &ServeOptions) -> Result<ExportConfig, Failure> {
     if !options.allow.is_empty() {
+        if !export.rule.is_empty() {
+            let what = format!("--allow cannot stand in for the rules of {}", export.name);
+            let why = "the configuration has other rules for some of its clients";
+            return Err(Failure::usage(what, why).hint("write all networks into the configuration"));
+        }
         export.clients.clone_from(&options.allow);
     }
-    export
+    export.read_only |= options.read_only;
+    export.secure |= options.secure;
+    for rule in &mut export.rule {
+        rule.read_only = rule.read_only.map(|it| it | options.read_only);
+        rule.secure = rule.secure.map(|it| it | options.secure);
+    }
+    if options.no_root_squash {
+        export.squash = SquashConfig::None;
+        export.rule.iter_mut().for_each(|rule| rule.squash = None);
+    }
+    Ok(export)
 }
 
 /// The share of each core: connections are spread evenly over them.
@@ -223,9 +314,13 @@ fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
     }
 }
 
-fn host_options(options: &ServeOptions, (cores, crc): (usize, bool)) -> HostOptions {
+fn host_options(
+    options: &ServeOptions,
+    native: Option<Listen>,
+    (cores, crc): (usize, bool),
+) -> HostOptions {
     HostOptions {
-        native: options.native,
+        native,
         roles: options.role.clone(),
         lost_disks: options.lost_disk.iter().map(|it| *it as usize).collect(),
         manager: options.manager.clone(),

@@ -175,7 +175,7 @@ pub(super) fn mount_failure(url: &Url, error: &Error) -> Failure {
     let failure = Failure::new(format!("cannot mount {url}"), error);
     match error {
         Error::Status(Status::Acces | Status::Perm) => {
-            failure.hint("the server does not serve this client: see its --allow or `clients`")
+            failure.hint("the server does not serve this client: see its --allow or `clients`; with --secure, only ports below 1024")
         }
         Error::Call(CallError::NotExecuted(_)) => failure.hint(
             "the server does not answer MOUNT on its NFS port: name the port with ?mountport=PORT",

@@ -15,7 +15,7 @@ pub(super) async fn getattr<V: Vfs>(
     reply: &mut Reply,
 ) -> Answered {
     let object: GetattrArgs<'_> = arguments(call)?;
-    let found = match server.target(call, object) {
+    let found = match server.target(call, object).await {
         Ok(target) => target.store().attributes(&target.handle).await,
         Err(status) => Err(status),
     };
@@ -33,7 +33,7 @@ pub(super) async fn setattr<V: Vfs>(
     reply: &mut Reply,
 ) -> Answered {
     let args: SetattrArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.object) {
+    let target = match server.target_to_change(call, args.object).await {
         Ok(target) => target,
         Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
@@ -49,10 +49,10 @@ pub(super) async fn setattr<V: Vfs>(
 /// RFC 1813 section 3.3.4. Nobody has the right to change what is exported read-only.
 pub(super) async fn access<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: AccessArgs<'_> = arguments(call)?;
-    let found = match server.target(call, args.object) {
+    let found = match server.target(call, args.object).await {
         Ok(target) => {
             let mut wanted = args.access;
-            if target.served.export.read_only {
+            if target.read_only {
                 wanted &= !(AccessMask::MODIFY | AccessMask::EXTEND | AccessMask::DELETE);
             }
             let wanted = AccessMask(wanted);

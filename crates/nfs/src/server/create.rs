@@ -13,7 +13,7 @@ use gannet_wire::nfs3::{
 /// RFC 1813 section 3.3.8.
 pub(super) async fn create<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: CreateArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.place.directory) {
+    let target = match server.target_to_change(call, args.place.directory).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };
@@ -33,7 +33,7 @@ pub(super) async fn create<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
 /// RFC 1813 section 3.3.9.
 pub(super) async fn mkdir<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: MkdirArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.place.directory) {
+    let target = match server.target_to_change(call, args.place.directory).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };
@@ -57,7 +57,7 @@ pub(super) async fn symlink<V: Vfs>(
     let attributes = SetAttributes::decode(&mut decoder)?;
     let text = call.take_opaque(&mut decoder, PATH_MAX)?;
     decoder.finish()?;
-    let target = match server.target_to_change(call, place.directory) {
+    let target = match server.target_to_change(call, place.directory).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };
@@ -73,7 +73,7 @@ pub(super) async fn symlink<V: Vfs>(
 /// RFC 1813 section 3.3.11.
 pub(super) async fn mknod<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: MknodArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.place.directory) {
+    let target = match server.target_to_change(call, args.place.directory).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };

@@ -70,7 +70,7 @@ async fn list<V: Vfs>(
     args: &ReaddirplusArgs<'_>,
     request: PageRequest,
 ) -> Answered {
-    let target = match server.target(call, args.directory) {
+    let target = match server.target(call, args.directory).await {
         Ok(target) => target,
         Err(status) => return put_failed(reply, status, None),
     };

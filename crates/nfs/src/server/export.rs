@@ -1,11 +1,12 @@
 //! What is served to whom: paths, client lists, squashing, and which handle belongs where.
 
 use super::Network;
-use crate::limits::{CLIENT_NETWORKS_MAX, EXPORT_PATH_MAX, EXPORTS_MAX};
+use crate::limits::{CLIENT_NETWORKS_MAX, EXPORT_PATH_MAX, EXPORTS_MAX, SECURE_PORTS_END};
 use gannet_rpc::Credential;
 use gannet_vfs::{Credentials, FileHandle};
 use gannet_wire::nfs3;
-use std::net::IpAddr;
+use std::cmp::Reverse;
+use std::net::SocketAddr;
 use thiserror::Error;
 
 /// The user and group that callers become who are not believed; convention, not protocol.
@@ -23,20 +24,39 @@ pub enum Squash {
     None,
 }
 
+/// What clients may do through an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// Refuse everything that changes files.
+    pub read_only: bool,
+    /// Who becomes anonymous. Callers with AUTH_NONE always do.
+    pub squash: Squash,
+    /// Serve connections from ports below [`SECURE_PORTS_END`] alone: a user of the client's machine who is not root
+    /// has no such port, and so cannot call as somebody else.
+    pub secure: bool,
+}
+
 /// A directory offered under a path, and the rules that go with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
     /// Its normalised path: "/", or "/name/..." without a slash at the end.
     path: String,
-    /// Nothing can be changed through it.
-    pub read_only: bool,
-    /// Who becomes anonymous. Callers with AUTH_NONE always do.
-    pub squash: Squash,
+    /// Rules for clients whose network has none of its own.
+    pub rules: Rules,
     /// The anonymous user.
     pub anonymous_uid: u32,
     /// The anonymous group.
     pub anonymous_gid: u32,
-    clients: Vec<Network>,
+    /// Sorted by length of prefix, longest first: the first network that holds a client decides.
+    clients: Vec<Client>,
+}
+
+/// A network of an export's clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Client {
+    network: Network,
+    /// Its own rules; `None` stands for those of the export.
+    rules: Option<Rules>,
 }
 
 /// Why a set of exports cannot be served.
@@ -57,6 +77,9 @@ pub enum ExportError {
     /// More than [`CLIENT_NETWORKS_MAX`] networks in one list.
     #[error("more than {CLIENT_NETWORKS_MAX} client networks for {0:?}")]
     TooManyClients(String),
+    /// One network is listed twice for an export, so that nothing says which rules hold.
+    #[error("network {1} is listed twice for {0:?}")]
+    NetworkTwice(String, Network),
 }
 
 impl Export {
@@ -73,23 +96,46 @@ impl Export {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         Ok(Export {
             path: format!("/{}", parts.join("/")),
-            read_only: false,
-            squash: Squash::Root,
+            rules: Rules::default(),
             anonymous_uid: NOBODY,
             anonymous_gid: NOBODY,
             clients: Vec::new(),
         })
     }
 
-    /// Admits the clients of these networks alone; an empty list admits everybody.
+    /// Admits the clients of these networks too, by the rules of the export. An export without networks admits everybody.
     ///
     /// # Errors
-    /// Too many networks.
-    pub fn with_clients(mut self, clients: Vec<Network>) -> Result<Export, ExportError> {
-        if clients.len() > CLIENT_NETWORKS_MAX {
+    /// Too many networks, or one that is listed already.
+    pub fn with_clients(self, clients: Vec<Network>) -> Result<Export, ExportError> {
+        self.with_networks(clients, None)
+    }
+
+    /// Admits the clients of these networks too, by `rules`. The network with the longest prefix decides for a client that
+    /// several hold.
+    ///
+    /// # Errors
+    /// Too many networks, or one that is listed already.
+    pub fn with_rules(self, clients: Vec<Network>, rules: Rules) -> Result<Export, ExportError> {
+        self.with_networks(clients, Some(rules))
+    }
+
+    fn with_networks(
+        mut self,
+        networks: Vec<Network>,
+        rules: Option<Rules>,
+    ) -> Result<Export, ExportError> {
+        if self.clients.len() + networks.len() > CLIENT_NETWORKS_MAX {
             return Err(ExportError::TooManyClients(self.path));
         }
-        self.clients = clients;
+        for network in networks {
+            if self.clients().any(|listed| listed == network) {
+                return Err(ExportError::NetworkTwice(self.path, network));
+            }
+            self.clients.push(Client { network, rules });
+        }
+        let longest_first = |client: &Client| Reverse(client.network.prefix());
+        self.clients.sort_by_key(longest_first);
         Ok(self)
     }
 
@@ -98,36 +144,50 @@ impl Export {
         &self.path
     }
 
-    /// The networks whose clients may use it; empty for everybody.
-    pub fn clients(&self) -> &[Network] {
-        &self.clients
+    /// The networks whose clients may use it; none for everybody.
+    pub fn clients(&self) -> impl Iterator<Item = Network> {
+        self.clients.iter().map(|client| client.network)
     }
 
-    /// True when a client at `address` may use it.
-    pub fn admits(&self, address: IpAddr) -> bool {
-        self.clients.is_empty() || self.clients.iter().any(|network| network.contains(address))
+    /// The rules for a client that connects from `peer`; `None` if it may not use the export.
+    pub fn rules_for(&self, peer: SocketAddr) -> Option<Rules> {
+        let mut clients = self.clients.iter();
+        let rules = match clients.find(|client| client.network.contains(peer.ip())) {
+            Some(client) => client.rules.unwrap_or(self.rules),
+            None if self.clients.is_empty() => self.rules,
+            None => return None,
+        };
+        (!rules.secure || peer.port() < SECURE_PORTS_END).then_some(rules)
     }
 
-    /// Whom a caller counts as here.
-    pub fn credentials(&self, caller: &Credential) -> Credentials {
+    /// Whether `uid` becomes anonymous whatever its groups are.
+    pub(super) fn squashes(squash: Squash, uid: u32) -> bool {
+        match squash {
+            Squash::All => true,
+            Squash::Root => uid == 0,
+            Squash::None => false,
+        }
+    }
+
+    /// Whom a caller counts as here; `looked_up` are its groups in place of those that the call carries.
+    pub fn credentials(
+        &self,
+        squash: Squash,
+        caller: &Credential,
+        looked_up: Option<&[u32]>,
+    ) -> Credentials {
         let anonymous = || Credentials::new(self.anonymous_uid, self.anonymous_gid, &[]);
         let Credential::Sys { uid, gid, groups } = caller else {
             return anonymous();
         };
-        match self.squash {
+        let groups = looked_up.unwrap_or(groups.as_slice());
+        match squash {
             Squash::All => anonymous(),
-            Squash::None => Credentials::new(*uid, *gid, groups.as_slice()),
+            Squash::None => Credentials::new(*uid, *gid, groups),
             Squash::Root => {
-                let user = |id| if id == 0 { self.anonymous_uid } else { id };
-                let group = |id| if id == 0 { self.anonymous_gid } else { id };
-                let mut kept = [0; gannet_vfs::limits::GROUPS_MAX];
-                let mut count = 0;
-                for (place, id) in kept.iter_mut().zip(groups.as_slice()) {
-                    *place = group(*id);
-                    count += 1;
-                }
-                let kept = kept.get(..count).unwrap_or_default();
-                Credentials::new(user(*uid), group(*gid), kept)
+                let user = if *uid == 0 { self.anonymous_uid } else { *uid };
+                let group = if *gid == 0 { self.anonymous_gid } else { *gid };
+                Credentials::new(user, group, groups).replacing_group(0, self.anonymous_gid)
             }
         }
     }
@@ -285,40 +345,72 @@ mod tests {
             groups,
         };
         let mut export = Export::new("/").unwrap();
-        assert_eq!(
-            export.credentials(&root),
-            Credentials::new(65534, 65534, &[65534, 27])
-        );
-        assert_eq!(
-            export.credentials(&user),
-            Credentials::new(1000, 100, &[65534, 27])
-        );
-        assert_eq!(
-            export.credentials(&Credential::None),
-            Credentials::new(65534, 65534, &[])
-        );
-        export.squash = Squash::None;
-        assert_eq!(export.credentials(&root), Credentials::new(0, 0, &[0, 27]));
-        assert_eq!(
-            export.credentials(&Credential::None),
-            Credentials::new(65534, 65534, &[])
-        );
-        export.squash = Squash::All;
+        let nobody = Credentials::new(65534, 65534, &[]);
+        let root_here = Credentials::new(65534, 65534, &[65534, 27]);
+        let user_here = Credentials::new(1000, 100, &[65534, 27]);
+        assert_eq!(export.credentials(Squash::Root, &root, None), root_here);
+        assert_eq!(export.credentials(Squash::Root, &user, None), user_here);
+        for squash in [Squash::Root, Squash::None] {
+            assert_eq!(export.credentials(squash, &Credential::None, None), nobody);
+        }
+        let looked_up: Vec<u32> = (0..100).collect();
+        let known = export.credentials(Squash::None, &user, Some(&looked_up));
+        assert_eq!(known, Credentials::new(1000, 100, &looked_up));
+        let known = export.credentials(Squash::Root, &user, Some(&looked_up));
+        assert_eq!(known.groups()[..2], [65534, 1]);
+        assert_eq!(known.groups().len(), 100);
+        let trusted = export.credentials(Squash::None, &root, None);
+        assert_eq!(trusted, Credentials::new(0, 0, &[0, 27]));
         (export.anonymous_uid, export.anonymous_gid) = (7, 8);
-        assert_eq!(export.credentials(&user), Credentials::new(7, 8, &[]));
+        let squashed = export.credentials(Squash::All, &user, None);
+        assert_eq!(squashed, Credentials::new(7, 8, &[]));
+    }
+
+    fn networks(texts: &[&str]) -> Vec<Network> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
     #[test]
     fn client_lists_admit_their_networks_alone() {
-        let clients = vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()];
-        let export = Export::new("/").unwrap().with_clients(clients).unwrap();
-        assert!(export.admits("10.9.8.7".parse().unwrap()));
-        assert!(export.admits("::1".parse().unwrap()));
-        assert!(!export.admits("11.0.0.1".parse().unwrap()));
-        assert!(
-            Export::new("/")
-                .unwrap()
-                .admits("11.0.0.1".parse().unwrap())
+        let admits =
+            |export: &Export, peer: &str| export.rules_for(peer.parse().unwrap()).is_some();
+        let listed = networks(&["10.0.0.0/8", "::1"]);
+        let export = Export::new("/").unwrap().with_clients(listed).unwrap();
+        assert!(admits(&export, "10.9.8.7:5000"));
+        assert!(admits(&export, "[::1]:5000"));
+        assert!(!admits(&export, "11.0.0.1:5000"));
+        assert!(admits(&Export::new("/").unwrap(), "11.0.0.1:5000"));
+    }
+
+    #[test]
+    fn the_most_specific_network_decides_whatever_the_order() {
+        let trusted = Rules {
+            squash: Squash::None,
+            ..Rules::default()
+        };
+        let careful = Rules {
+            read_only: true,
+            squash: Squash::All,
+            secure: true,
+        };
+        let export = Export::new("/").unwrap();
+        let export = export.with_clients(networks(&["10.0.0.0/8"])).unwrap();
+        let export = export.with_rules(networks(&["10.1.2.3"]), trusted).unwrap();
+        let export = export
+            .with_rules(networks(&["10.1.0.0/16"]), careful)
+            .unwrap();
+        let rules = |peer: &str| export.rules_for(peer.parse().unwrap());
+        assert_eq!(rules("10.2.0.1:5000"), Some(Rules::default()));
+        assert_eq!(rules("10.1.2.3:5000"), Some(trusted));
+        assert_eq!(rules("[::ffff:10.1.2.3]:5000"), Some(trusted));
+        assert_eq!(rules("10.1.2.4:1023"), Some(careful));
+        assert_eq!(rules("10.1.2.4:1024"), None, "the port is no secure one");
+        assert_eq!(rules("11.0.0.1:700"), None);
+        let twice = networks(&["10.1.255.255/16"]);
+        let twice = export.with_clients(twice).unwrap_err();
+        assert_eq!(
+            twice.to_string(),
+            "network 10.1.0.0/16 is listed twice for \"/\""
         );
     }
 }

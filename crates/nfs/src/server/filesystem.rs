@@ -16,7 +16,7 @@ const TRANSFER_MULTIPLE: u32 = 4096;
 /// RFC 1813 section 3.3.18.
 pub(super) async fn fsstat<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let object: FsstatArgs<'_> = arguments(call)?;
-    let result: FsstatResult = match server.target(call, object) {
+    let result: FsstatResult = match server.target(call, object).await {
         Ok(target) => match target.store().usage(&target.handle).await {
             Ok(usage) => Ok(FsstatOk {
                 attributes: target.post_op().await,
@@ -38,7 +38,7 @@ pub(super) async fn fsstat<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
 /// RFC 1813 section 3.3.19.
 pub(super) async fn fsinfo<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let object: FsinfoArgs<'_> = arguments(call)?;
-    let found = match server.target(call, object) {
+    let found = match server.target(call, object).await {
         Ok(target) => {
             let attributes = target.store().attributes(&target.handle).await;
             attributes.map(|attributes| (attributes, target.store().limits()))
@@ -74,7 +74,7 @@ pub(super) async fn pathconf<V: Vfs>(
     reply: &mut Reply,
 ) -> Answered {
     let object: PathconfArgs<'_> = arguments(call)?;
-    let found = match server.target(call, object) {
+    let found = match server.target(call, object).await {
         Ok(target) => {
             let attributes = target.store().attributes(&target.handle).await;
             attributes.map(|attributes| (attributes, target.store().limits()))

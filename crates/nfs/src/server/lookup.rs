@@ -11,7 +11,7 @@ use gannet_wire::nfs3::{
 /// RFC 1813 section 3.3.3.
 pub(super) async fn lookup<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: LookupArgs<'_> = arguments(call)?;
-    let target = match server.target(call, args.directory) {
+    let target = match server.target(call, args.directory).await {
         Ok(target) => target,
         Err(status) => {
             let result: LookupResult<'_> = Err(failed(status, None));
@@ -46,7 +46,7 @@ pub(super) async fn readlink<V: Vfs>(
     reply: &mut Reply,
 ) -> Answered {
     let link: ReadlinkArgs<'_> = arguments(call)?;
-    let found = match server.target(call, link) {
+    let found = match server.target(call, link).await {
         Ok(target) => {
             target
                 .store()

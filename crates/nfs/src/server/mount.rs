@@ -54,7 +54,7 @@ impl MountState {
             Ok(()) => tracing::info!(%peer, ?path, left_out, "mounted"),
             Err(Status::Acces) => tracing::warn!(
                 %peer, ?path, left_out,
-                "mount refused: the client is not in the export's list"
+                "mount refused: the client is not in the export's list, or its port is not below 1024"
             ),
             Err(status) => tracing::info!(%peer, ?path, %status, left_out, "mount failed"),
         }
@@ -144,14 +144,14 @@ async fn mount<V: Vfs>(
         .filter(leads)
         .max_by_key(depth)
         .ok_or(Status::Noent)?;
-    if !served.export.admits(call.peer.ip()) {
-        return Err(Status::Acces);
-    }
+    let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
     let rest = wanted.get(depth(&served)..).unwrap_or_default();
     let handle = if rest.is_empty() {
         served.store.root()
     } else {
-        let credentials = served.export.credentials(&call.credential);
+        let credentials = server
+            .credentials(&served.export, rules.squash, call)
+            .await?;
         served.store.resolve(&credentials, rest).await?
     };
     served.outer(&handle).ok_or(Status::Serverfault)

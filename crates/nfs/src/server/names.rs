@@ -11,7 +11,7 @@ use gannet_wire::nfs3::{
 /// RFC 1813 section 3.3.12.
 pub(super) async fn remove<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: RemoveArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.directory) {
+    let target = match server.target_to_change(call, args.directory).await {
         Ok(target) => target,
         Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
@@ -26,7 +26,7 @@ pub(super) async fn remove<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
 /// RFC 1813 section 3.3.13.
 pub(super) async fn rmdir<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: RmdirArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.directory) {
+    let target = match server.target_to_change(call, args.directory).await {
         Ok(target) => target,
         Err(status) => return put_changed(reply, Err(status), &Wcc::default()),
     };
@@ -43,6 +43,7 @@ pub(super) async fn rename<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
     let args: RenameArgs<'_> = arguments(call)?;
     let both = server
         .target_to_change(call, args.from.directory)
+        .await
         .and_then(|target| {
             let other = target.other(args.to.directory)?;
             Ok((target, other))
@@ -76,7 +77,8 @@ pub(super) async fn rename<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
 /// RFC 1813 section 3.3.15.
 pub(super) async fn link<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: LinkArgs<'_> = arguments(call)?;
-    let both = server.target_to_change(call, args.file).and_then(|target| {
+    let target = server.target_to_change(call, args.file).await;
+    let both = target.and_then(|target| {
         let directory = target.other(args.place.directory)?;
         Ok((target, directory))
     });

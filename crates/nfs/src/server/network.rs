@@ -35,6 +35,22 @@ impl Network {
         Some(Network { base, prefix })
     }
 
+    /// How many bits count: the more, the more specific.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// True for IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.base.is_ipv6()
+    }
+
+    /// True when it holds addresses of the same machine alone.
+    pub fn is_loopback(&self) -> bool {
+        let all = if self.is_ipv6() { 128 } else { 8 };
+        self.base.is_loopback() && self.prefix >= all
+    }
+
     /// True when `address` is in it. IPv4 addresses that came by an IPv6 socket count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         Network::new(address.to_canonical(), self.prefix).is_some_and(|of| of.base == self.base)
@@ -114,6 +130,13 @@ mod tests {
     fn an_address_mapped_into_ipv6_is_the_ipv4_address() {
         assert!(contains("127.0.0.0/8", "::ffff:127.0.0.1"));
         assert!(!contains("::/0", "::ffff:127.0.0.1"));
+    }
+
+    #[test]
+    fn networks_of_this_machine_alone_are_known() {
+        let is_loopback = |network: &str| network.parse::<Network>().unwrap().is_loopback();
+        assert!(is_loopback("127.0.0.1") && is_loopback("127.0.0.0/8") && is_loopback("::1"));
+        assert!(!is_loopback("127.0.0.0/7") && !is_loopback("::/0") && !is_loopback("10.0.0.1"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ const UNREADABLE: [u8; 8] = [0, 0, 0, 5, 0, 0, 0, 0];
 pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: ReadArgs<'_> = arguments(call)?;
     let count = args.count.min(TRANSFER_MAX);
-    let opened = match server.target(call, args.file) {
+    let opened = match server.target(call, args.file).await {
         Ok(target) => {
             target
                 .store()

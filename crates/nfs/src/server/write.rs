@@ -23,7 +23,7 @@ pub(super) async fn write<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     if count as usize != len {
         return Err(XdrError::Value);
     }
-    let target = match server.target_to_change(call, file) {
+    let target = match server.target_to_change(call, file).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };
@@ -83,7 +83,7 @@ fn owned<V: Vfs>(server: &Server<V>, data: OpaqueArgument<'_>) -> (Buffer, usize
 /// RFC 1813 section 3.3.21.
 pub(super) async fn commit<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: CommitArgs<'_> = arguments(call)?;
-    let target = match server.target_to_change(call, args.file) {
+    let target = match server.target_to_change(call, args.file).await {
         Ok(target) => target,
         Err(status) => return put_refused(reply, status),
     };

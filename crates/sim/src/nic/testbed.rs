@@ -118,7 +118,7 @@ impl Machine {
             _ => CallMemory::Allocated,
         });
         let mut export = Export::new("/").expect("the root is an absolute path");
-        export.squash = Squash::None;
+        export.rules.squash = Squash::None;
         let service = Server::new([(export, store)]).expect("one export is neither none nor many");
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         let counters = Arc::<Counters>::default();

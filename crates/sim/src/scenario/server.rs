@@ -101,7 +101,7 @@ fn serve_on_core<V: Vfs>(
 ) {
     let runtime = node.runtime();
     let mut export = Export::new("/").expect("the root is an absolute path");
-    export.squash = Squash::None;
+    export.rules.squash = Squash::None;
     let service = Server::new([(export, store)]).expect("one export is neither none nor many");
     let counters = Arc::<Counters>::default();
     let rpc = gannet_rpc::Server::new(Handle::clone(&runtime), Rc::new(service), cache, counters);

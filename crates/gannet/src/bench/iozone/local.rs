@@ -203,7 +203,7 @@ fn rpc_server(runtime: &Handle, shared: &Shared) -> Result<Rpc, Failure> {
     let store = LocalStore::new(Arc::clone(&shared.tree), Rc::clone(runtime));
     let store = Timed::new(store, Arc::clone(&shared.file_system_ns));
     let mut export = Export::new("/").explain(what)?;
-    export.squash = Squash::None;
+    export.rules.squash = Squash::None;
     let service = NfsServer::new([(export, store)]).explain(what)?;
     Ok(RpcServer::new(
         Rc::clone(runtime),
