@@ -345,6 +345,10 @@ pub struct ServeOptions {
     /// others
     #[arg(long)]
     pub secure: bool,
+    /// Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user
+    /// that is not known here has none but that of the call
+    #[arg(long)]
+    pub manage_gids: bool,
     /// Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -707,7 +711,7 @@ mod tests {
             "gannet serve --config gannet.toml",
             "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
             "gannet serve --volume /data --config gannet.toml --native off",
-            "gannet serve /data --allow ::/0 --secure",
+            "gannet serve /data --allow ::/0 --secure --manage-gids",
             "gannet serve --volume /data --role manager --native :20050 --dscp metadata=24,data=10",
             "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
             "gannet ls gannet://h/a --volume-key k --dscp data=10",

@@ -59,6 +59,9 @@ pub struct ServerConfig {
     /// Durable directory operations.
     #[serde(default)]
     pub sync_metadata: bool,
+    /// Look groups of callers up here.
+    #[serde(default)]
+    pub manage_gids: bool,
     /// Connections at a time, over both transports and all cores.
     pub max_connections: Option<NonZeroU32>,
     /// The same from one address.

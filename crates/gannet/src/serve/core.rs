@@ -87,7 +87,12 @@ fn rpc_server<V: Vfs>(
     stores: impl Iterator<Item = (Export, V)>,
 ) -> Option<Rpc<V>> {
     let service = NfsServer::new(stores);
-    match service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts))) {
+    let service = service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts)));
+    let service = service.map(|it| match &shared.user_groups {
+        Some(source) => it.with_user_groups(Rc::clone(runtime), Arc::clone(source)),
+        None => it,
+    });
+    match service {
         Ok(service) => Some(RpcServer::new(
             Rc::clone(runtime),
             Rc::new(service),

@@ -3,6 +3,7 @@
 mod core;
 mod ready;
 mod settings;
+mod users;
 
 use crate::bench::rounded;
 use crate::cli::{Listen, ServeOptions};
@@ -11,7 +12,7 @@ use crate::output;
 use crate::process::Signals;
 use crate::volume::{Front, Host, Listening, Volume};
 use gannet_fabric::registration;
-use gannet_nfs::server::{Export, MountList};
+use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
 use gannet_vfs::local::LocalTree;
@@ -22,6 +23,7 @@ use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use users::SystemUsers;
 
 /// How long calls under way may take to end after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -39,6 +41,8 @@ struct Shared {
     /// For each core.
     connections: ConnectionLimits,
     rdma_options: RdmaOptions,
+    /// Where groups of callers are looked up, if they are.
+    user_groups: Option<Arc<dyn UserGroups>>,
     /// Servers of a volume that this process runs.
     volume: Option<Listening>,
     /// What the cores' registration strategies did, once they have ended.
@@ -95,6 +99,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         crc: settings.crc,
         connections: settings.connections,
         rdma_options: settings.rdma,
+        user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
         registrations: Mutex::default(),
         stop: stopped,
         drain_max: DRAIN_MAX,

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     /// For each core.
     pub(super) connections: ConnectionLimits,
     pub(super) rdma: RdmaOptions,
+    /// Look groups of callers up here.
+    pub(super) manage_gids: bool,
     /// The folder of the volume that is the only export, and what of it this process runs.
     pub(super) volume: Option<(PathBuf, HostOptions)>,
     exports: Vec<ExportConfig>,
@@ -71,6 +73,7 @@ impl Settings {
                 registration: options.memory.registration()?,
                 design: options.memory.design,
             },
+            manage_gids: options.manage_gids || config.server.manage_gids,
             volume: options.volume.clone().map(|path| {
                 let native = options.native.or(listen.native);
                 (path, host_options(options, native, (cores, crc)))
