@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -194,6 +195,62 @@ fn a_volume_serves_nfs_where_it_is_asked_to() {
     let server = Server::with(&["--volume", &volume, "--config", &file]);
     assert!(server.native.starts_with("127.0.0.1:"));
     succeed(&["mkdir", &format!("nfs://{}/volume/made", server.tcp)]);
+}
+
+/// The line `name` of `/proc/PID/task/TID/status` of all threads.
+fn of_all_threads(pid: u32, name: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    // One that ends meanwhile has no status any more.
+    let all = threads.flat_map(|thread| fs::read_to_string(thread.path().join("status")));
+    let line = |status: String| {
+        let mut lines = status.lines();
+        let found = lines.find_map(|line| line.strip_prefix(name)).unwrap();
+        found.trim().to_owned()
+    };
+    all.map(line).collect()
+}
+
+/// CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, IPC_LOCK, MKNOD (capability.h).
+const SERVING: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 14 | 1 << 27;
+
+#[test]
+fn a_server_of_root_gives_up_what_serving_does_not_take() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let (share, volume) = (place.path("share"), place.text("volume"));
+    fs::set_permissions(&share, fs::Permissions::from_mode(0o777)).unwrap();
+    succeed(&["volume", "create", &volume, "--io-servers", "2"]);
+    let directory = Server::of(&share, &place.path("state"));
+    let ports = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "off"];
+    let native = [
+        "--volume",
+        &volume,
+        "--native",
+        "127.0.0.1:0",
+        "--no-root-squash",
+    ];
+    let striped = Server::with(&[&native[..], &ports].concat());
+    for server in [&directory, &striped] {
+        // As two callers, so that there are threads of the pool.
+        let url = format!("nfs://{}", server.tcp);
+        succeed(&["mkdir", &format!("{url}/root")]);
+        succeed(&["ls", "-l", &url, "--uid", "12345"]);
+        for set in ["CapEff:", "CapPrm:", "CapBnd:", "CapInh:", "CapAmb:"] {
+            for bits in of_all_threads(server.pid(), set) {
+                let more = u64::from_str_radix(&bits, 16).unwrap() & !SERVING;
+                assert_eq!(more, 0, "{set} {bits}");
+            }
+        }
+        let locked = of_all_threads(server.pid(), "NoNewPrivs:");
+        assert!(locked.len() > 1 && locked.iter().all(|word| word == "1"));
+    }
+    // It is still each of its callers.
+    let made = format!("{}/user", directory.urls()[0]);
+    succeed(&["mkdir", &made, "--uid", "12345"]);
+    assert_eq!(fs::metadata(share.join("user")).unwrap().uid(), 12345);
+    assert_eq!(fs::metadata(share.join("root")).unwrap().uid(), 0);
 }
 
 /// Starts a copy and waits until some of it is there.

@@ -1,6 +1,7 @@
 //! `gannet serve`: directories or a volume, sockets, cores, signals.
 
 mod core;
+mod privileges;
 mod ready;
 mod settings;
 mod users;
@@ -10,7 +11,7 @@ use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
-use crate::volume::{Front, Host, Listening, Volume};
+use crate::volume::{Front, Host, Listening, OpenHost, Volume};
 use gannet_fabric::registration;
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
@@ -66,12 +67,14 @@ enum Content {
 /// A directory, a socket or the configuration cannot be used; what to do is said.
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     gannet_vfs::local::survive_file_size_limit();
+    // Before any other thread starts.
+    privileges::confine()?;
     let settings = Settings::resolve(options)?;
-    let mut host = match &settings.volume {
-        Some((path, options)) => Some(Host::start(&Volume::open(path)?, options)?),
+    let host = match &settings.volume {
+        Some((path, options)) => Some(OpenHost::open(&Volume::open(path)?, options)?),
         None => None,
     };
-    let content = match (&host, host.as_ref().and_then(Host::front)) {
+    let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
         (None, _) => Content::Directories(settings.open_exports()?),
         (_, Some(front)) => Content::Volume(settings.exports()?, front),
         // Without the manager there are no names to export.
@@ -80,7 +83,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {
         content,
-        volume: host.as_ref().map(Host::listening),
+        volume: host.as_ref().map(OpenHost::listening),
         tcp: bind(
             "NFS over TCP",
             "--nfs-tcp",
@@ -104,6 +107,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
+    privileges::sockets_are_open()?;
+    let mut host = host.map(OpenHost::start).transpose()?;
     settings.warn_about_exposure();
     let what = || String::from("cannot serve");
     let failing = async {

@@ -24,7 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -100,8 +100,15 @@ impl HostOptions {
 pub struct Host {
     threads: Cores,
     stop: watch::Sender<bool>,
+    failures: Receiver<Failure>,
+}
+
+/// The servers of a volume before they run: folders and sockets are open, and no thread was started.
+pub struct OpenHost {
+    roles: Roles,
+    path: PathBuf,
+    stop: watch::Sender<bool>,
     front: Option<Arc<Front>>,
-    listening: Listening,
     failures: Receiver<Failure>,
 }
 
@@ -158,12 +165,12 @@ struct IoServerRole {
     register: Option<(Place, RegisterRecord)>,
 }
 
-impl Host {
-    /// Starts servers of `volume`; when it returns, they answer.
+impl OpenHost {
+    /// Opens what servers of `volume` take, and listens for them.
     ///
     /// # Errors
     /// Another process serves them, or something of the volume cannot be used.
-    pub fn start(volume: &Volume, options: &HostOptions) -> Result<Host, Failure> {
+    pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, Failure> {
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
@@ -204,16 +211,25 @@ impl Host {
             failed,
         };
         roles.ask_for_folders()?;
-        let listening = roles.listening();
-        let front = listening.manager.map(|manager| roles.front(manager));
-        let front = front.transpose()?;
-        let threads = run(roles, &volume.path)?;
-        Ok(Host {
-            threads,
+        let front = (roles.listening().manager).map(|manager| roles.front(manager));
+        Ok(OpenHost {
+            front: front.transpose()?,
+            roles,
+            path: volume.path.clone(),
             stop,
-            front,
-            listening,
             failures,
+        })
+    }
+
+    /// Starts the servers; when it returns, they answer.
+    ///
+    /// # Errors
+    /// The system refuses a thread, or the manager cannot use the volume's metadata.
+    pub fn start(self) -> Result<Host, Failure> {
+        Ok(Host {
+            threads: run(self.roles, &self.path)?,
+            stop: self.stop,
+            failures: self.failures,
         })
     }
 
@@ -224,9 +240,11 @@ impl Host {
 
     /// Where the servers listen.
     pub fn listening(&self) -> Listening {
-        self.listening.clone()
+        self.roles.listening()
     }
+}
 
+impl Host {
     /// Why one of the servers is none although it was started; waits until there is a reason.
     pub async fn failed(&mut self) -> Failure {
         match self.failures.recv().await {

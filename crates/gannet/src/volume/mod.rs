@@ -21,7 +21,7 @@ mod show;
 mod stripes;
 
 pub use description::{Description, Volume};
-pub use host::{Front, Host, HostOptions, Listening};
+pub use host::{Front, Host, HostOptions, Listening, OpenHost};
 pub use key::ClientKey;
 pub use place::{Place, find};
 pub use reach::connect;
