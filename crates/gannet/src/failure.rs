@@ -1,6 +1,7 @@
 //! What a person reads when a command fails: what failed, why, and what to do about it, on one line.
 
 use crate::output;
+use gannet_vfs::Status;
 use std::fmt;
 
 /// A command that did not do what it was asked.
@@ -54,6 +55,21 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The caller lacks the right.
+    pub fn is_denied(&self) -> bool {
+        let denied = [Status::Acces, Status::Perm].map(|status| status.to_string());
+        denied.iter().any(|text| self.why.ends_with(text))
+    }
+
+    /// The same with a hint, unless it has one.
+    #[must_use]
+    pub fn or_hint(self, hint: &str) -> Failure {
+        match self.hint {
+            Some(_) => self,
+            None => self.hint(hint),
+        }
     }
 
     /// The process's exit code: 2 for wrong usage, 1 otherwise, 0 when nobody listens any more.

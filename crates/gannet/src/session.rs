@@ -36,6 +36,10 @@ const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// What root is told that a server refused.
+pub(crate) const SQUASHED: &str = "servers take root for the anonymous user 65534 unless told otherwise: let that user \
+     write there, call as another user with --uid, or serve with --no-root-squash";
+
 /// A mounted export. Clones share the connection.
 #[derive(Clone)]
 pub struct Session {
@@ -218,13 +222,24 @@ impl Session {
         patience: Patience,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let Some(silence) = silence_max(options, patience) else {
-            return work.await;
+        let outcome = match silence_max(options, patience) {
+            None => work.await,
+            Some(silence) => tokio::select! {
+                outcome = work => outcome,
+                failure = self.silence(runtime, url, silence) => Err(failure),
+            },
         };
-        tokio::select! {
-            outcome = work => outcome,
-            failure = self.silence(runtime, url, silence) => Err(failure),
-        }
+        outcome.map_err(
+            |failure| match failure.is_denied() && self.may_be_squashed(options) {
+                true => failure.or_hint(SQUASHED),
+                false => failure,
+            },
+        )
+    }
+
+    /// Whether the server may take the caller for another one: it is root. (Servers of volumes do not.)
+    pub(crate) fn may_be_squashed(&self, options: &ClientOptions) -> bool {
+        self.mounted.native.is_none() && caller(options).uid == 0
     }
 
     /// Ends when the server has not answered for `max`.

@@ -454,7 +454,14 @@ fn doctor_looks_at_this_machine_and_at_a_server() {
     let urls = server.urls();
     for url in &urls {
         let lines = succeed(&["doctor", url]);
-        for what in ["memlock", "kernel", "server", "round trip", "transfers"] {
+        for what in [
+            "memlock",
+            "kernel",
+            "server",
+            "round trip",
+            "transfers",
+            "can make and remove files",
+        ] {
             assert!(lines.contains(what), "no line about {what}: {lines}");
         }
         for line in succeed(&["doctor", "--json", url]).lines() {
@@ -466,9 +473,50 @@ fn doctor_looks_at_this_machine_and_at_a_server() {
             );
         }
     }
+    assert_eq!(std::fs::read_dir(place.path("share")).unwrap().count(), 0);
     server.kill();
     let error = fail(&["doctor", &urls[0]], 1);
     assert!(error.contains("1 check failed"), "{error}");
+}
+
+#[test]
+fn doctor_says_why_a_caller_cannot_write() {
+    let place = Place::new();
+    let share = place.text("share");
+    let read_only = [&share, "--no-root-squash", "--read-only"];
+    let read_only = Server::start(&place.path("state"), &read_only);
+    let lines = succeed(&["doctor", &read_only.urls()[0]]);
+    assert!(lines.contains("exports it read-only"), "{lines}");
+    // Whoever runs this is not that user, and nobody else may write there.
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let lines = succeed(&["doctor", &server.urls()[0], "--uid", "12345"]);
+    assert!(lines.contains("user 12345 cannot make files"), "{lines}");
+    assert!(lines.contains("its owner is 0:0, its mode 755"), "{lines}");
+}
+
+#[test]
+fn root_hears_that_it_may_be_squashed_and_how_to_go_on() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::write(place.path("file"), b"content").unwrap();
+    let squashing = Server::start(&place.path("state"), &[&place.text("share")]);
+    for url in squashing.urls() {
+        let made = format!("{url}/made");
+        let error = fail(&["mkdir", &made], 1);
+        assert!(error.contains("--no-root-squash"), "{error}");
+        let copy = run(&["cp", &place.text("file"), &made]);
+        let error = String::from_utf8(copy.stderr).unwrap();
+        assert!(error.contains("--no-root-squash"), "{error}");
+        let lines = succeed(&["doctor", &url]);
+        assert!(lines.contains("--no-root-squash"), "{lines}");
+        let error = fail(&["mkdir", &made, "--uid", "12345"], 1);
+        assert!(!error.contains("root"), "{error}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
+use gannet_nfs::client::Follow;
 use gannet_runtime::Handle;
+use gannet_vfs::{Attributes, CreateMode, FileKind, SetAttributes, Status};
 
 /// Null calls that are timed.
 const CALLS: u32 = 20;
@@ -24,6 +26,7 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
     )];
     let called = round_trip(runtime, &session).await;
     findings.push(called.unwrap_or_else(|failure| failed(&failure)));
+    findings.push(writing(&session, url, options).await);
     match url.scheme {
         Scheme::Native => findings.extend(io_servers(runtime, url, options).await),
         Scheme::Tcp | Scheme::Rdma => {
@@ -80,6 +83,60 @@ async fn round_trip(runtime: &Handle, session: &Session) -> Result<Finding, Fail
         "round trip",
         format!("{micros:.0} us for a null call"),
     ))
+}
+
+/// Whether this caller may make a file in the directory of `url`: makes one, and removes it.
+async fn writing(session: &Session, url: &Url, options: &ClientOptions) -> Finding {
+    const WHAT: &str = "writing";
+    let caller = session::caller(options);
+    let node = match session.node(url, Follow::Yes).await {
+        Ok(node) => node,
+        Err(failure) => return failed(&failure),
+    };
+    if node.attributes.kind != FileKind::Directory {
+        return Finding::ok(WHAT, format!("not tried: {url} is not a directory"));
+    }
+    let name = match getrandom::u64() {
+        Ok(random) => format!(".gannet-doctor-{random:016x}"),
+        Err(error) => return failed(&Failure::new("cannot get random bytes", error)),
+    };
+    let (client, directory) = (session.files().client(), &node.handle);
+    let mode = CreateMode::Guarded(SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    });
+    if let Err(error) = client.create(directory, name.as_bytes(), &mode).await {
+        let Attributes { mode, uid, gid, .. } = node.attributes;
+        let found = format!("user {} cannot make files in {url}: {error}", caller.uid);
+        let fix = match error.status() {
+            Some(Status::Rofs) => String::from("the server exports it read-only"),
+            Some(Status::Acces | Status::Perm) if session.may_be_squashed(options) => {
+                format!(
+                    "its owner is {uid}:{gid}, its mode {mode:o}; {}",
+                    session::SQUASHED
+                )
+            }
+            Some(Status::Acces | Status::Perm) => format!(
+                "its owner is {uid}:{gid}, its mode {mode:o}: have it changed, or call as another user with --uid"
+            ),
+            Some(Status::Nospc | Status::Dquot) => {
+                String::from("make room at the server, or have the quota raised")
+            }
+            _ => String::from("see the server's log"),
+        };
+        return Finding::warn(WHAT, found, fix);
+    }
+    match client.remove(directory, name.as_bytes()).await {
+        Ok(()) => Finding::ok(
+            WHAT,
+            format!("user {} can make and remove files in {url}", caller.uid),
+        ),
+        Err(error) => Finding::warn(
+            WHAT,
+            format!("user {} cannot remove what it made: {error}", caller.uid),
+            format!("remove {} by hand", url.child(name.as_bytes())),
+        ),
+    }
 }
 
 async fn transfers(session: &Session) -> Result<Finding, Failure> {
