@@ -5,6 +5,7 @@ use super::place::{Entry, Kind, Node, Place};
 use super::progress::Progress;
 use super::verify::first_difference;
 use crate::failure::{Explain, Failure};
+use crate::session::SQUASHED;
 use gannet_nfs::client::Transfer;
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -42,6 +43,8 @@ struct Shared {
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     failures: Cell<u64>,
+    /// One of them is that a right is missing.
+    denied: Cell<bool>,
 }
 
 /// A file to be copied, and where to.
@@ -64,6 +67,7 @@ impl Engine {
                 slots: Arc::new(Semaphore::new(usize::from(jobs))),
                 memory: Arc::new(Semaphore::new(memory)),
                 failures: Cell::new(0),
+                denied: Cell::new(false),
             }),
             files: JoinSet::new(),
             directories: Vec::new(),
@@ -168,11 +172,12 @@ impl Engine {
         }
     }
 
-    /// Waits for everything under way; then the directories get their modes and times, innermost first.
+    /// Waits for everything under way; then the directories get their modes and times, innermost first. An error says
+    /// what to do where a server may take root for another user.
     ///
     /// # Errors
     /// Something could not be copied; it was reported.
-    pub(crate) async fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) async fn finish(mut self, may_be_squashed: bool) -> Result<(), Failure> {
         while let Some(done) = self.files.join_next().await {
             self.shared.take(done);
         }
@@ -181,17 +186,21 @@ impl Engine {
                 self.shared.report(&failure);
             }
         }
-        match self.shared.failures.get() {
-            0 => Ok(()),
-            1 => Err(
-                Failure::new("the copy is not complete", "one object could not be copied")
-                    .hint("the line above says which"),
+        let (why, hint) = match self.shared.failures.get() {
+            0 => return Ok(()),
+            1 => (
+                String::from("one object could not be copied"),
+                "the line above says which",
             ),
-            count => Err(Failure::new(
-                "the copy is not complete",
+            count => (
                 format!("{count} objects could not be copied"),
-            )
-            .hint("the lines above say which")),
+                "the lines above say which",
+            ),
+        };
+        let failure = Failure::new("the copy is not complete", why);
+        match self.shared.denied.get() && may_be_squashed {
+            true => Err(failure.hint(format!("{hint}; {SQUASHED}"))),
+            false => Err(failure.hint(hint)),
         }
     }
 }
@@ -199,6 +208,7 @@ impl Engine {
 impl Shared {
     fn report(&self, failure: &Failure) {
         self.failures.set(self.failures.get() + 1);
+        self.denied.set(self.denied.get() || failure.is_denied());
         self.progress.say(&format!("gannet: {failure}"));
     }
 

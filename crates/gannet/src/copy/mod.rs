@@ -224,7 +224,9 @@ async fn copy_all(
             }
         }
     }
-    let finished = engine.finish().await;
+    let mut open = sessions.open.iter();
+    let may_be_squashed = open.any(|(_, session)| session.may_be_squashed(&options.client));
+    let finished = engine.finish(may_be_squashed).await;
     let (files, bytes) = progress.finish();
     tracing::debug!(files, bytes, "copied");
     finished
