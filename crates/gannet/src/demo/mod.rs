@@ -241,7 +241,7 @@ impl Demo<'_> {
         let (client, server, started) = (own_cpu(), self.server.cpu(), Instant::now());
         let mut engine = Engine::new(JOBS, false, Rc::new(Progress::new(true)));
         engine.copy(from, node, &to, name).await;
-        engine.finish().await?;
+        engine.finish(false).await?;
         let seconds = started.elapsed().as_secs_f64();
         let per_gb = |cpu: Duration| rounded(cpu.as_secs_f64() / (totals.bytes as f64 / 1e9), 3);
         let client = own_cpu().saturating_sub(client);
@@ -328,8 +328,8 @@ fn closing_words(sources: &Sources) -> String {
         "ops: objects of the tree, or MiB of the large file; writes count when durable.\n\
          Compared after each copy, every byte, name, mode, time, link: {} four times, equal.\n\
          \n\
-         Serve a directory of your own:\n\
-         \x20   gannet serve /path/to/directory\n\
+         Serve a directory of your own to a network:\n\
+         \x20   gannet serve /path/to/directory --allow 192.0.2.0/24\n\
          and mount it on any Linux machine (as root there):\n\
          \x20   mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049 HOST:/ /mnt\n\
          or over RDMA, on a real RDMA NIC or on Linux's own software iWARP:\n\

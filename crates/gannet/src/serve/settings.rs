@@ -346,6 +346,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn addresses_follow_from_the_clients_that_are_named() {
+        let export = |clients: &[&str]| {
+            let root = Root::Directory(std::path::Path::new("/srv"));
+            let mut exports = Config::of_root(root).export;
+            exports[0].clients = clients.iter().map(|text| text.parse().unwrap()).collect();
+            exports
+        };
+        for (clients, address) in [
+            (&[][..], "127.0.0.1:2049"),
+            (&["127.0.0.1", "::1"], "127.0.0.1:2049"),
+            (&["127.0.0.1", "10.0.0.0/8"], "0.0.0.0:2049"),
+            (&["10.0.0.0/8", "2001:db8::/32"], "[::]:2049"),
+        ] {
+            let listen = default_listen(&export(clients), false, NFS_TCP_PORT);
+            assert_eq!(listen, address.parse().unwrap());
+            let of_volume = default_listen(&export(clients), true, NFS_TCP_PORT);
+            assert_eq!(of_volume, Listen::Off);
+        }
+    }
+
+    #[test]
     fn bounds_of_connections_are_shared_out_among_the_cores() {
         let config = ServerConfig {
             max_connections: NonZeroU32::new(9),
