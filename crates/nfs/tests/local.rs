@@ -15,6 +15,7 @@ use gannet_vfs::{
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use support::{Addresses, Running, export, run, status, user};
 
@@ -331,30 +332,34 @@ fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    run(|runtime| async move {
-        let scratch = Scratch::new();
-        for group in [5039, 6000] {
-            let file = scratch.path().join(group.to_string());
-            fs::write(&file, "of the group").unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o040)).unwrap();
-            std::os::unix::fs::chown(&file, Some(0), Some(group)).unwrap();
+    // Before a store makes this thread somebody else.
+    let scratch = Rc::new(Scratch::new());
+    for group in [5039, 6000] {
+        let file = scratch.path().join(group.to_string());
+        fs::write(&file, "of the group").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o040)).unwrap();
+        std::os::unix::fs::chown(&file, Some(0), Some(group)).unwrap();
+    }
+    run(move |runtime| {
+        let scratch = Rc::clone(&scratch);
+        async move {
+            let store = scratch.store(&runtime, HandleScheme::Automatic);
+            let server = Server::new([(export("/"), store)]).unwrap();
+            let server = server.with_user_groups(runtime.clone(), Arc::new(FortyGroups));
+            let running = Running::serve(&runtime, server, Addresses::any());
+            let read = async |uid, claimed: &[u32], name: &[u8]| {
+                let client = running.client(&runtime, user(uid, claimed));
+                let root = client.mount(b"/").await.unwrap();
+                let file = client.lookup(&root, name).await.unwrap().handle;
+                let buffer = gannet_fabric::Buffer::zeroed(10);
+                client.read(&file, 0, 10, buffer).await.map(|_| ())
+            };
+            read(1000, &[1000], b"5039").await.unwrap();
+            let claimed = read(1000, &[1000, 6000], b"6000").await;
+            assert_eq!(status(claimed), Status::Acces);
+            let unknown = read(1001, &[1001, 5039], b"5039").await;
+            assert_eq!(status(unknown), Status::Acces);
         }
-        let store = scratch.store(&runtime, HandleScheme::Automatic);
-        let server = Server::new([(export("/"), store)]).unwrap();
-        let server = server.with_user_groups(runtime.clone(), Arc::new(FortyGroups));
-        let running = Running::serve(&runtime, server, Addresses::any());
-        let read = async |uid, claimed: &[u32], name: &[u8]| {
-            let client = running.client(&runtime, user(uid, claimed));
-            let root = client.mount(b"/").await.unwrap();
-            let file = client.lookup(&root, name).await.unwrap().handle;
-            let buffer = gannet_fabric::Buffer::zeroed(10);
-            client.read(&file, 0, 10, buffer).await.map(|_| ())
-        };
-        read(1000, &[1000], b"5039").await.unwrap();
-        let claimed = read(1000, &[1000, 6000], b"6000").await;
-        assert_eq!(status(claimed), Status::Acces);
-        let unknown = read(1001, &[1001, 5039], b"5039").await;
-        assert_eq!(status(unknown), Status::Acces);
     });
 }
 
