@@ -1115,7 +1115,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --config --ready-file --native --role --lost-disk --manager --dscp --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --secure --manage-gids --config --ready-file --native --role --lost-disk --manager --dscp --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -54,10 +54,10 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;serve'= {
-            cand --volume 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do'
-            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]'
-            cand --nfs-rdma 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]'
-            cand --allow 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]'
+            cand --volume 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do. Its NFS is off unless --nfs-tcp or --nfs-rdma is given'
+            cand --nfs-tcp 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]'
+            cand --nfs-rdma 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above, with port 20049]'
+            cand --allow 'Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients` of the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]'
             cand --config 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say'
             cand --ready-file 'Write the ready line to this file too, once clients can connect'
             cand --native 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]'
@@ -75,6 +75,8 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --busy-poll 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never'
             cand --read-only 'Refuse everything that changes files'
             cand --no-root-squash 'Let root of a client be root here; without it, root becomes the anonymous user'
+            cand --secure 'Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have others'
+            cand --manage-gids 'Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user that is not known here has none but that of the call'
             cand --sync-metadata 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
             cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
             cand -h 'Print help (see more with ''--help'')'

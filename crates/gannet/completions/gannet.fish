@@ -63,10 +63,10 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -l json -d 'One JSON object per row instead of a table'
 complete -c gannet -n "__fish_gannet_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l volume -d 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l volume -d 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do. Its NFS is off unless --nfs-tcp or --nfs-rdma is given' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-tcp -d 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l nfs-rdma -d 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above, with port 20049]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l allow -d 'Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients` of the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l ready-file -d 'Write the ready line to this file too, once clients can connect' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l native -d 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]' -r
@@ -90,6 +90,8 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l read-only -d 'Refuse everything that changes files'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let root of a client be root here; without it, root becomes the anonymous user'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l secure -d 'Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have others'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manage-gids -d 'Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user that is not known here has none but that of the call'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'

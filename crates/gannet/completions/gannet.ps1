@@ -59,10 +59,10 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;serve' {
-            [CompletionResult]::new('--volume', '--volume', [CompletionResultType]::ParameterName, 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do')
-            [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 0.0.0.0:2049]')
-            [CompletionResult]::new('--nfs-rdma', '--nfs-rdma', [CompletionResultType]::ParameterName, 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: 0.0.0.0:20049]')
-            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Serve only clients at these addresses or networks (repeat, or separate by commas), whatever the configuration says [default: everybody]')
+            [CompletionResult]::new('--volume', '--volume', [CompletionResultType]::ParameterName, 'Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process, unless --role says which do. Its NFS is off unless --nfs-tcp or --nfs-rdma is given')
+            [CompletionResult]::new('--nfs-tcp', '--nfs-tcp', [CompletionResultType]::ParameterName, 'Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4 and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]')
+            [CompletionResult]::new('--nfs-rdma', '--nfs-rdma', [CompletionResultType]::ParameterName, 'Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above, with port 20049]')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients` of the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]')
             [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say')
             [CompletionResult]::new('--ready-file', '--ready-file', [CompletionResultType]::ParameterName, 'Write the ready line to this file too, once clients can connect')
             [CompletionResult]::new('--native', '--native', [CompletionResultType]::ParameterName, 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]')
@@ -80,6 +80,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
             [CompletionResult]::new('--read-only', '--read-only', [CompletionResultType]::ParameterName, 'Refuse everything that changes files')
             [CompletionResult]::new('--no-root-squash', '--no-root-squash', [CompletionResultType]::ParameterName, 'Let root of a client be root here; without it, root becomes the anonymous user')
+            [CompletionResult]::new('--secure', '--secure', [CompletionResultType]::ParameterName, 'Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have others')
+            [CompletionResult]::new('--manage-gids', '--manage-gids', [CompletionResultType]::ParameterName, 'Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user that is not known here has none but that of the call')
             [CompletionResult]::new('--sync-metadata', '--sync-metadata', [CompletionResultType]::ParameterName, 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
