@@ -119,13 +119,14 @@ async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answ
     put(reply, &result)
 }
 
-/// The export with the longest path that leads to the wanted one, and the rest of the way inside it.
+/// The export with the longest path that leads to the wanted one, and the rest of the way inside it. No path at all is
+/// the root, as some clients write it.
 async fn mount<V: Vfs>(
     server: &Server<V>,
     call: &Call,
     path: &[u8],
 ) -> Result<OuterHandle, Status> {
-    if !path.starts_with(b"/") {
+    if !path.is_empty() && !path.starts_with(b"/") {
         return Err(Status::Noent);
     }
     let wanted = components(path);
