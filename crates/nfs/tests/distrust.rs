@@ -222,6 +222,22 @@ fn names_that_would_leave_their_directory() {
 }
 
 #[test]
+fn a_name_that_is_there_twice() {
+    run(|runtime| async move {
+        let (once, twice) = (
+            listing(&[b"a", b"b"], true),
+            listing(&[b"b", b"a", b"b"], true),
+        );
+        let (_running, client) = script(&runtime, vec![twice.clone(); 9]);
+        is_malformed(client.list(&handle()).await);
+        // It was given anew while the directory was listed.
+        let across = vec![listing(&[b"a"], false), listing(&[b"a"], true), once];
+        let (_running, client) = script(&runtime, across);
+        assert_eq!(client.list(&handle()).await.unwrap().len(), 2);
+    });
+}
+
+#[test]
 fn listings_that_never_end() {
     run(|runtime| async move {
         let (_running, client) = script(&runtime, vec![listing(&[], false)]);

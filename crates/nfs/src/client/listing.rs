@@ -103,14 +103,26 @@ impl Client {
     /// Everything in a directory. Names whose attributes the server kept to itself come without.
     ///
     /// A server without READDIRPLUS is asked by READDIR. When its cookies go stale on the way the listing starts
-    /// over, a few times.
+    /// over, a few times; so it does when a name comes twice, as one may that is given anew meanwhile.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]. A server that says a name twice again and again is not believed: what the name stands for would
+    /// depend on who looks first, and the two would take each other's place in a copy.
     pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.list(directory).await;
+        for _ in 0..=LISTING_RESTARTS_MAX {
+            let items = match self.direct() {
+                Some(direct) => direct.list(directory).await?,
+                None => self.list_pages(directory).await?,
+            };
+            items.iter().try_for_each(|item| check_name(&item.name))?;
+            if !has_twins(&items) {
+                return Ok(items);
+            }
         }
+        Err(Error::Malformed("a name twice in a directory"))
+    }
+
+    async fn list_pages(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
         let (mut items, mut position, mut restarts) = (Vec::new(), Position::default(), 0);
         let mut plus = true;
         loop {
@@ -157,6 +169,13 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), Error> {
         )),
         false => Ok(()),
     }
+}
+
+/// Whether a name is there more than once.
+fn has_twins(items: &[Item]) -> bool {
+    let mut names: Vec<&[u8]> = items.iter().map(|item| &item.name[..]).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair.first() == pair.last())
 }
 
 fn page<'a>(
