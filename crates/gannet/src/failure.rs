@@ -72,6 +72,15 @@ impl Failure {
         }
     }
 
+    /// The same, with that said only where it helps.
+    #[must_use]
+    pub fn hint_if(self, helps: bool, hint: &str) -> Failure {
+        match helps {
+            true => self.hint(hint),
+            false => self,
+        }
+    }
+
     /// The process's exit code: 2 for wrong usage, 1 otherwise, 0 when nobody listens any more.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
@@ -103,9 +112,11 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)?;
+        // Names that others chose may be in it: no part of it controls a terminal.
+        let shown = |text: &str| output::name_of(text.as_bytes());
+        write!(f, "{}: {}", shown(&self.what), shown(&self.why))?;
         match &self.hint {
-            Some(hint) => write!(f, " ({hint})"),
+            Some(hint) => write!(f, " ({})", shown(hint)),
             None => Ok(()),
         }
     }
@@ -145,6 +156,8 @@ mod tests {
             "cannot listen: address in use (use --nfs-tcp)"
         );
         assert_eq!(failure.exit_code(), 1);
+        let hostile = Failure::new("cannot find a\x1b[2Jb", "c\u{9b}d");
+        assert_eq!(hostile.to_string(), "cannot find a\\u{1b}[2Jb: c\\u{9b}d");
         assert_eq!(Failure::usage("--size", "not a number").exit_code(), 2);
     }
 }

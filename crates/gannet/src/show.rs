@@ -2,7 +2,7 @@
 
 use crate::cli::LsOptions;
 use crate::failure::{Explain, Failure};
-use crate::output;
+use crate::output::{self, name_of};
 use crate::session::Session;
 use crate::url::Url;
 use gannet_nfs::client::{Item, Listed, Node};
@@ -226,24 +226,6 @@ fn json(name: String, node: &Node, target: Option<String>) -> ObjectJson {
     }
 }
 
-/// A name for a terminal: what could control it is escaped.
-pub(crate) fn name_of(name: &[u8]) -> String {
-    let mut shown = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if letter.is_control() {
-                shown.extend(letter.escape_default());
-            } else {
-                shown.push(letter);
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    shown
-}
-
 fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "file",
@@ -336,10 +318,5 @@ mod tests {
         assert_eq!(permissions(0o755), "rwxr-xr-x");
         assert_eq!(permissions(0o4711), "rws--x--x");
         assert_eq!(permissions(0o1666), "rw-rw-rwT");
-    }
-
-    #[test]
-    fn names_cannot_control_a_terminal() {
-        assert_eq!(name_of(b"a\x1b[2Jb\xff\xc3\xa9"), "a\\u{1b}[2Jb\\xff\u{e9}");
     }
 }

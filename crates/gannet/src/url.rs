@@ -1,9 +1,10 @@
 //! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA,
 //! `gannet://HOST[:PORT]/path` on a striped volume, or a local path.
 
+use crate::output::name_of;
 use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Default port of NFS over TCP.
@@ -193,8 +194,13 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, name: &[u8]) -> fmt::Result {
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
             match letter {
+                // Some terminals obey the control characters beyond ASCII, too.
                 '%' | '?' => write!(f, "%{:02X}", u32::from(letter))?,
-                _ if letter.is_ascii_control() => write!(f, "%{:02X}", u32::from(letter))?,
+                _ if letter.is_control() => {
+                    for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+                        write!(f, "%{byte:02X}")?;
+                    }
+                }
                 _ => write!(f, "{letter}")?,
             }
         }
@@ -322,7 +328,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Remote(url) => url.fmt(f),
-            Location::Local(path) => path.display().fmt(f),
+            Location::Local(path) => name_of(path.as_os_str().as_bytes()).fmt(f),
         }
     }
 }
@@ -365,12 +371,14 @@ mod tests {
             "nfs+rdma://h:1/a%25b/c%3Fd",
             "nfs://h/%23a#b/#",
             "nfs://[::1]/%FF%01/é/",
+            "nfs://h/%C2%9B2J",
             "nfs://h/x?mountport=9",
             "gannet://h/x",
             "gannet://h:1/",
         ] {
             let url = parsed(text);
             assert_eq!(parsed(&url.to_string()), url, "{url}");
+            assert!(!url.to_string().contains(char::is_control), "{url}");
         }
     }
 

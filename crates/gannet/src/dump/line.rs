@@ -4,7 +4,7 @@
 //! fields, `key=value` or a bare word, in parts divided by ` | `.
 
 use super::limits::NAME_SHOWN_MAX;
-use crate::show::name_of;
+use crate::output::name_of;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
