@@ -11,12 +11,12 @@ use crate::volume::{self, find};
 use contact::{CONNECTS, Contact};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_nfs::client::{Client, Direct, Files, Follow, Node};
+use gannet_nfs::client::{Client, Direct, Error, Files, Follow, Node};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::limits::TRANSFER_MAX;
-use gannet_vfs::{Credentials, Vfs};
+use gannet_vfs::{Credentials, FileHandle, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_wire::rpc::Groups;
 use native::Native;
@@ -176,6 +176,19 @@ impl Session {
     /// The mounted export.
     pub fn files(&self) -> &Files {
         &self.mounted.files
+    }
+
+    /// Makes an empty file for `replaced`, to take its place later, where a volume has it: the new file is striped like it.
+    /// `None` anywhere else.
+    pub(crate) async fn create_like(
+        &self,
+        replaced: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: u32,
+    ) -> Option<Result<FileHandle, Error>> {
+        let native = self.mounted.native.as_ref()?;
+        Some(native.create_like(replaced, (directory, name), mode).await)
     }
 
     /// How often the connection was lost and made anew since the export was mounted.

@@ -134,10 +134,10 @@ pub(crate) struct LocalSink {
 }
 
 impl Sink {
-    pub(super) fn local(runtime: &Handle, file: File, _: Transfer) -> Sink {
+    pub(super) fn local(runtime: &Handle, file: Arc<File>) -> Sink {
         Sink::Local(LocalSink {
             runtime: Rc::clone(runtime),
-            file: Arc::new(file),
+            file,
             writes: JoinSet::new(),
         })
     }

@@ -1,8 +1,9 @@
 //! Copies trees: one walk, many files under way, bounded memory, and a list of what went wrong.
 
 use super::content::{Sink, Source};
-use super::place::{Entry, Kind, Node, Place};
+use super::place::{Entry, Kind, Made, Node, Place};
 use super::progress::Progress;
+use super::unfinished::{Target, Temporaries, Unfinished};
 use super::verify::first_difference;
 use crate::failure::{Explain, Failure};
 use crate::session::SQUASHED;
@@ -40,6 +41,7 @@ struct Shared {
     /// READs or WRITEs of one file under way at a time.
     depth: usize,
     verify: bool,
+    temporaries: Rc<Temporaries>,
     slots: Arc<Semaphore>,
     memory: Arc<Semaphore>,
     failures: Cell<u64>,
@@ -51,19 +53,25 @@ struct Shared {
 struct Job {
     source: Place,
     node: Node,
-    parent: Place,
+    parent: Rc<Made>,
     name: OsString,
 }
 
 impl Engine {
     /// An engine that moves `jobs` files at a time, and `jobs` parts of each.
-    pub(crate) fn new(jobs: u16, verify: bool, progress: Rc<Progress>) -> Engine {
+    pub(crate) fn new(
+        jobs: u16,
+        verify: bool,
+        progress: Rc<Progress>,
+        temporaries: Rc<Temporaries>,
+    ) -> Engine {
         let memory = usize::try_from(MEMORY_MAX / MEMORY_UNIT).unwrap_or(usize::MAX);
         Engine {
             shared: Rc::new(Shared {
                 progress,
                 depth: usize::from(jobs),
                 verify,
+                temporaries,
                 slots: Arc::new(Semaphore::new(usize::from(jobs))),
                 memory: Arc::new(Semaphore::new(memory)),
                 failures: Cell::new(0),
@@ -79,14 +87,22 @@ impl Engine {
     /// # Errors
     /// Never for single files: they are reported and counted.
     pub(crate) async fn copy(&mut self, source: Place, node: Node, parent: &Place, name: &OsStr) {
-        if let Err(failure) = self.copy_object(source, node, parent, name, 0).await {
+        let parent = Rc::new(Made {
+            place: parent.clone(),
+            is_new: false,
+        });
+        if let Err(failure) = self.copy_object(source, node, &parent, name, 0).await {
             self.shared.report(&failure);
         }
     }
 
     /// Copies everything in the directory `source` into the directory `target`, which is to look like `node`.
     pub(crate) async fn copy_contents(&mut self, source: &Place, node: Node, target: Place) {
-        if let Err(failure) = self.copy_entries(source, &target, 0).await {
+        let made = Rc::new(Made {
+            place: target.clone(),
+            is_new: false,
+        });
+        if let Err(failure) = self.copy_entries(source, &made, 0).await {
             self.shared.report(&failure);
         }
         self.directories.push((target, node));
@@ -96,7 +112,7 @@ impl Engine {
         &mut self,
         source: Place,
         node: Node,
-        parent: &Place,
+        parent: &Rc<Made>,
         name: &OsStr,
         depth: usize,
     ) -> Result<(), Failure> {
@@ -105,12 +121,12 @@ impl Engine {
             Kind::File => self.start_file(source, node, parent, name).await,
             Kind::Symlink => {
                 let target = source.read_link().await?;
-                let made = parent.make_symlink(name, &target).await?;
+                let made = parent.place.make_symlink(name, &target).await?;
                 made.set_attributes(&node).await?;
                 self.shared.progress.file_done();
             }
             Kind::Special(kind) => {
-                let made = parent.make_special(name, kind).await?;
+                let made = parent.place.make_special(name, kind).await?;
                 made.set_attributes(&node).await?;
                 self.shared.progress.file_done();
             }
@@ -119,9 +135,9 @@ impl Engine {
                     let why = "too many directories below each other";
                     return Err(Failure::new(format!("cannot copy {source}"), why));
                 }
-                let target = parent.make_directory(name).await?;
+                let target = Rc::new(parent.place.make_directory(name).await?);
                 self.copy_entries(&source, &target, depth).await?;
-                self.directories.push((target, node));
+                self.directories.push((target.place.clone(), node));
             }
         }
         Ok(())
@@ -130,7 +146,7 @@ impl Engine {
     async fn copy_entries(
         &mut self,
         source: &Place,
-        target: &Place,
+        target: &Rc<Made>,
         depth: usize,
     ) -> Result<(), Failure> {
         let entries = source.list().await?;
@@ -148,7 +164,7 @@ impl Engine {
     }
 
     /// Starts to copy a file as soon as a slot and memory are free.
-    async fn start_file(&mut self, source: Place, node: Node, parent: &Place, name: &OsStr) {
+    async fn start_file(&mut self, source: Place, node: Node, parent: &Rc<Made>, name: &OsStr) {
         let shared = Rc::clone(&self.shared);
         let Some(permits) = shared.permits(&node).await else {
             return;
@@ -156,7 +172,7 @@ impl Engine {
         let job = Job {
             source,
             node,
-            parent: parent.clone(),
+            parent: Rc::clone(parent),
             name: name.to_os_string(),
         };
         self.files.spawn_local(async move {
@@ -236,16 +252,40 @@ impl Shared {
         let transfer = self.transfer(job);
         // First, so that a source that cannot be read leaves nothing behind, and itself unharmed.
         let source = job.source.open(job.node.size, transfer).await?;
-        let creating = job.parent.create(&job.name, &job.source, transfer);
-        let (target, sink) = creating.await?;
-        let moved = self.move_blocks(source, sink, &job.node).await;
-        moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
-        target.set_attributes(&job.node).await?;
-        if self.verify {
-            self.compare(job, &target, transfer).await?;
+        let target = Target {
+            directory: &job.parent.place,
+            is_new: job.parent.is_new,
+            name: &job.name,
+        };
+        let target = Unfinished::create(target, &job.source, &self.temporaries).await?;
+        match self.fill(job, source, &target, transfer).await {
+            Ok(()) => target.complete().await?,
+            Err(failure) => {
+                target.discard().await;
+                return Err(failure);
+            }
         }
         self.progress.file_done();
         Ok(())
+    }
+
+    /// Makes `target` what the source is.
+    async fn fill(
+        &self,
+        job: &Job,
+        source: Source,
+        target: &Unfinished,
+        transfer: Transfer,
+    ) -> Result<(), Failure> {
+        let moved = self
+            .move_blocks(source, target.sink(transfer), &job.node)
+            .await;
+        moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
+        target.set_attributes(&job.node).await?;
+        match self.verify {
+            true => self.compare(job, target, transfer).await,
+            false => Ok(()),
+        }
     }
 
     /// How to move a file: small ones in one block, those with holes in smaller ones.
@@ -296,7 +336,12 @@ impl Shared {
     }
 
     /// Reads the target back and compares every byte with the source.
-    async fn compare(&self, job: &Job, target: &Place, transfer: Transfer) -> Result<(), Failure> {
+    async fn compare(
+        &self,
+        job: &Job,
+        target: &Unfinished,
+        transfer: Transfer,
+    ) -> Result<(), Failure> {
         let what = || format!("cannot verify {target}");
         let equal = first_difference(&job.source, target, transfer).await?;
         match equal {

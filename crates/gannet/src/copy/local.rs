@@ -1,21 +1,43 @@
 //! The local side of a copy. Everything here may block: run it on the blocking pool.
 
+use super::at::{At, Entry};
 use super::place::{Kind, Node};
 use gannet_vfs::{NodeKind, Time};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, makedev, mknodat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, makedev,
+    mknodat,
 };
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Entries of one directory that are listed at most.
 const ENTRIES_MAX: usize = 10_000_000;
+/// Directories and files belong to their owner alone until they are complete.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// Names that are drawn before it is given up to find a free one.
+const NAMES_DRAWN_MAX: usize = 16;
 
-/// What a path names, symbolic links followed.
-pub(super) fn node_followed(path: &Path) -> io::Result<Node> {
-    std::fs::metadata(path).map(|metadata| Node::of_local(&metadata))
+/// What the user's own path names, symbolic links followed, and where that is.
+pub(super) fn find(path: &Path) -> io::Result<(At, Node)> {
+    let node = Node::of_stat(&rustix::fs::stat(path)?);
+    if node.kind == Kind::Directory {
+        return Ok((At::directory(path)?, node));
+    }
+    // Files in /proc need not have a path of their own.
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let name = real.file_name().ok_or(Errno::INVAL)?;
+    let parent = real.parent().filter(|above| !above.as_os_str().is_empty());
+    let parent = At::directory(parent.unwrap_or(Path::new(".")))?;
+    Ok((parent.child(name)?, node))
 }
 
 /// What tells a file of this machine from others.
@@ -26,20 +48,20 @@ pub(super) struct Identity {
     pub(super) changed: Option<Time>,
 }
 
-/// Of the file that a path names, symbolic links followed; none if there is none.
-pub(super) fn identity(path: &Path) -> io::Result<Option<Identity>> {
-    let file = match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
+/// Of what has a name; none if nothing has it.
+pub(super) fn identity(at: &At) -> io::Result<Option<Identity>> {
+    let entry = at.open_parent()?;
+    let Some(file) = entry.look()? else {
+        return Ok(None);
     };
-    let is_mounted = MOUNTS.contains(&rustix::fs::statfs(path)?.f_type);
+    let is_mounted = MOUNTS.contains(&rustix::fs::fstatfs(&entry.directory)?.f_type);
     let changed = Time {
         // Servers clip times, too.
-        seconds: u32::try_from(file.ctime().max(0)).unwrap_or(u32::MAX),
-        nanoseconds: u32::try_from(file.ctime_nsec()).unwrap_or(0),
+        seconds: u32::try_from(file.st_ctime.max(0)).unwrap_or(u32::MAX),
+        nanoseconds: u32::try_from(file.st_ctime_nsec).unwrap_or(0),
     };
     Ok(Some(Identity {
-        number: file.ino(),
+        number: file.st_ino,
         changed: (!is_mounted).then_some(changed),
     }))
 }
@@ -47,56 +69,154 @@ pub(super) fn identity(path: &Path) -> io::Result<Option<Identity>> {
 /// What statfs(2) calls file systems in which another machine's files may be seen: FUSE and NFS.
 const MOUNTS: [rustix::fs::FsWord; 2] = [0x6573_5546, 0x6969];
 
-/// The names in a directory, sorted, with what they are.
-pub(super) fn list(path: &Path) -> io::Result<Vec<(std::ffi::OsString, Node)>> {
+/// The names in a directory, sorted, with what they are; names that vanish meanwhile are left out.
+pub(super) fn list(at: &At) -> io::Result<Vec<(OsString, Node)>> {
+    let directory = at.open_directory(OFlags::RDONLY)?;
     let mut entries = Vec::new();
-    for entry in std::fs::read_dir(path)? {
+    for entry in Dir::read_from(&directory)? {
         let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
         if entries.len() == ENTRIES_MAX {
             return Err(io::Error::other("the directory has too many entries"));
         }
-        entries.push((entry.file_name(), Node::of_local(&entry.metadata()?)));
+        let name = OsStr::from_bytes(name);
+        match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            found => entries.push((name.to_os_string(), Node::of_stat(&found?))),
+        }
     }
     entries.sort_by(|left, right| left.0.cmp(&right.0));
     Ok(entries)
 }
 
-pub(super) fn make_directory(path: &Path) -> io::Result<()> {
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        other => other,
+/// Makes a directory, or takes the one that is there; true when it was made. A symbolic link gives way to it.
+pub(super) fn make_directory(at: &At) -> io::Result<bool> {
+    let entry = at.open_parent()?;
+    let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+    let make = || rustix::fs::mkdirat(&entry.directory, &entry.name, mode);
+    match make() {
+        Err(Errno::EXIST) => {}
+        made => return Ok(made.map(|()| true)?),
     }
-}
-
-/// Makes or empties a file; its mode is set when it is complete.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    // A device or FIFO would be opened for good, and be given a mode and a time afterwards.
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let why = "it is there, and no regular file (`gannet cat` writes to a pipe)";
-        return Err(io::Error::other(why));
-    }
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-}
-
-pub(super) fn make_symlink(path: &Path, target: &Path) -> io::Result<()> {
-    match std::os::unix::fs::symlink(target, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if std::fs::read_link(path).is_ok_and(|known| known == target) {
-                return Ok(());
-            }
-            std::fs::remove_file(path)?;
-            std::os::unix::fs::symlink(target, path)
+    match entry.kind()? {
+        Some(FileType::Directory) => Ok(false),
+        Some(FileType::Symlink) => {
+            rustix::fs::unlinkat(&entry.directory, &entry.name, AtFlags::empty())?;
+            Ok(make().map(|()| true)?)
         }
-        other => other,
+        _ => Err(Errno::NOTDIR.into()),
     }
 }
 
-pub(super) fn make_special(path: &Path, kind: NodeKind) -> io::Result<()> {
+/// A file that has a name of its own until it is complete, and is removed if that never comes about.
+pub(super) struct Unfinished {
+    entry: Entry,
+    temporary: OsString,
+    file: Arc<File>,
+    is_complete: AtomicBool,
+}
+
+impl Unfinished {
+    /// Of a file that is to take the place of another one, or of a symbolic link, or of none.
+    pub(super) fn create(at: &At) -> io::Result<Unfinished> {
+        let entry = at.open_parent()?;
+        match entry.kind()? {
+            None | Some(FileType::RegularFile | FileType::Symlink) => {}
+            Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
+            Some(_) => return Err(io::Error::other(super::place::NO_REGULAR_FILE)),
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        let (temporary, file) = with_free_name(|temporary| {
+            rustix::fs::openat(&entry.directory, temporary, flags, mode)
+        })?;
+        Ok(Unfinished {
+            entry,
+            temporary,
+            file: Arc::new(File::from(file)),
+            is_complete: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Gives it length, mode and modification time.
+    pub(super) fn set_attributes(&self, node: &Node) -> io::Result<()> {
+        if self.file.metadata()?.len() != node.size {
+            self.file.set_len(node.size)?;
+        }
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(node.copied_mode()))?;
+        Ok(rustix::fs::futimens(&self.file, &times(node))?)
+    }
+
+    /// Gives it its name.
+    pub(super) fn complete(&self) -> io::Result<()> {
+        let directory = &self.entry.directory;
+        rustix::fs::renameat(directory, &self.temporary, directory, &self.entry.name)?;
+        self.is_complete.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_complete.load(Ordering::Relaxed) {
+            // It may be gone with its directory.
+            let _ = rustix::fs::unlinkat(&self.entry.directory, &self.temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// Makes something under a name that nobody has.
+fn with_free_name<T>(
+    mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>,
+) -> io::Result<(OsString, T)> {
+    for _ in 1..NAMES_DRAWN_MAX {
+        let random = getrandom::u64();
+        let random = random.map_err(|error| io::Error::other(error.to_string()))?;
+        let name = OsString::from_vec(super::place::temporary_name(random));
+        match make(&name) {
+            Err(Errno::EXIST) => {}
+            made => return Ok((name, made?)),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Makes something under a name, or puts it in the place of what has that name and is no directory.
+fn make_or_replace(
+    entry: &Entry,
+    make: impl Fn(&OsStr) -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    match make(&entry.name) {
+        Err(Errno::EXIST) => {}
+        made => return Ok(made?),
+    }
+    if entry.kind()? == Some(FileType::Directory) {
+        return Err(Errno::ISDIR.into());
+    }
+    let (temporary, ()) = with_free_name(make)?;
+    let directory = &entry.directory;
+    let renamed = rustix::fs::renameat(directory, &temporary, directory, &entry.name);
+    if renamed.is_err() {
+        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
+    }
+    Ok(renamed?)
+}
+
+pub(super) fn make_symlink(at: &At, target: &OsStr) -> io::Result<()> {
+    let entry = at.open_parent()?;
+    make_or_replace(&entry, |name| {
+        rustix::fs::symlinkat(target, &entry.directory, name)
+    })
+}
+
+pub(super) fn make_special(at: &At, kind: NodeKind) -> io::Result<()> {
     let (file_type, device) = match kind {
         NodeKind::Fifo => (FileType::Fifo, 0),
         NodeKind::Socket => (FileType::Socket, 0),
@@ -105,37 +225,68 @@ pub(super) fn make_special(path: &Path, kind: NodeKind) -> io::Result<()> {
             (FileType::CharacterDevice, makedev(major, minor))
         }
     };
-    let make = || mknodat(CWD, path, file_type, Mode::from_raw_mode(0o600), device);
-    match make() {
-        Err(rustix::io::Errno::EXIST) => {
-            std::fs::remove_file(path)?;
-            Ok(make()?)
-        }
-        made => Ok(made?),
-    }
+    let entry = at.open_parent()?;
+    let mode = Mode::from_raw_mode(FILE_MODE);
+    make_or_replace(&entry, |name| {
+        mknodat(&entry.directory, name, file_type, mode, device)
+    })
 }
 
-/// Sets length, mode and modification time; of a symbolic link, only the time.
-pub(super) fn set_attributes(path: &Path, node: &Node) -> io::Result<()> {
-    if node.kind == Kind::File && std::fs::symlink_metadata(path)?.len() != node.size {
-        File::options().write(true).open(path)?.set_len(node.size)?;
+/// Sets mode and modification time of anything but a file; of a symbolic link, only the time.
+pub(super) fn set_attributes(at: &At, node: &Node) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(node.copied_mode());
+    if node.kind == Kind::Directory {
+        let directory = at.open_directory(OFlags::RDONLY)?;
+        rustix::fs::fchmod(&directory, mode)?;
+        return Ok(rustix::fs::futimens(&directory, &times(node))?);
     }
+    let entry = at.open_parent()?;
     if node.kind != Kind::Symlink {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(node.mode))?;
+        change_mode(&entry, mode)?;
     }
-    let modified = Timespec {
-        tv_sec: node.modify_time.seconds.into(),
-        tv_nsec: node.modify_time.nanoseconds.into(),
-    };
-    let times = Timestamps {
+    let (directory, name) = (&entry.directory, &entry.name);
+    Ok(rustix::fs::utimensat(
+        directory,
+        name,
+        &times(node),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
+}
+
+/// Changes the mode of a device, socket or FIFO, which cannot be opened for that: another file may have its name by
+/// now, and chmod(2) of a name follows links.
+fn change_mode(entry: &Entry, mode: Mode) -> io::Result<()> {
+    let opened: OwnedFd = entry.open(OFlags::PATH)?;
+    let there = rustix::fs::fstat(&opened)?;
+    let is_special = !matches!(
+        FileType::from_raw_mode(there.st_mode),
+        FileType::RegularFile | FileType::Directory | FileType::Symlink
+    );
+    if !is_special {
+        return Err(io::Error::other("another file has its name by now"));
+    }
+    let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    Ok(rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())?)
+}
+
+fn times(node: &Node) -> Timestamps {
+    Timestamps {
         last_access: Timespec {
             tv_sec: 0,
             tv_nsec: rustix::fs::UTIME_OMIT,
         },
-        last_modification: modified,
-    };
-    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(())
+        last_modification: Timespec {
+            tv_sec: node.modify_time.seconds.into(),
+            tv_nsec: node.modify_time.nanoseconds.into(),
+        },
+    }
+}
+
+/// The text of a symbolic link.
+pub(super) fn read_link(at: &At) -> io::Result<Vec<u8>> {
+    let entry = at.open_parent()?;
+    let text = rustix::fs::readlinkat(&entry.directory, &entry.name, Vec::new())?;
+    Ok(text.into_bytes())
 }
 
 /// Fills `buffer` from `offset` on; how many bytes there were before the end of the file.
@@ -156,9 +307,9 @@ pub(super) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
 pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => start,
-        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(Errno::NXIO) => return Ok(None),
         // The file system does not tell: everything is data.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => from,
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => from,
         Err(error) => return Err(error.into()),
     };
     let hole = rustix::fs::seek(file, SeekFrom::Hole(start))
@@ -168,8 +319,8 @@ pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(
 }
 
 /// As [`open`], of a file that is `size` bytes long.
-pub(super) fn open_sized(path: &Path, size: u64) -> io::Result<File> {
-    let file = open(path)?;
+pub(super) fn open_sized(at: &At, size: u64) -> io::Result<File> {
+    let file = open(at)?;
     if size == 0 && read(&file, 0, &mut [0])? > 0 {
         let why =
             "it has more than its length says, as files in /proc have: copy it elsewhere first";
@@ -178,9 +329,14 @@ pub(super) fn open_sized(path: &Path, size: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file for reading, not a FIFO that would wait for a writer.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-    Ok(File::from(descriptor))
+/// Opens a regular file for reading, and nothing that has taken its name meanwhile.
+pub(super) fn open(at: &At) -> io::Result<File> {
+    let entry = at.open_parent()?;
+    // A FIFO would wait for a writer.
+    let file = entry.open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    let there: Stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(there.st_mode) {
+        FileType::RegularFile => Ok(File::from(file)),
+        _ => Err(io::Error::other("it is no regular file any more")),
+    }
 }

@@ -1,19 +1,23 @@
 //! `gannet cp`: files and trees between this machine and servers, or between servers.
 
+mod at;
 mod content;
 mod engine;
 mod local;
 mod place;
 mod progress;
+mod unfinished;
 mod verify;
 
 pub(crate) use engine::Engine;
 use place::Kind;
 pub(crate) use place::{Node, Place};
 pub(crate) use progress::Progress;
+pub(crate) use unfinished::Temporaries;
 
 use crate::cli::{ClientOptions, CpOptions};
-use crate::failure::Failure;
+use crate::failure::{Explain, Failure};
+use crate::process::Signals;
 use crate::session::{self, Patience, Session};
 use crate::url::{Location, Url};
 use gannet_nfs::client::{Error, Follow};
@@ -41,9 +45,31 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         for location in sources.iter().chain([target]) {
             sessions.connect(location).await?;
         }
-        let work = copy_all(&runtime, &sessions, sources, target, options);
-        sessions.watch(work).await
+        let mut signals = Signals::install().explain(|| String::from("cannot copy"))?;
+        let temporaries = Rc::new(Temporaries::default());
+        let copy = Copy {
+            runtime: &runtime,
+            sessions: &sessions,
+            options,
+            temporaries: Rc::clone(&temporaries),
+        };
+        let copied = tokio::select! {
+            copied = sessions.watch(copy.all(sources, target)) => copied,
+            signal = signals.next() => Err(interrupted(signal)),
+        };
+        // What the copy had under way is dropped by now. Another signal ends the wait for this, too.
+        tokio::select! {
+            () = temporaries.remove_all(&runtime) => {}
+            _ = signals.next() => {}
+        }
+        copied
     })
+}
+
+fn interrupted(signal: &str) -> Failure {
+    let why = format!("interrupted by {signal}");
+    Failure::new("the copy is not complete", why)
+        .hint("what was copied is complete; the same command copies everything again")
 }
 
 fn check_usage(sources: &[Location], target: &Location) -> Result<(), Failure> {
@@ -142,14 +168,11 @@ async fn look(
 ) -> Result<Option<(Place, Node)>, Failure> {
     let what = || format!("cannot look at {location}");
     match location {
-        Location::Local(path) => {
-            let looked = path.clone();
-            match place::locally(runtime, move || local::node_followed(&looked)).await {
-                Ok(node) => Ok(Some((Place::Local(Rc::clone(runtime), path.clone()), node))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(Failure::new(what(), error)),
-            }
-        }
+        Location::Local(path) => match Place::local(runtime, path).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::new(what(), error)),
+        },
         Location::Remote(url) => {
             let session = sessions
                 .of(url)
@@ -173,63 +196,101 @@ async fn look(
     }
 }
 
-async fn copy_all(
-    runtime: &Handle,
-    sessions: &Sessions<'_>,
-    sources: &[Location],
-    target: &Location,
-    options: &CpOptions,
-) -> Result<(), Failure> {
-    let found = look(runtime, sessions, target).await?;
-    let into = match &found {
-        Some((place, node)) if node.kind == Kind::Directory => Some(place),
-        _ => None,
-    };
-    if into.is_none() && (sources.len() > 1 || (found.is_some() && ends_with_slash(target))) {
-        return Err(Failure::new(
-            format!("cannot copy into {target}"),
-            "it is not a directory",
-        ));
+/// One run of `gannet cp`.
+struct Copy<'a> {
+    runtime: &'a Handle,
+    sessions: &'a Sessions<'a>,
+    options: &'a CpOptions,
+    temporaries: Rc<Temporaries>,
+}
+
+impl Copy<'_> {
+    async fn look(&self, location: &Location) -> Result<Option<(Place, Node)>, Failure> {
+        look(self.runtime, self.sessions, location).await
     }
-    let progress = Rc::new(Progress::new(options.quiet));
-    let mut engine = Engine::new(options.jobs, options.verify, Rc::clone(&progress));
-    for source in sources {
-        let (place, node) = look(runtime, sessions, source)
-            .await?
-            .ok_or_else(|| Failure::new(format!("cannot copy {source}"), Status::Noent))?;
-        if node.kind == Kind::Directory && !options.recursive {
-            return Err(Failure::new(format!("cannot copy {source}"), Status::Isdir)
-                .hint("-r copies directories with everything in them"));
+
+    async fn all(&self, sources: &[Location], target: &Location) -> Result<(), Failure> {
+        let found = self.look(target).await?;
+        let into = match &found {
+            Some((place, node)) if node.kind == Kind::Directory => Some(place),
+            _ => None,
+        };
+        if into.is_none() && (sources.len() > 1 || (found.is_some() && ends_with_slash(target))) {
+            return Err(Failure::new(
+                format!("cannot copy into {target}"),
+                "it is not a directory",
+            ));
         }
-        if matches!(node.kind, Kind::Special(_)) && !options.recursive {
-            let what = format!("cannot copy {source}");
-            return Err(
-                Failure::new(what, "it is a device, socket or FIFO").hint("-r copies it as such")
-            );
-        }
-        if node.kind == Kind::File {
-            progress.expect(node.size);
-        }
-        match (into, name_of(source)) {
-            (Some(directory), Some(name)) => engine.copy(place, node, directory, &name).await,
-            // The root of an export, `/`, `.`: what is in it goes into the directory.
-            (Some(directory), None) => engine.copy_contents(&place, node, directory.clone()).await,
-            (None, _) => {
-                if found.is_some() && node.kind == Kind::Directory {
-                    let what = format!("cannot copy the directory {source} over {target}");
-                    return Err(Failure::new(what, Status::Notdir));
+        let progress = Rc::new(Progress::new(self.options.quiet));
+        let mut engine = Engine::new(
+            self.options.jobs,
+            self.options.verify,
+            Rc::clone(&progress),
+            Rc::clone(&self.temporaries),
+        );
+        for source in sources {
+            let (place, node) = self.source(source).await?;
+            if node.kind == Kind::File {
+                progress.expect(node.size);
+            }
+            match (into, name_of(source)) {
+                (Some(directory), Some(name)) => engine.copy(place, node, directory, &name).await,
+                // The root of an export, `/`, `.`: what is in it goes into the directory.
+                (Some(directory), None) => {
+                    engine.copy_contents(&place, node, directory.clone()).await;
                 }
-                let (parent, name) = parent_of(runtime, sessions, target, node.kind).await?;
-                engine.copy(place, node, &parent, &name).await;
+                (None, _) => {
+                    let there = found.as_ref().map(|(_, node)| *node);
+                    check_replaced((source, &node), (target, there))?;
+                    let found = parent_of(self.runtime, self.sessions, target, node.kind).await;
+                    let (parent, name) = found?;
+                    engine.copy(place, node, &parent, &name).await;
+                }
             }
         }
+        let mut open = self.sessions.open.iter();
+        let squashed = open.any(|(_, session)| session.may_be_squashed(&self.options.client));
+        let finished = engine.finish(squashed).await;
+        let (files, bytes) = progress.finish();
+        tracing::debug!(files, bytes, "copied");
+        finished
     }
-    let mut open = sessions.open.iter();
-    let may_be_squashed = open.any(|(_, session)| session.may_be_squashed(&options.client));
-    let finished = engine.finish(may_be_squashed).await;
-    let (files, bytes) = progress.finish();
-    tracing::debug!(files, bytes, "copied");
-    finished
+
+    /// A source, which must be there and be copied as the options say.
+    async fn source(&self, source: &Location) -> Result<(Place, Node), Failure> {
+        let what = || format!("cannot copy {source}");
+        let found = self.look(source).await?;
+        let (place, node) = found.ok_or_else(|| Failure::new(what(), Status::Noent))?;
+        match node.kind {
+            Kind::Directory if !self.options.recursive => Err(Failure::new(what(), Status::Isdir)
+                .hint("-r copies directories with everything in them")),
+            Kind::Special(_) if !self.options.recursive => {
+                let failure = Failure::new(what(), "it is a device, socket or FIFO");
+                Err(failure.hint("-r copies it as such"))
+            }
+            _ => Ok((place, node)),
+        }
+    }
+}
+
+/// That the one source may take the place of what the target names, if anything.
+fn check_replaced(
+    (source, node): (&Location, &Node),
+    (target, there): (&Location, Option<Node>),
+) -> Result<(), Failure> {
+    let Some(there) = there else {
+        return Ok(());
+    };
+    if node.kind == Kind::Directory {
+        let what = format!("cannot copy the directory {source} over {target}");
+        return Err(Failure::new(what, Status::Notdir));
+    }
+    // As /dev/stdout is, through a link: files are written beside their targets and take their names.
+    if node.kind == Kind::File && matches!(there.kind, Kind::Special(_)) {
+        let what = format!("cannot copy {source} to {target}");
+        return Err(Failure::new(what, place::NO_REGULAR_FILE));
+    }
+    Ok(())
 }
 
 fn ends_with_slash(location: &Location) -> bool {

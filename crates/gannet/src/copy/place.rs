@@ -1,21 +1,22 @@
 //! A file or directory on either side of a copy.
 
-use super::content::{Sink, Source};
+use super::at::At;
+use super::content::Source;
 use super::local;
 use crate::failure::{Explain, Failure};
+use crate::output::name_of;
 use crate::session::Session;
 use crate::url::Url;
-use gannet_nfs::client::{Error, Existing, Transfer};
+use gannet_nfs::client::{Error, Transfer};
 use gannet_runtime::{Handle, run_blocking};
 use gannet_vfs::{
     Attributes, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
 };
+use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -44,35 +45,32 @@ pub(crate) struct Node {
 
 impl Node {
     /// What a local file system says.
-    pub(crate) fn of_local(metadata: &Metadata) -> Node {
-        let kind = metadata.file_type();
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Node {
         let device = (
-            rustix::fs::major(metadata.rdev()),
-            rustix::fs::minor(metadata.rdev()),
+            rustix::fs::major(stat.st_rdev),
+            rustix::fs::minor(stat.st_rdev),
         );
         Node {
-            kind: if kind.is_dir() {
-                Kind::Directory
-            } else if kind.is_symlink() {
-                Kind::Symlink
-            } else if kind.is_fifo() {
-                Kind::Special(NodeKind::Fifo)
-            } else if kind.is_socket() {
-                Kind::Special(NodeKind::Socket)
-            } else if kind.is_block_device() {
-                Kind::Special(NodeKind::BlockDevice(device.0, device.1))
-            } else if kind.is_char_device() {
-                Kind::Special(NodeKind::CharacterDevice(device.0, device.1))
-            } else {
-                Kind::File
+            kind: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Kind::Directory,
+                FileType::Symlink => Kind::Symlink,
+                FileType::Fifo => Kind::Special(NodeKind::Fifo),
+                FileType::Socket => Kind::Special(NodeKind::Socket),
+                FileType::BlockDevice => Kind::Special(NodeKind::BlockDevice(device.0, device.1)),
+                FileType::CharacterDevice => {
+                    Kind::Special(NodeKind::CharacterDevice(device.0, device.1))
+                }
+                _ => Kind::File,
             },
-            mode: metadata.mode() & 0o7777,
-            size: metadata.len(),
-            used: metadata.blocks().saturating_mul(512),
+            mode: stat.st_mode & 0o7777,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            used: u64::try_from(stat.st_blocks)
+                .unwrap_or(0)
+                .saturating_mul(512),
             modify_time: Time {
                 // NFSv3 counts seconds in 32 bits without a sign; times outside are clipped.
-                seconds: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
-                nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+                seconds: u32::try_from(stat.st_mtime.max(0)).unwrap_or(u32::MAX),
+                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
             },
         }
     }
@@ -95,19 +93,71 @@ impl Node {
             modify_time: attributes.modify_time,
         }
     }
+
+    /// The permission bits of a copy. It belongs to the user who copies, so the bits that lend the rights of a file's
+    /// owner and group would lend that user's. A device stays its owner's: a server says which device it is.
+    pub(crate) fn copied_mode(&self) -> u32 {
+        match self.kind {
+            Kind::Special(NodeKind::BlockDevice(..) | NodeKind::CharacterDevice(..)) => {
+                self.mode & 0o700
+            }
+            _ => self.mode & 0o1777,
+        }
+    }
+}
+
+/// Why a file does not take the place of a device, socket or FIFO.
+pub(super) const NO_REGULAR_FILE: &str =
+    "it is there, and no regular file (`gannet cat` writes to a pipe)";
+
+/// What files are called until they are complete.
+pub(super) fn temporary_name(random: u64) -> Vec<u8> {
+    format!(".gannet-cp-{random:016x}").into_bytes()
 }
 
 /// Where an object is.
 #[derive(Clone)]
 pub(crate) enum Place {
-    Local(Handle, PathBuf),
+    Local(Local),
     Remote(Session, FileHandle, Url),
+}
+
+/// Where a local object is.
+#[derive(Clone)]
+pub(crate) struct Local {
+    pub(super) runtime: Handle,
+    pub(super) at: At,
+    /// The path that messages show.
+    shown: PathBuf,
+}
+
+impl Local {
+    /// A name in this directory.
+    ///
+    /// # Errors
+    /// It cannot be one of a file.
+    pub(super) fn child(&self, name: &OsStr) -> io::Result<Local> {
+        Ok(Local {
+            runtime: Rc::clone(&self.runtime),
+            at: self.at.child(name)?,
+            shown: self.shown.join(name),
+        })
+    }
+
+    /// Does something that may block with it.
+    pub(super) async fn with<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&At) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let at = self.at.clone();
+        locally(&self.runtime, move || job(&at)).await
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Local(_, path) => path.display().fmt(f),
+            Place::Local(local) => name_of(local.shown.as_os_str().as_bytes()).fmt(f),
             Place::Remote(_, _, url) => url.fmt(f),
         }
     }
@@ -120,12 +170,19 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
+/// A directory that is there now.
+pub(crate) struct Made {
+    pub(crate) place: Place,
+    /// Nothing is in it.
+    pub(crate) is_new: bool,
+}
+
 /// Directories and files belong to their owner alone until they are complete.
 const DIRECTORY_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o600;
 
 /// What a name in a directory of a server stands for, if it is there.
-async fn lookup(
+pub(super) async fn lookup(
     session: &Session,
     directory: &FileHandle,
     name: &OsStr,
@@ -145,14 +202,10 @@ async fn lookup(
 /// Whether a local path may name the file of a server that `look` finds: servers know files by the numbers that local
 /// file systems give them. Where the numbers are equal, only times that stand still tell them apart.
 async fn is_seen_at(
-    runtime: &Handle,
-    path: &Path,
+    local: &Local,
     look: impl AsyncFn() -> Result<Option<Attributes>, Error>,
 ) -> io::Result<bool> {
-    let see = || {
-        let path = path.to_path_buf();
-        locally(runtime, move || local::identity(&path))
-    };
+    let see = || local.with(local::identity);
     let Some(before) = see().await? else {
         return Ok(false);
     };
@@ -178,21 +231,33 @@ pub(super) async fn locally<T: Send + 'static>(
 }
 
 impl Place {
+    /// What the user's own path names, if anything; symbolic links are followed.
+    pub(crate) async fn local(runtime: &Handle, path: &Path) -> io::Result<(Place, Node)> {
+        let looked = path.to_path_buf();
+        let (at, node) = locally(runtime, move || local::find(&looked)).await?;
+        let place = Place::Local(Local {
+            runtime: Rc::clone(runtime),
+            at,
+            shown: path.to_path_buf(),
+        });
+        Ok((place, node))
+    }
+
     /// What is in a directory, sorted by name.
     pub(crate) async fn list(&self) -> Result<Vec<Entry>, Failure> {
         let what = || format!("cannot list {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let folder = path.clone();
-                let found = locally(runtime, move || local::list(&folder))
-                    .await
-                    .explain(what)?;
-                let entry = |(name, node): (OsString, Node)| Entry {
-                    place: Place::Local(Rc::clone(runtime), path.join(&name)),
-                    name,
-                    node,
+            Place::Local(local) => {
+                let found = local.with(local::list).await.explain(what)?;
+                let entry = |(name, node): (OsString, Node)| {
+                    let place = Place::Local(local.child(&name)?);
+                    Ok(Entry { name, place, node })
                 };
-                Ok(found.into_iter().map(entry).collect())
+                found
+                    .into_iter()
+                    .map(entry)
+                    .collect::<io::Result<_>>()
+                    .explain(what)
             }
             Place::Remote(session, handle, url) => {
                 let mut found = session.files().list_directory(handle).await.explain(what)?;
@@ -211,13 +276,7 @@ impl Place {
     pub(crate) async fn read_link(&self) -> Result<Vec<u8>, Failure> {
         let what = || format!("cannot read the link {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let path = path.clone();
-                let target = locally(runtime, move || std::fs::read_link(path)).await;
-                target
-                    .map(|target| target.into_os_string().into_vec())
-                    .explain(what)
-            }
+            Place::Local(local) => local.with(local::read_link).await.explain(what),
             Place::Remote(session, handle, _) => session
                 .files()
                 .client()
@@ -227,61 +286,53 @@ impl Place {
         }
     }
 
-    /// Makes a directory in this one, or takes the one that is there.
-    pub(crate) async fn make_directory(&self, name: &OsStr) -> Result<Place, Failure> {
-        let what = || format!("cannot make the directory {} in {self}", name.display());
+    /// Makes a directory in this one, or takes the one that is there. Of a local one, a symbolic link gives way to it.
+    pub(crate) async fn make_directory(&self, name: &OsStr) -> Result<Made, Failure> {
+        let shown = name_of(name.as_bytes());
+        let what = || format!("cannot make the directory {shown} in {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let path = path.join(name);
-                let made = path.clone();
-                locally(runtime, move || local::make_directory(&made))
-                    .await
-                    .explain(what)?;
-                Ok(Place::Local(Rc::clone(runtime), path))
+            Place::Local(local) => {
+                let made = local.child(name).explain(what)?;
+                let is_new = made.with(local::make_directory).await.explain(what)?;
+                let place = Place::Local(made);
+                Ok(Made { place, is_new })
             }
             Place::Remote(session, handle, url) => {
                 let files = session.files();
                 let made = files
                     .make_directory_in(handle, name.as_bytes(), DIRECTORY_MODE)
                     .await;
-                let handle = match made {
-                    Ok(node) => node.handle,
+                let (handle, is_new) = match made {
+                    Ok(node) => (node.handle, true),
                     // There already, or made by a call whose answer was lost with the server.
                     Err(Error::Status(Status::Exist)) => {
-                        let found = files
-                            .client()
-                            .lookup(handle, name.as_bytes())
-                            .await
-                            .explain(what)?;
-                        let attributes =
-                            files.client().getattr(&found.handle).await.explain(what)?;
-                        if attributes.kind != FileKind::Directory {
-                            return Err(Failure::new(what(), Status::Notdir));
+                        let found = lookup(session, handle, name).await.explain(what)?;
+                        match found {
+                            Some((found, there)) if there.kind == FileKind::Directory => {
+                                (found, false)
+                            }
+                            _ => return Err(Failure::new(what(), Status::Notdir)),
                         }
-                        found.handle
                     }
                     Err(error) => return Err(Failure::new(what(), error)),
                 };
-                Ok(Place::Remote(
-                    session.clone(),
-                    handle,
-                    url.child(name.as_bytes()),
-                ))
+                let place = Place::Remote(session.clone(), handle, url.child(name.as_bytes()));
+                Ok(Made { place, is_new })
             }
         }
     }
 
     /// Makes a symbolic link in this directory, in place of another file of that name.
     pub(crate) async fn make_symlink(&self, name: &OsStr, target: &[u8]) -> Result<Place, Failure> {
-        let what = || format!("cannot make the link {} in {self}", name.display());
+        let shown = name_of(name.as_bytes());
+        let what = || format!("cannot make the link {shown} in {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let path = path.join(name);
-                let (made, target) = (path.clone(), PathBuf::from(OsStr::from_bytes(target)));
-                locally(runtime, move || local::make_symlink(&made, &target))
-                    .await
-                    .explain(what)?;
-                Ok(Place::Local(Rc::clone(runtime), path))
+            Place::Local(local) => {
+                let made = local.child(name).explain(what)?;
+                let target = OsStr::from_bytes(target).to_os_string();
+                let making = made.with(move |at| local::make_symlink(at, &target));
+                making.await.explain(what)?;
+                Ok(Place::Local(made))
             }
             Place::Remote(session, handle, url) => {
                 let client = session.files().client();
@@ -305,15 +356,14 @@ impl Place {
         name: &OsStr,
         kind: NodeKind,
     ) -> Result<Place, Failure> {
-        let what = || format!("cannot make {} in {self}", name.display());
+        let shown = name_of(name.as_bytes());
+        let what = || format!("cannot make {shown} in {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let path = path.join(name);
-                let made = path.clone();
-                locally(runtime, move || local::make_special(&made, kind))
-                    .await
-                    .explain(what)?;
-                Ok(Place::Local(Rc::clone(runtime), path))
+            Place::Local(local) => {
+                let made = local.child(name).explain(what)?;
+                let making = made.with(move |at| local::make_special(at, kind));
+                making.await.explain(what)?;
+                Ok(Place::Local(made))
             }
             Place::Remote(session, handle, url) => {
                 let client = session.files().client();
@@ -335,66 +385,29 @@ impl Place {
         }
     }
 
-    /// Makes or empties a file in this directory, to be written by `transfer`.
-    pub(crate) async fn create(
-        &self,
-        name: &OsStr,
-        source: &Place,
-        transfer: Transfer,
-    ) -> Result<(Place, Sink), Failure> {
-        let what = || format!("cannot create {} in {self}", name.display());
-        match self {
-            Place::Local(runtime, path) => {
-                self.check_apart(name, source).await?;
-                let path = path.join(name);
-                let made = path.clone();
-                let file = locally(runtime, move || local::create(&made))
-                    .await
-                    .explain(what)?;
-                let place = Place::Local(Rc::clone(runtime), path);
-                Ok((place, Sink::local(runtime, file, transfer)))
-            }
-            Place::Remote(session, handle, url) => {
-                let (files, bytes) = (session.files(), name.as_bytes());
-                let create =
-                    async |existing| files.create_in(handle, bytes, FILE_MODE, existing).await;
-                let made = match create(Existing::Refuse).await {
-                    Err(Error::Status(Status::Exist)) => {
-                        self.check_apart(name, source).await?;
-                        create(Existing::Truncate).await
-                    }
-                    made => made,
-                };
-                let made = made.explain(what)?.handle;
-                let sink = Sink::remote(session, &made, transfer);
-                Ok((Place::Remote(session.clone(), made, url.child(bytes)), sink))
-            }
-        }
-    }
-
-    /// That `name` in this directory is not the file at `source`, which would be emptied: by another name or host, or
-    /// seen on this machine, in a mount or in the very directory that is served.
+    /// That `name` in this directory is not the file at `source`, which would be replaced by its own copy: by another
+    /// name or host, or seen on this machine, in a mount or in the very directory that is served.
     ///
     /// # Errors
     /// It is, or that cannot be told.
-    async fn check_apart(&self, name: &OsStr, source: &Place) -> Result<(), Failure> {
+    pub(super) async fn check_apart(&self, name: &OsStr, source: &Place) -> Result<(), Failure> {
         let what = || format!("cannot copy {source}");
         let same = match (self, source) {
             (Place::Remote(session, directory, _), Place::Remote(_, file, _)) => {
                 let found = lookup(session, directory, name).await.explain(what)?;
                 found.is_some_and(|(handle, _)| handle == *file)
             }
-            (Place::Remote(session, directory, _), Place::Local(runtime, path)) => {
+            (Place::Remote(session, directory, _), Place::Local(local)) => {
                 let look = async || {
                     let found = lookup(session, directory, name).await?;
                     Ok(found.map(|(_, attributes)| attributes))
                 };
-                is_seen_at(runtime, path, look).await.explain(what)?
+                is_seen_at(local, look).await.explain(what)?
             }
-            (Place::Local(runtime, path), Place::Remote(session, file, _)) => {
+            (Place::Local(local), Place::Remote(session, file, _)) => {
                 let look = async || session.files().client().getattr(file).await.map(Some);
-                let path = path.join(name);
-                is_seen_at(runtime, &path, look).await.explain(what)?
+                let target = local.child(name).explain(what)?;
+                is_seen_at(&target, look).await.explain(what)?
             }
             // cp(1) copies local files.
             (Place::Local(..), Place::Local(..)) => false,
@@ -411,11 +424,10 @@ impl Place {
     /// Opens a file of `size` bytes to be read by `transfer`.
     pub(crate) async fn open(&self, size: u64, transfer: Transfer) -> Result<Source, Failure> {
         match self {
-            Place::Local(runtime, path) => {
-                let path = path.clone();
-                let file = locally(runtime, move || local::open_sized(&path, size)).await;
+            Place::Local(local) => {
+                let file = local.with(move |at| local::open_sized(at, size)).await;
                 let file = file.explain(|| format!("cannot open {self}"))?;
-                Ok(Source::local(runtime, file, size, transfer))
+                Ok(Source::local(&local.runtime, file, size, transfer))
             }
             Place::Remote(session, handle, _) => {
                 Ok(Source::remote(session, handle, size, transfer))
@@ -423,21 +435,18 @@ impl Place {
         }
     }
 
-    /// Gives it the mode and the modification time of `node`, and a file its length.
+    /// Gives a directory, a link, a device, socket or FIFO the mode and the modification time of `node`.
     pub(crate) async fn set_attributes(&self, node: &Node) -> Result<(), Failure> {
         let what = || format!("cannot set mode and time of {self}");
         match self {
-            Place::Local(runtime, path) => {
-                let (path, node) = (path.clone(), *node);
-                locally(runtime, move || local::set_attributes(&path, &node))
-                    .await
-                    .explain(what)
+            Place::Local(local) => {
+                let node = *node;
+                let set = local.with(move |at| local::set_attributes(at, &node));
+                set.await.explain(what)
             }
             Place::Remote(session, handle, _) => {
                 let change = SetAttributes {
-                    mode: (node.kind != Kind::Symlink).then_some(node.mode),
-                    // Only where the end is a hole, which was not written.
-                    size: (node.kind == Kind::File && node.used < node.size).then_some(node.size),
+                    mode: (node.kind != Kind::Symlink).then_some(node.copied_mode()),
                     modify_time: SetTime::To(node.modify_time),
                     ..SetAttributes::default()
                 };

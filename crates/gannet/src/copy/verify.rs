@@ -2,10 +2,13 @@
 
 use super::local;
 use super::place::{Place, locally};
+use super::unfinished::Unfinished;
 use crate::failure::{Explain, Failure};
+use crate::session::Session;
 use gannet_fabric::Buffer;
 use gannet_nfs::client::{Block, Reader, Transfer};
 use gannet_runtime::Handle;
+use gannet_vfs::FileHandle;
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
@@ -20,11 +23,11 @@ const LOCAL_BLOCK_LEN: usize = 1 << 20;
 /// One of them cannot be read.
 pub(super) async fn first_difference(
     source: &Place,
-    target: &Place,
+    target: &Unfinished,
     transfer: Transfer,
 ) -> Result<Option<u64>, Failure> {
     let mut left = Cursor::open(source, transfer).await?;
-    let mut right = Cursor::open(target, transfer).await?;
+    let mut right = target.cursor(transfer);
     let what = || format!("cannot compare {source} and {target}");
     let mut position = 0;
     loop {
@@ -47,7 +50,7 @@ pub(super) async fn first_difference(
 }
 
 /// A file from its start to its end, holes as zeros.
-struct Cursor {
+pub(super) struct Cursor {
     bytes: Bytes,
     block: Option<Block>,
     /// Bytes of the block that were compared.
@@ -61,22 +64,31 @@ enum Bytes {
 
 impl Cursor {
     async fn open(place: &Place, transfer: Transfer) -> Result<Cursor, Failure> {
-        let bytes = match place {
-            Place::Local(runtime, path) => {
-                let path = path.clone();
-                let file = locally(runtime, move || local::open(&path)).await;
+        match place {
+            Place::Local(local) => {
+                let file = local.with(local::open).await;
                 let file = file.explain(|| format!("cannot open {place}"))?;
-                Bytes::Local(Rc::clone(runtime), Arc::new(file), 0)
+                Ok(Cursor::local(&local.runtime, Arc::new(file)))
             }
-            Place::Remote(session, handle, _) => {
-                Bytes::Remote(session.files().read_file(handle, 0..u64::MAX, transfer))
-            }
-        };
-        Ok(Cursor {
+            Place::Remote(session, handle, _) => Ok(Cursor::remote(session, handle, transfer)),
+        }
+    }
+
+    pub(super) fn local(runtime: &Handle, file: Arc<File>) -> Cursor {
+        Cursor::of(Bytes::Local(Rc::clone(runtime), file, 0))
+    }
+
+    pub(super) fn remote(session: &Session, file: &FileHandle, transfer: Transfer) -> Cursor {
+        let reader = session.files().read_file(file, 0..u64::MAX, transfer);
+        Cursor::of(Bytes::Remote(reader))
+    }
+
+    fn of(bytes: Bytes) -> Cursor {
+        Cursor {
             bytes,
             block: None,
             used: 0,
-        })
+        }
     }
 
     /// What is there to compare; nothing only at the end of the file, after [`Cursor::fill`].

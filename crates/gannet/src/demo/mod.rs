@@ -7,7 +7,7 @@ use crate::bench::{own_cpu, rounded};
 use crate::cli::{
     CallOptions, ClientOptions, DemoOptions, MemoryOptions, NativeOptions, Switch, TransferOptions,
 };
-use crate::copy::{Engine, Node, Place, Progress};
+use crate::copy::{Engine, Node, Place, Progress, Temporaries};
 use crate::failure::{Explain, Failure};
 use crate::scratch::Scratch;
 use crate::session::{self, Session};
@@ -188,11 +188,11 @@ impl Demo<'_> {
         source: &Path,
         totals: Totals,
     ) -> Result<Row, Failure> {
-        let from = Place::Local(Rc::clone(self.runtime), source.to_path_buf());
+        let (from, node) = local(self.runtime, source).await?;
         let root = session.node(&self.url, Follow::No).await?;
         let to = Place::Remote(session.clone(), root.handle, self.url.clone());
         let row = self
-            .measure(step, from, local_node(source)?, to, totals, name_of(source))
+            .measure(step, from, node, to, totals, name_of(source))
             .await?;
         verify(source, &self.share.join(name_of(source)))?;
         Ok(row)
@@ -213,7 +213,7 @@ impl Demo<'_> {
         let from = Place::Remote(session.clone(), found.handle, url);
         let out = self.scratch.join("out");
         std::fs::create_dir(&out).explain(|| format!("cannot make {}", out.display()))?;
-        let to = Place::Local(Rc::clone(self.runtime), out.clone());
+        let (to, _) = local(self.runtime, &out).await?;
         let row = self
             .measure(
                 step,
@@ -239,7 +239,8 @@ impl Demo<'_> {
         name: &OsStr,
     ) -> Result<Row, Failure> {
         let (client, server, started) = (own_cpu(), self.server.cpu(), Instant::now());
-        let mut engine = Engine::new(JOBS, false, Rc::new(Progress::new(true)));
+        let progress = Rc::new(Progress::new(true));
+        let mut engine = Engine::new(JOBS, false, progress, Rc::new(Temporaries::default()));
         engine.copy(from, node, &to, name).await;
         engine.finish(false).await?;
         let seconds = started.elapsed().as_secs_f64();
@@ -267,10 +268,9 @@ fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 
-fn local_node(path: &Path) -> Result<Node, Failure> {
-    let metadata = std::fs::symlink_metadata(path);
-    let metadata = metadata.explain(|| format!("cannot look at {}", path.display()))?;
-    Ok(Node::of_local(&metadata))
+async fn local(runtime: &Handle, path: &Path) -> Result<(Place, Node), Failure> {
+    let found = Place::local(runtime, path).await;
+    found.explain(|| format!("cannot look at {}", path.display()))
 }
 
 fn verify(source: &Path, copy: &Path) -> Result<(), Failure> {

@@ -8,7 +8,8 @@ use gannet_vfs::{
     AccessMask, Attributes, Changed, CreateMode, Created, Credentials, DirectoryEntry, Entries,
     FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Time, Vfs,
 };
-use gannet_volume::client::VolumeFs;
+use gannet_volume::client::{Striping, VolumeFs};
+use gannet_volume::meta::{Chosen, Stripes};
 use std::io;
 
 /// Bytes of a listing that are kept at a time; a volume's pages are shorter.
@@ -28,6 +29,29 @@ impl Native {
     /// Connections that were lost and made anew.
     pub(super) fn reconnects(&self) -> u64 {
         self.volume.reconnects()
+    }
+
+    /// Makes an empty file, striped as `replaced` is.
+    pub(super) async fn create_like(
+        &self,
+        replaced: &FileHandle,
+        (directory, name): (&FileHandle, &[u8]),
+        mode: u32,
+    ) -> Result<FileHandle, Error> {
+        let (volume, caller) = (&self.volume, &self.caller);
+        let Striping::File(layout) = self.done(volume.striping(caller, replaced).await)? else {
+            return Err(Error::Status(Status::Inval));
+        };
+        let stripes = Stripes {
+            unit: layout.unit,
+            on: Chosen::Listed(layout.servers),
+        };
+        let attributes = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let made = volume.create_striped(caller, (directory, name), &attributes, stripes);
+        self.done(made.await)
     }
 
     /// What a person is told: which server has failed with what, where a status alone does not help.
