@@ -34,6 +34,7 @@ pub struct Writer {
     client: Client,
     file: FileHandle,
     zeros: Zeros,
+    stability: Stability,
     block: u32,
     depth: usize,
     in_flight: InOrder<Result<Kept, Error>>,
@@ -68,6 +69,7 @@ impl Writer {
             client,
             file,
             zeros,
+            stability: Stability::Unstable,
             block,
             depth,
             in_flight: InOrder::new(),
@@ -77,6 +79,15 @@ impl Writer {
             written: Written { end: 0, sent: 0 },
             data_end: 0,
             resends: 0,
+        }
+    }
+
+    /// The same, with each WRITE durable when it is answered: of a file that fits in one, that saves the COMMIT.
+    #[must_use]
+    pub fn durable_at_once(self) -> Writer {
+        Writer {
+            stability: Stability::DataSync,
+            ..self
         }
     }
 
@@ -148,7 +159,8 @@ impl Writer {
         while self.in_flight.len() >= self.depth {
             self.reap().await?;
         }
-        let written = write_block(self.client.clone(), self.file, offset, buffer, len);
+        let (client, file) = (self.client.clone(), self.file);
+        let written = write_block(client, file, (offset, buffer, len), self.stability);
         self.in_flight.start(Box::pin(written)).await;
         Ok(())
     }
@@ -214,13 +226,10 @@ impl Writer {
 async fn write_block(
     client: Client,
     file: FileHandle,
-    offset: u64,
-    buffer: Buffer,
-    len: u32,
+    (offset, buffer, len): (u64, Buffer, u32),
+    stability: Stability,
 ) -> Result<Kept, Error> {
-    let first = client
-        .write(&file, offset, buffer, len, Stability::Unstable)
-        .await?;
+    let first = client.write(&file, offset, buffer, len, stability).await?;
     let mut done = first.count;
     let mut kept = Kept {
         offset,
@@ -236,9 +245,7 @@ async fn write_block(
             .unwrap_or_default();
         let rest = Buffer::from_vec(rest.to_vec());
         let at = offset.saturating_add(u64::from(done));
-        let more = client
-            .write(&file, at, rest, len - done, Stability::Unstable)
-            .await?;
+        let more = client.write(&file, at, rest, len - done, stability).await?;
         kept.verifier = kept.verifier.filter(|verifier| *verifier == more.verifier);
         kept.committed = kept.committed.min(more.committed);
         done += more.count;
