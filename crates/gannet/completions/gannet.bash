@@ -1057,12 +1057,20 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -h --recursive --force --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-R -r -f -j -q -h --recursive --force --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

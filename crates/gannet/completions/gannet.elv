@@ -274,8 +274,8 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand -R 'Directories with everything in them'
             cand --recursive 'Directories with everything in them'
             cand --verify 'Read everything back and compare every byte with the source'
-            cand -q 'No progress bar, not even on a terminal'
-            cand --quiet 'No progress bar, not even on a terminal'
+            cand -q 'No progress on a terminal, and no line at the end'
+            cand --quiet 'No progress on a terminal, and no line at the end'
             cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
@@ -299,6 +299,8 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'gannet;rm'= {
+            cand -j 'Names that are removed at a time, with -r'
+            cand --jobs 'Names that are removed at a time, with -r'
             cand --timeout 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
             cand --uid 'Call as this user [default: the caller''s own]'
@@ -315,6 +317,8 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --recursive 'Directories with everything in them'
             cand -f 'Do not mind what does not exist'
             cand --force 'Do not mind what does not exist'
+            cand -q 'With -r: no progress on a terminal, and no line at the end'
+            cand --quiet 'With -r: no progress on a terminal, and no line at the end'
             cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'

@@ -315,7 +315,7 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l verify -d 'Read everything back and compare every byte with the source'
-complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress bar, not even on a terminal'
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -s q -l quiet -d 'No progress on a terminal, and no line at the end'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
@@ -338,6 +338,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l busy-poll -d 'Mi
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s p -l parents -d 'Make what is missing above too, and do not mind what exists'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -s j -l jobs -d 'Names that are removed at a time, with -r' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
@@ -357,6 +358,7 @@ json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s r -s R -l recursive -d 'Directories with everything in them'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s f -l force -d 'Do not mind what does not exist'
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -s q -l quiet -d 'With -r: no progress on a terminal, and no line at the end'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r

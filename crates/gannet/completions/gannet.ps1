@@ -292,8 +292,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('-R', '-R ', [CompletionResultType]::ParameterName, 'Directories with everything in them')
             [CompletionResult]::new('--recursive', '--recursive', [CompletionResultType]::ParameterName, 'Directories with everything in them')
             [CompletionResult]::new('--verify', '--verify', [CompletionResultType]::ParameterName, 'Read everything back and compare every byte with the source')
-            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'No progress bar, not even on a terminal')
-            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'No progress bar, not even on a terminal')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'No progress on a terminal, and no line at the end')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'No progress on a terminal, and no line at the end')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
@@ -319,6 +319,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             break
         }
         'gannet;rm' {
+            [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'Names that are removed at a time, with -r')
+            [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'Names that are removed at a time, with -r')
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
             [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
@@ -335,6 +337,8 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--recursive', '--recursive', [CompletionResultType]::ParameterName, 'Directories with everything in them')
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Do not mind what does not exist')
             [CompletionResult]::new('--force', '--force', [CompletionResultType]::ParameterName, 'Do not mind what does not exist')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'With -r: no progress on a terminal, and no line at the end')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'With -r: no progress on a terminal, and no line at the end')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')

@@ -164,8 +164,12 @@ pub enum Command {
     Stat(StatOptions),
     /// Copy files and trees to, from and between servers
     ///
-    /// Holes stay holes, modes and modification times are kept; with -r, symbolic links, FIFOs, sockets and (by root)
-    /// devices are copied as such. What cannot be copied is said, everything else is copied, and the exit status is 1.
+    /// Holes stay holes. Modes and modification times are kept, without set-user-ID and set-group-ID. With -r, symbolic
+    /// links, FIFOs, sockets and (by root) devices are copied as such; a line at the end says how much it was and how fast.
+    /// The command copies everything that it can, lists at the end what it could not, and exits with 1.
+    ///
+    /// A file is written as .gannet-cp-* beside its target and renamed when it is complete: a target that is there stays
+    /// whole until then. Links below the given paths are never followed; a link at the target's name is replaced.
     ///
     /// A copy survives a restart of the server: it waits, connects again and goes on, for ever unless --timeout says
     /// otherwise. A server that cannot be reached in the first place is an error at once.
@@ -173,6 +177,9 @@ pub enum Command {
     /// Make directories
     Mkdir(MkdirOptions),
     /// Remove files and directories
+    ///
+    /// With -r, many names at a time. What cannot be removed is listed at the end, everything else is removed, and the exit
+    /// status is 1; a line at the end says how much it was and how fast.
     Rm(RmOptions),
     /// Move or rename on one server
     Mv(MvOptions),
@@ -480,7 +487,7 @@ pub struct CpOptions {
     #[arg(short, long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// No progress bar, not even on a terminal
+    /// No progress on a terminal, and no line at the end
     #[arg(short, long)]
     pub quiet: bool,
     /// Talking to the server.
@@ -514,6 +521,13 @@ pub struct RmOptions {
     /// Do not mind what does not exist
     #[arg(short, long)]
     pub force: bool,
+    /// Names that are removed at a time, with -r
+    #[arg(short, long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// With -r: no progress on a terminal, and no line at the end
+    #[arg(short, long)]
+    pub quiet: bool,
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,

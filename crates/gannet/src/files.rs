@@ -1,25 +1,24 @@
-//! The small commands: `ls`, `cat`, `stat`, `mkdir`, `rm`, `mv`, `df`.
+//! The small commands: `ls`, `cat`, `stat`, `mkdir`, `mv`, `df`.
 
 use crate::cli::{
-    CatOptions, ClientOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, RmOptions,
-    StatOptions,
+    CatOptions, ClientOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, StatOptions,
 };
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
 use crate::show::{self, Listing, Shown};
 use crate::url::Url;
 use crate::{output, size};
-use gannet_nfs::client::{Error, Follow, Node, Transfer};
+use gannet_nfs::client::{Follow, Node, Transfer};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileKind, Status};
 use serde::Serialize;
 use std::cell::Cell;
 
-/// Directories below each other that `ls -R` and `rm -r` go down.
+/// Directories below each other that `ls -R` goes down.
 const DEPTH_MAX: usize = 1024;
 
 /// Does `work` for each of `urls`, also after one for which it fails. Of several, each failure is told at once.
-async fn each(
+pub(crate) async fn each(
     urls: &[Url],
     work: impl AsyncFn(&Url) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -55,14 +54,14 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
     let node = session.node(url, Follow::Yes).await?;
     if node.attributes.kind != FileKind::Directory {
         let name = url.file_name().unwrap_or_default().to_vec();
-        return show::entries(session, url, &[Shown { name, node }], options).await;
+        return show::entries(session, &url.parent(), &[Shown { name, node }], options).await;
     }
     let mut directories = vec![(url.clone(), node, 0)];
     // Of the first directory that is not known to its end; the others are listed all the same.
     let mut failure = None;
     while let Some((url, node, depth)) = directories.pop() {
         let mut listed = match needs_attributes(options) {
-            true => show::list_known(session, &url, &node).await?,
+            true => show::listing(&url, session.list_known(&node.handle).await)?,
             false => Listing {
                 unknown: names(session, &url, &node).await?,
                 ..Listing::default()
@@ -106,7 +105,7 @@ fn is_shown(name: &[u8], options: &LsOptions) -> bool {
 
 /// The names in a directory, sorted.
 async fn names(session: &Session, url: &Url, node: &Node) -> Result<Vec<Vec<u8>>, Failure> {
-    let listed = session.files().client().list(&node.handle).await;
+    let listed = session.files().client().names(&node.handle).await;
     Ok(show::names_of(
         listed.explain(|| format!("cannot list {url}"))?,
     ))
@@ -199,74 +198,6 @@ fn hint_parents(failure: Failure, options: &MkdirOptions) -> Failure {
         return failure.hint("-p makes the directories above as well");
     }
     failure
-}
-
-/// `gannet rm`.
-///
-/// # Errors
-/// Something cannot be removed.
-pub fn rm(options: &RmOptions) -> Result<(), Failure> {
-    session::run(async |runtime| {
-        each(&options.urls, async |url| {
-            let removing = async |session| rm_url(&session, url, options).await;
-            with_session(&runtime, url, &options.client, removing).await
-        })
-        .await
-    })
-}
-
-async fn rm_url(session: &Session, url: &Url, options: &RmOptions) -> Result<(), Failure> {
-    let what = || format!("cannot remove {url}");
-    let path = session.path_of(url);
-    if path.is_empty() {
-        return Err(Failure::new(what(), "it is the root of an export"));
-    }
-    let node = match session.files().walk(&path, Follow::No).await {
-        Ok(node) => node,
-        Err(Error::Status(Status::Noent)) if options.force => return Ok(()),
-        Err(error) => return Err(Failure::new(what(), error)),
-    };
-    if node.attributes.kind == FileKind::Directory {
-        if !options.recursive {
-            return Err(Failure::new(what(), Status::Isdir)
-                .hint("-r removes directories with everything in them"));
-        }
-        empty_directory(session, url, &node, 0).await?;
-    }
-    session.files().remove(&path).await.explain(what)
-}
-
-/// Removes everything in a directory, without following links.
-async fn empty_directory(
-    session: &Session,
-    url: &Url,
-    node: &Node,
-    depth: usize,
-) -> Result<(), Failure> {
-    if depth == DEPTH_MAX {
-        return Err(Failure::new(
-            format!("cannot remove {url}"),
-            "too many directories below each other",
-        ));
-    }
-    let client = session.files().client();
-    for entry in show::list(session, url, node).await? {
-        let below = url.child(&entry.name);
-        let what = || format!("cannot remove {below}");
-        if entry.node.attributes.kind == FileKind::Directory {
-            Box::pin(empty_directory(session, &below, &entry.node, depth + 1)).await?;
-            client
-                .rmdir(&node.handle, &entry.name)
-                .await
-                .explain(what)?;
-        } else {
-            client
-                .remove(&node.handle, &entry.name)
-                .await
-                .explain(what)?;
-        }
-    }
-    Ok(())
 }
 
 /// `gannet mv`.

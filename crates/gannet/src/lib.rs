@@ -24,11 +24,14 @@ pub mod mount;
 pub mod output;
 pub mod papers;
 mod process;
+mod progress;
+mod remove;
 mod scratch;
 pub mod serve;
 pub mod session;
 mod show;
 pub mod size;
+mod tree;
 pub mod url;
 pub mod volume;
 
@@ -60,7 +63,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stat(options) => files::stat(&options),
         Command::Cp(options) => copy::run(&options),
         Command::Mkdir(options) => files::mkdir(&options),
-        Command::Rm(options) => files::rm(&options),
+        Command::Rm(options) => remove::run(&options),
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
         Command::Dump(options) => dump::run(&options),

@@ -1,10 +1,12 @@
 //! Standard output, for results only. A reader that went away ends the command without noise.
 
 use crate::failure::{Explain, Failure};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Prints a line.
 ///
@@ -29,9 +31,24 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
         })
 }
 
+/// The bar that is drawn on standard error, if any: lines go above it.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Says which bar is drawn from now on.
+pub(crate) fn show_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
+
 /// Tells a person something on standard error; nobody may be there to read it.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let write = || {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    };
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Prints one JSON object on a line of its own.

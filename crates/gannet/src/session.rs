@@ -3,6 +3,7 @@
 mod contact;
 mod native;
 mod probe;
+mod waiting;
 
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
@@ -14,7 +15,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, Direct, Error, Files, Follow, Node};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::tokio_plug;
-use gannet_runtime::{Handle, sleep, timeout};
+use gannet_runtime::{Handle, timeout};
 use gannet_vfs::limits::TRANSFER_MAX;
 use gannet_vfs::{Credentials, FileHandle, Vfs};
 use gannet_volume::client::VolumeFs;
@@ -95,6 +96,7 @@ impl Session {
         patience: Patience,
     ) -> Result<Session, Failure> {
         let connecting = Session::establish(runtime, url, options, patience);
+        let connecting = waiting::connecting(runtime, url, connecting);
         let Some(silence) = silence_max(options, patience) else {
             return connecting.await;
         };
@@ -159,7 +161,7 @@ impl Session {
         caller: Credentials,
     ) -> Session {
         let root = volume.root();
-        let native = Rc::new(Native::new(volume.without_attributes(), caller));
+        let native = Rc::new(Native::new(runtime, volume.without_attributes(), caller));
         let client = Client::over(Rc::clone(runtime), Rc::clone(&native) as Rc<dyn Direct>);
         let mounted = Mounted {
             files: Files::over(client, root, TRANSFER_MAX),
@@ -236,9 +238,9 @@ impl Session {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let outcome = match silence_max(options, patience) {
-            None => work.await,
+            None => self.telling(runtime, url, work).await,
             Some(silence) => tokio::select! {
-                outcome = work => outcome,
+                outcome = self.telling(runtime, url, work) => outcome,
                 failure = self.silence(runtime, url, silence) => Err(failure),
             },
         };
@@ -253,17 +255,6 @@ impl Session {
     /// Whether the server may take the caller for another one: it is root. (Servers of volumes do not.)
     pub(crate) fn may_be_squashed(&self, options: &ClientOptions) -> bool {
         self.mounted.native.is_none() && caller(options).uid == 0
-    }
-
-    /// Ends when the server has not answered for `max`.
-    async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
-        while timeout(runtime, max, self.mounted.files.client().null())
-            .await
-            .is_ok()
-        {
-            sleep(runtime, HEARTBEAT_PAUSE.min(max)).await;
-        }
-        silence_failure(format!("lost {}", server_of(url)), max)
     }
 }
 

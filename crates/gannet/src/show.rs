@@ -5,8 +5,9 @@ use crate::failure::{Explain, Failure};
 use crate::output::{self, name_of};
 use crate::session::Session;
 use crate::url::Url;
-use gannet_nfs::client::{Item, Listed, Node};
+use gannet_nfs::client::{Error, Item, Listed, Node};
 use gannet_vfs::{FileKind, Time};
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// A name and what it stands for.
@@ -19,6 +20,10 @@ pub(crate) struct Shown {
 #[derive(Serialize)]
 struct ObjectJson {
     name: String,
+    /// From the server's root.
+    path: String,
+    /// As commands take it.
+    url: String,
     kind: &'static str,
     mode: String,
     links: u32,
@@ -57,12 +62,7 @@ pub(crate) struct Listing {
 ///
 /// # Errors
 /// It cannot be listed.
-pub(crate) async fn list_known(
-    session: &Session,
-    url: &Url,
-    node: &Node,
-) -> Result<Listing, Failure> {
-    let found = session.files().list_known(&node.handle).await;
+pub(crate) fn listing(url: &Url, found: Result<Listed, Error>) -> Result<Listing, Failure> {
     let Listed { known, unknown } = found.explain(|| format!("cannot list {url}"))?;
     let known = sorted(known);
     let Some((items, why)) = unknown else {
@@ -119,7 +119,8 @@ pub(crate) async fn entries(
         }
         let target = link_target(session, url, &entry.node).await?;
         if options.json {
-            output::json(&json(name_of(&entry.name), &entry.node, target))?;
+            let at = url.child(&entry.name);
+            output::json(&json(name_of(&entry.name), &at, &entry.node, target))?;
             continue;
         }
         let attributes = &entry.node.attributes;
@@ -171,7 +172,7 @@ pub(crate) async fn object(
     as_json: bool,
 ) -> Result<(), Failure> {
     let target = link_target(session, url, node).await?;
-    let shown = json(url.to_string(), node, target);
+    let shown = json(url.to_string(), url, node, target);
     if as_json {
         return output::json(&shown);
     }
@@ -207,10 +208,12 @@ async fn link_target(session: &Session, url: &Url, node: &Node) -> Result<Option
     Ok(Some(name_of(&target)))
 }
 
-fn json(name: String, node: &Node, target: Option<String>) -> ObjectJson {
+fn json(name: String, url: &Url, node: &Node, target: Option<String>) -> ObjectJson {
     let attributes = &node.attributes;
     ObjectJson {
         name,
+        path: url.shown_path(),
+        url: url.to_string(),
         kind: kind(attributes.kind),
         mode: format!("{:04o}", attributes.mode),
         links: attributes.link_count,
@@ -219,9 +222,9 @@ fn json(name: String, node: &Node, target: Option<String>) -> ObjectJson {
         size_bytes: attributes.size,
         used_bytes: attributes.used,
         fileid: attributes.fileid,
-        access_time: time(attributes.access_time),
-        modify_time: time(attributes.modify_time),
-        change_time: time(attributes.change_time),
+        access_time: timestamp(attributes.access_time).to_string(),
+        modify_time: timestamp(attributes.modify_time).to_string(),
+        change_time: timestamp(attributes.change_time).to_string(),
         target,
     }
 }
@@ -269,29 +272,16 @@ fn permissions(mode: u32) -> String {
     [owner, group, others].concat().into_iter().collect()
 }
 
-/// `YYYY-MM-DD hh:mm:ss` in UTC (civil-from-days; the calendar repeats every 400 years, 146,097 days).
+/// A point in time, which is written as RFC 3339 says.
+fn timestamp(time: Time) -> Timestamp {
+    // A server may say more than there are in a second.
+    let nanoseconds = i32::try_from(time.nanoseconds.min(999_999_999)).unwrap_or(0);
+    Timestamp::new(time.seconds.into(), nanoseconds).unwrap_or_default()
+}
+
+/// `YYYY-MM-DD hh:mm:ss` in UTC.
 pub(crate) fn time(time: Time) -> String {
-    let (days, second) = (time.seconds / 86_400, time.seconds % 86_400);
-    // Days since 0000-03-01, so that the leap day is the last of its year.
-    let day = days + 719_468;
-    let (era, day_of_era) = (day / 146_097, day % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = era * 400 + year_of_era + u32::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day_of_month:02} {:02}:{:02}:{:02}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    timestamp(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -311,6 +301,16 @@ mod tests {
         assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(shown(1_763_700_000), "2025-11-21 04:40:00");
         assert_eq!(shown(u32::MAX), "2106-02-07 06:28:15");
+        let exact = |seconds, nanoseconds| {
+            let time = Time {
+                seconds,
+                nanoseconds,
+            };
+            timestamp(time).to_string()
+        };
+        assert_eq!(exact(1_763_700_000, 0), "2025-11-21T04:40:00Z");
+        assert_eq!(exact(0, 1_500_000), "1970-01-01T00:00:00.0015Z");
+        assert_eq!(exact(0, u32::MAX), "1970-01-01T00:00:00.999999999Z");
     }
 
     #[test]

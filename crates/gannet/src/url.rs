@@ -154,6 +154,18 @@ impl Url {
         self.with_path(path)
     }
 
+    /// The directory that this path is in; the root for itself.
+    #[must_use]
+    pub fn parent(&self) -> Url {
+        let above = self.path.split_last().map(|(_, above)| above.to_vec());
+        self.with_path(above.unwrap_or_default())
+    }
+
+    /// The path from the server's root, fit for a terminal.
+    pub fn shown_path(&self) -> String {
+        format!("/{}", name_of(&self.path.join(&b'/')))
+    }
+
     /// The last component; `None` for the root.
     pub fn file_name(&self) -> Option<&[u8]> {
         self.path.last().map(Vec::as_slice)

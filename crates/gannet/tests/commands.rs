@@ -263,6 +263,16 @@ fn the_small_commands_do_what_their_names_say() {
         let json = succeed(&["ls", "--json", &at("/d")]);
         assert_eq!(json.lines().count(), 2);
         assert!(json.contains("\"size_bytes\":8"), "{json}");
+        let below = succeed(&["ls", "-R", "--json", &url]);
+        let below: Vec<serde_json::Value> = below
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let paths: Vec<_> = below.iter().map(|entry| &entry["path"]).collect();
+        assert_eq!(paths, ["/d", "/d/e", "/d/file", "/d/e/f"]);
+        assert_eq!(below[3]["url"], at("/d/e/f"));
+        let time = below[3]["modify_time"].as_str().unwrap();
+        assert!(time.contains('T') && time.ends_with('Z'), "{time}");
         assert_eq!(
             succeed(&["cat", &at("/d/file"), &at("/d/file")]),
             "content\ncontent\n"
@@ -323,6 +333,71 @@ fn what_fails_for_one_of_several_is_done_for_the_others() {
     ]);
     assert_eq!(moved.status.code(), Some(1));
     assert!(place.path("share/last/missing").exists() && place.path("share/last/first").exists());
+}
+
+#[test]
+fn trees_are_copied_and_removed_to_their_end_with_a_line_that_says_so() {
+    let place = Place::new();
+    make_tree(&place.path("tree"), 40);
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let said = |words: &[&str]| {
+        let output = run(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    for url in server.urls() {
+        let there = format!("{url}/tree");
+        let tree = place.text("tree");
+        let (code, line) = said(&["cp", "-r", &tree, &there, "--log", "error"]);
+        assert_eq!(code, Some(0), "{line}");
+        let copied = "copied 44 files and 5 directories, ";
+        assert!(line.starts_with(copied) && line.ends_with("/s\n"), "{line}");
+        let (code, line) = said(&["rm", "-r", &there]);
+        assert_eq!(code, Some(0), "{line}");
+        let removed = "removed 44 files and 5 directories, ";
+        assert!(
+            line.starts_with(removed) && line.ends_with("files/s\n"),
+            "{line}"
+        );
+        assert!(!place.path("share/tree").exists());
+        // In silence.
+        for words in [["cp", "-qr", &tree, &there], ["rm", "-q", "-r", &there]] {
+            let words = [&words[..], &["--log", "error"]].concat();
+            assert_eq!(said(&words), (Some(0), String::new()));
+        }
+    }
+}
+
+#[test]
+fn a_removal_goes_on_past_what_cannot_be_removed() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for url in server.urls() {
+        let tree = place.path("share/tree");
+        make_tree(&tree, 30);
+        fs::create_dir_all(tree.join("a/locked/open")).unwrap();
+        for name in ["one", "two", "open/three"] {
+            fs::write(tree.join("a/locked").join(name), b"").unwrap();
+        }
+        for path in ["", "a", "a/b c", "a/b c/é", "a/locked/open", "empty"] {
+            std::os::unix::fs::chown(tree.join(path), Some(1000), Some(1000)).unwrap();
+        }
+        let output = run(&["rm", "-r", "--uid", "1000", &format!("{url}/tree")]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        // What holds the rest in its place, and nothing about what is above it.
+        for name in ["locked/one: ", "locked/two: ", "locked/open: "] {
+            assert!(said.contains(name), "{said}");
+        }
+        assert!(said.contains("3 objects could not be removed"), "{said}");
+        assert_eq!(said.lines().count(), 5, "{said}");
+        let left = |path: &str| fs::read_dir(tree.join(path)).unwrap().count();
+        assert_eq!((left(""), left("a"), left("a/locked/open")), (1, 1, 0));
+        fs::remove_dir_all(&tree).unwrap();
+    }
 }
 
 #[test]

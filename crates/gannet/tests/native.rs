@@ -329,13 +329,33 @@ fn commands_say_which_server_is_away_and_show_what_is_known() {
         "{listed}"
     );
     assert!(listed.contains(" file\n"), "{listed}");
-    assert!(why.contains("the manager waits for an I/O server"), "{why}");
+    let is_named = |why: &str| why.contains("/file: I/O server 1 is away: ");
+    assert!(is_named(&why), "{why}");
+    // Nor is it waited for as long as other commands would.
+    let began = Instant::now();
+    let output = run(&["ls", "-l", &root, "--volume-key", &bed.key]);
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(1));
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(is_named(&why), "{why}");
     let (_, why) = failed(&["df", &root]);
     assert!(why.contains("I/O server 1: "), "{why}");
     let doctor = run(&["doctor", &root, "--volume-key", &bed.key]);
     let said = String::from_utf8(doctor.stdout).unwrap();
     assert!(said.contains("I/O server 1"), "{said}");
     bed.start_io_server(1);
+    bed.succeed(&["ls", "-l", &root]);
+
+    // One that is there, and says nothing.
+    let silent = bed.io_servers[1].as_ref().unwrap();
+    silent.signal("STOP");
+    let began = Instant::now();
+    let output = run(&["ls", "-l", &root, "--volume-key", &bed.key]);
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let [listed, why] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    assert!(listed.contains(" directory\n"), "{listed}");
+    assert!(is_named(&why), "{why}");
+    silent.signal("CONT");
     bed.succeed(&["ls", "-l", &root]);
 }
 

@@ -1,20 +1,19 @@
-//! Copies trees: one walk, many files under way, bounded memory, and a list of what went wrong.
+//! Copies trees: many objects under way, bounded memory, and a list of what went wrong.
 
 use super::content::{Sink, Source};
 use super::place::{Entry, Kind, Made, Node, Place};
-use super::progress::Progress;
 use super::unfinished::{Target, Temporaries, Unfinished};
 use super::verify::first_difference;
 use crate::failure::{Explain, Failure};
-use crate::session::SQUASHED;
+use crate::progress::Progress;
+use crate::tree::{Failures, Visitor, Walk};
 use gannet_nfs::client::Transfer;
-use std::cell::Cell;
+use gannet_vfs::NodeKind;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
 
 /// Bytes that all files under way may keep in memory together.
 const MEMORY_MAX: u64 = 256 << 20;
@@ -25,28 +24,91 @@ const MEMORY_UNIT: u64 = 64 << 10;
 /// Bytes of a block of a file with holes on a server, which does not tell where they are: a block of zeros alone
 /// becomes a hole.
 const SPARSE_BLOCK_LEN: u32 = 128 << 10;
-/// Directories below each other.
-const DEPTH_MAX: usize = 1024;
 
-/// A copy of one or several trees, with everything under way.
-pub(crate) struct Engine {
-    shared: Rc<Shared>,
-    files: JoinSet<Result<(), Failure>>,
-    /// Directories that are complete when everything in them is, with what they are to look like.
-    directories: Vec<(Place, Node)>,
+/// What a copy reports to, and what is left when it ends early.
+#[derive(Clone)]
+pub(crate) struct Report {
+    pub(crate) progress: Rc<Progress>,
+    pub(crate) failures: Rc<Failures>,
+    pub(crate) temporaries: Rc<Temporaries>,
 }
 
-struct Shared {
-    progress: Rc<Progress>,
-    /// READs or WRITEs of one file under way at a time.
-    depth: usize,
-    verify: bool,
-    temporaries: Rc<Temporaries>,
-    slots: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
-    failures: Cell<u64>,
-    /// One of them is that a right is missing.
-    denied: Cell<bool>,
+impl Report {
+    pub(crate) fn new(progress: Progress) -> Report {
+        Report {
+            progress: Rc::new(progress),
+            failures: Rc::default(),
+            temporaries: Rc::default(),
+        }
+    }
+}
+
+/// A copy of one or several trees.
+pub(crate) struct Engine {
+    walk: Walk<Copier>,
+    report: Report,
+}
+
+impl Engine {
+    /// An engine that moves `jobs` files at a time, and `jobs` parts of each.
+    pub(crate) fn new(jobs: u16, verify: bool, report: &Report) -> Engine {
+        let memory = usize::try_from(MEMORY_MAX / MEMORY_UNIT).unwrap_or(usize::MAX);
+        let copier = Rc::new(Copier {
+            report: report.clone(),
+            depth: usize::from(jobs),
+            verify,
+            memory: Arc::new(Semaphore::new(memory)),
+        });
+        Engine {
+            walk: Walk::new(copier, jobs, Rc::clone(&report.failures)),
+            report: report.clone(),
+        }
+    }
+
+    /// Takes the copy of `source` to `name` in the directory `parent` into the work.
+    pub(crate) fn add(&mut self, source: Place, node: Node, parent: &Place, name: &OsStr) {
+        if node.kind != Kind::Directory {
+            self.report.progress.expect(1, node.size_to_move());
+        }
+        let parent = Rc::new(Made {
+            place: parent.clone(),
+            is_new: false,
+        });
+        self.walk.add(Object {
+            source,
+            node,
+            target: To::Name(parent, name.to_os_string()),
+        });
+    }
+
+    /// The same of everything in the directory `source`, to the directory `target`, which is to look like `node`.
+    pub(crate) fn add_contents(&mut self, source: Place, node: Node, target: Place) {
+        let target = To::Itself(target);
+        self.walk.add(Object {
+            source,
+            node,
+            target,
+        });
+    }
+
+    /// Copies everything. What cannot be copied is in the report.
+    pub(crate) async fn run(self) {
+        self.walk.run().await;
+    }
+}
+
+/// What is copied, and where to.
+struct Object {
+    source: Place,
+    node: Node,
+    target: To,
+}
+
+enum To {
+    /// To a name in a directory.
+    Name(Rc<Made>, OsString),
+    /// A directory becomes this one.
+    Itself(Place),
 }
 
 /// A file to be copied, and where to.
@@ -57,198 +119,129 @@ struct Job {
     name: OsString,
 }
 
-impl Engine {
-    /// An engine that moves `jobs` files at a time, and `jobs` parts of each.
-    pub(crate) fn new(
-        jobs: u16,
-        verify: bool,
-        progress: Rc<Progress>,
-        temporaries: Rc<Temporaries>,
-    ) -> Engine {
-        let memory = usize::try_from(MEMORY_MAX / MEMORY_UNIT).unwrap_or(usize::MAX);
-        Engine {
-            shared: Rc::new(Shared {
-                progress,
-                depth: usize::from(jobs),
-                verify,
-                temporaries,
-                slots: Arc::new(Semaphore::new(usize::from(jobs))),
-                memory: Arc::new(Semaphore::new(memory)),
-                failures: Cell::new(0),
-                denied: Cell::new(false),
-            }),
-            files: JoinSet::new(),
-            directories: Vec::new(),
-        }
+struct Copier {
+    report: Report,
+    /// READs or WRITEs of one file under way at a time.
+    depth: usize,
+    verify: bool,
+    memory: Arc<Semaphore>,
+}
+
+impl Visitor for Copier {
+    type Object = Object;
+    type Directory = (Place, Node);
+
+    fn is_directory(&self, object: &Object) -> bool {
+        object.node.kind == Kind::Directory
     }
 
-    /// Copies `source` to `name` in the directory `parent`. Comes back while files are still under way.
-    ///
-    /// # Errors
-    /// Never for single files: they are reported and counted.
-    pub(crate) async fn copy(&mut self, source: Place, node: Node, parent: &Place, name: &OsStr) {
-        let parent = Rc::new(Made {
-            place: parent.clone(),
-            is_new: false,
-        });
-        if let Err(failure) = self.copy_object(source, node, &parent, name, 0).await {
-            self.shared.report(&failure);
-        }
+    fn name(&self, object: &Object) -> String {
+        object.source.to_string()
     }
 
-    /// Copies everything in the directory `source` into the directory `target`, which is to look like `node`.
-    pub(crate) async fn copy_contents(&mut self, source: &Place, node: Node, target: Place) {
-        let made = Rc::new(Made {
-            place: target.clone(),
-            is_new: false,
-        });
-        if let Err(failure) = self.copy_entries(source, &made, 0).await {
-            self.shared.report(&failure);
-        }
-        self.directories.push((target, node));
-    }
-
-    async fn copy_object(
-        &mut self,
-        source: Place,
-        node: Node,
-        parent: &Rc<Made>,
-        name: &OsStr,
-        depth: usize,
-    ) -> Result<(), Failure> {
-        self.collect_finished();
-        match node.kind {
-            Kind::File => self.start_file(source, node, parent, name).await,
-            Kind::Symlink => {
-                let target = source.read_link().await?;
-                let made = parent.place.make_symlink(name, &target).await?;
-                made.set_attributes(&node).await?;
-                self.shared.progress.file_done();
-            }
-            Kind::Special(kind) => {
-                let made = parent.place.make_special(name, kind).await?;
-                made.set_attributes(&node).await?;
-                self.shared.progress.file_done();
-            }
-            Kind::Directory => {
-                if depth == DEPTH_MAX {
-                    let why = "too many directories below each other";
-                    return Err(Failure::new(format!("cannot copy {source}"), why));
-                }
-                let target = Rc::new(parent.place.make_directory(name).await?);
-                self.copy_entries(&source, &target, depth).await?;
-                self.directories.push((target.place.clone(), node));
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy_entries(
-        &mut self,
-        source: &Place,
-        target: &Rc<Made>,
-        depth: usize,
-    ) -> Result<(), Failure> {
-        let entries = source.list().await?;
-        let expected = entries.iter().filter(|entry| entry.node.kind == Kind::File);
-        self.shared
-            .progress
-            .expect(expected.map(|entry| entry.node.size).sum());
-        for Entry { name, place, node } in entries {
-            let copied = Box::pin(self.copy_object(place, node, target, &name, depth + 1)).await;
-            if let Err(failure) = copied {
-                self.shared.report(&failure);
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts to copy a file as soon as a slot and memory are free.
-    async fn start_file(&mut self, source: Place, node: Node, parent: &Rc<Made>, name: &OsStr) {
-        let shared = Rc::clone(&self.shared);
-        let Some(permits) = shared.permits(&node).await else {
-            return;
-        };
-        let job = Job {
+    async fn visit(&self, object: Object) -> Result<(), Failure> {
+        let Object {
             source,
             node,
-            parent: Rc::clone(parent),
-            name: name.to_os_string(),
+            target: To::Name(parent, name),
+        } = object
+        else {
+            return Ok(());
         };
-        self.files.spawn_local(async move {
-            let copied = shared.copy_file(&job).await;
-            drop(permits);
-            copied
-        });
-    }
-
-    fn collect_finished(&mut self) {
-        while let Some(done) = self.files.try_join_next() {
-            self.shared.take(done);
-        }
-    }
-
-    /// Waits for everything under way; then the directories get their modes and times, innermost first. An error says
-    /// what to do where a server may take root for another user.
-    ///
-    /// # Errors
-    /// Something could not be copied; it was reported.
-    pub(crate) async fn finish(mut self, may_be_squashed: bool) -> Result<(), Failure> {
-        while let Some(done) = self.files.join_next().await {
-            self.shared.take(done);
-        }
-        for (place, node) in &self.directories {
-            if let Err(failure) = place.set_attributes(node).await {
-                self.shared.report(&failure);
+        match node.kind {
+            Kind::Symlink => self.copy_link(&source, &node, &parent, &name).await?,
+            Kind::Special(kind) => self.make_special(&node, kind, &parent, &name).await?,
+            Kind::File | Kind::Directory => {
+                let job = Job {
+                    source,
+                    node,
+                    parent,
+                    name,
+                };
+                self.copy_file(&job).await?;
             }
         }
-        let (why, hint) = match self.shared.failures.get() {
-            0 => return Ok(()),
-            1 => (
-                String::from("one object could not be copied"),
-                "the line above says which",
-            ),
-            count => (
-                format!("{count} objects could not be copied"),
-                "the lines above say which",
-            ),
+        self.report.progress.file_done();
+        Ok(())
+    }
+
+    async fn enter(&self, object: Object) -> Result<((Place, Node), Vec<Object>), Failure> {
+        let Object {
+            source,
+            node,
+            target,
+        } = object;
+        // First, so that a source that cannot be listed leaves nothing behind.
+        let entries = source.list().await?;
+        let made = match target {
+            To::Name(parent, name) => parent.place.make_directory(&name).await?,
+            To::Itself(place) => Made {
+                place,
+                is_new: false,
+            },
         };
-        let failure = Failure::new("the copy is not complete", why);
-        match self.shared.denied.get() && may_be_squashed {
-            true => Err(failure.hint(format!("{hint}; {SQUASHED}"))),
-            false => Err(failure.hint(hint)),
-        }
+        let made = Rc::new(made);
+        let directory = (made.place.clone(), node);
+        let objects = entries.into_iter().map(|Entry { name, place, node }| {
+            if node.kind != Kind::Directory {
+                self.report.progress.expect(1, node.size_to_move());
+            }
+            Object {
+                source: place,
+                node,
+                target: To::Name(Rc::clone(&made), name),
+            }
+        });
+        Ok((directory, objects.collect()))
+    }
+
+    async fn leave(&self, (place, node): (Place, Node), _: bool) -> Result<(), Failure> {
+        place.set_attributes(&node).await?;
+        self.report.progress.directory_done();
+        Ok(())
+    }
+
+    fn counted(&self) {
+        self.report.progress.counted();
     }
 }
 
-impl Shared {
-    fn report(&self, failure: &Failure) {
-        self.failures.set(self.failures.get() + 1);
-        self.denied.set(self.denied.get() || failure.is_denied());
-        self.progress.say(&format!("gannet: {failure}"));
+impl Copier {
+    async fn copy_link(
+        &self,
+        source: &Place,
+        node: &Node,
+        parent: &Made,
+        name: &OsStr,
+    ) -> Result<(), Failure> {
+        let text = source.read_link().await?;
+        let made = parent.place.make_symlink(name, &text).await?;
+        made.set_attributes(node).await
     }
 
-    fn take(&self, done: Result<Result<(), Failure>, tokio::task::JoinError>) {
-        match done {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => self.report(&failure),
-            Err(error) => self.report(&Failure::new("a copy ended early", error)),
-        }
+    async fn make_special(
+        &self,
+        node: &Node,
+        kind: NodeKind,
+        parent: &Made,
+        name: &OsStr,
+    ) -> Result<(), Failure> {
+        let made = parent.place.make_special(name, kind).await?;
+        made.set_attributes(node).await
     }
 
-    /// The right to have a file like `node` under way; `None` when the engine is gone.
-    async fn permits(&self, node: &Node) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+    /// The right to use memory for a file like `node`; `None` when the engine is gone.
+    async fn memory(&self, node: &Node) -> Option<OwnedSemaphorePermit> {
         let units = node.size.min(FILE_MEMORY_MAX).div_ceil(MEMORY_UNIT).max(1);
         let units = u32::try_from(units).ok()?;
-        let memory = Arc::clone(&self.memory)
+        Arc::clone(&self.memory)
             .acquire_many_owned(units)
             .await
-            .ok()?;
-        Some((slot, memory))
+            .ok()
     }
 
     async fn copy_file(&self, job: &Job) -> Result<(), Failure> {
+        let _memory = self.memory(&job.node).await;
         let transfer = self.transfer(job);
         // First, so that a source that cannot be read leaves nothing behind, and itself unharmed.
         let source = job.source.open(job.node.size, transfer).await?;
@@ -257,16 +250,14 @@ impl Shared {
             is_new: job.parent.is_new,
             name: &job.name,
         };
-        let target = Unfinished::create(target, &job.source, &self.temporaries).await?;
+        let target = Unfinished::create(target, &job.source, &self.report.temporaries).await?;
         match self.fill(job, source, &target, transfer).await {
-            Ok(()) => target.complete().await?,
+            Ok(()) => target.complete().await,
             Err(failure) => {
                 target.discard().await;
-                return Err(failure);
+                Err(failure)
             }
         }
-        self.progress.file_done();
-        Ok(())
     }
 
     /// Makes `target` what the source is.
@@ -278,7 +269,7 @@ impl Shared {
         transfer: Transfer,
     ) -> Result<(), Failure> {
         let moved = self
-            .move_blocks(source, target.sink(transfer), &job.node)
+            .move_blocks(source, target.sink(job.node.size, transfer), &job.node)
             .await;
         moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
         target.set_attributes(&job.node).await?;
@@ -324,14 +315,14 @@ impl Shared {
                 source.recycle(buffer);
             }
             moved += len;
-            self.progress.add(len);
+            self.report.progress.add(len);
         }
         if moved < node.size && !keep_holes {
             return Err(io::Error::other(
                 "the file became shorter while it was copied",
             ));
         }
-        self.progress.add(node.size.saturating_sub(moved));
+        self.report.progress.add(node.size.saturating_sub(moved));
         sink.finish().await
     }
 

@@ -5,20 +5,18 @@ mod content;
 mod engine;
 mod local;
 mod place;
-mod progress;
 mod unfinished;
 mod verify;
 
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, Report};
 use place::Kind;
 pub(crate) use place::{Node, Place};
-pub(crate) use progress::Progress;
-pub(crate) use unfinished::Temporaries;
 
 use crate::cli::{ClientOptions, CpOptions};
 use crate::failure::{Explain, Failure};
 use crate::process::Signals;
-use crate::session::{self, Patience, Session};
+use crate::progress::{Progress, Work};
+use crate::session::{self, Patience, SQUASHED, Session};
 use crate::url::{Location, Url};
 use gannet_nfs::client::{Error, Follow};
 use gannet_runtime::Handle;
@@ -28,7 +26,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
 
 /// Copies what the command line says.
 ///
@@ -46,12 +43,12 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
             sessions.connect(location).await?;
         }
         let mut signals = Signals::install().explain(|| String::from("cannot copy"))?;
-        let temporaries = Rc::new(Temporaries::default());
+        let report = Report::new(Progress::new(Work::Copy, options.quiet));
         let copy = Copy {
             runtime: &runtime,
             sessions: &sessions,
             options,
-            temporaries: Rc::clone(&temporaries),
+            report: &report,
         };
         let copied = tokio::select! {
             copied = sessions.watch(copy.all(sources, target)) => copied,
@@ -59,10 +56,22 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         };
         // What the copy had under way is dropped by now. Another signal ends the wait for this, too.
         tokio::select! {
-            () = temporaries.remove_all(&runtime) => {}
+            () = report.temporaries.remove_all(&runtime) => {}
             _ = signals.next() => {}
         }
-        copied
+        report.progress.finish();
+        let mut open = sessions.open.iter();
+        let squashed = report.failures.has_denied()
+            && open.any(|(_, session)| session.may_be_squashed(&options.client));
+        let is_complete = report.failures.tell("the copy is not complete", "copied");
+        let is_complete = is_complete.map_err(|failure| match squashed {
+            true => failure.hint(format!("the lines above say which; {SQUASHED}")),
+            false => failure,
+        });
+        if options.recursive && report.progress.has_begun() {
+            report.progress.tell();
+        }
+        copied.and(is_complete)
     })
 }
 
@@ -201,7 +210,7 @@ struct Copy<'a> {
     runtime: &'a Handle,
     sessions: &'a Sessions<'a>,
     options: &'a CpOptions,
-    temporaries: Rc<Temporaries>,
+    report: &'a Report,
 }
 
 impl Copy<'_> {
@@ -221,39 +230,25 @@ impl Copy<'_> {
                 "it is not a directory",
             ));
         }
-        let progress = Rc::new(Progress::new(self.options.quiet));
-        let mut engine = Engine::new(
-            self.options.jobs,
-            self.options.verify,
-            Rc::clone(&progress),
-            Rc::clone(&self.temporaries),
-        );
+        let (jobs, verify) = (self.options.jobs, self.options.verify);
+        let mut engine = Engine::new(jobs, verify, self.report);
         for source in sources {
             let (place, node) = self.source(source).await?;
-            if node.kind == Kind::File {
-                progress.expect(node.size);
-            }
             match (into, name_of(source)) {
-                (Some(directory), Some(name)) => engine.copy(place, node, directory, &name).await,
+                (Some(directory), Some(name)) => engine.add(place, node, directory, &name),
                 // The root of an export, `/`, `.`: what is in it goes into the directory.
-                (Some(directory), None) => {
-                    engine.copy_contents(&place, node, directory.clone()).await;
-                }
+                (Some(directory), None) => engine.add_contents(place, node, directory.clone()),
                 (None, _) => {
                     let there = found.as_ref().map(|(_, node)| *node);
                     check_replaced((source, &node), (target, there))?;
                     let found = parent_of(self.runtime, self.sessions, target, node.kind).await;
                     let (parent, name) = found?;
-                    engine.copy(place, node, &parent, &name).await;
+                    engine.add(place, node, &parent, &name);
                 }
             }
         }
-        let mut open = self.sessions.open.iter();
-        let squashed = open.any(|(_, session)| session.may_be_squashed(&self.options.client));
-        let finished = engine.finish(squashed).await;
-        let (files, bytes) = progress.finish();
-        tracing::debug!(files, bytes, "copied");
-        finished
+        engine.run().await;
+        Ok(())
     }
 
     /// A source, which must be there and be copied as the options say.

@@ -94,6 +94,14 @@ impl Node {
         }
     }
 
+    /// Bytes that a copy moves.
+    pub(crate) fn size_to_move(&self) -> u64 {
+        match self.kind {
+            Kind::File => self.size,
+            _ => 0,
+        }
+    }
+
     /// The permission bits of a copy. It belongs to the user who copies, so the bits that lend the rights of a file's
     /// owner and group would lend that user's. A device stays its owner's: a server says which device it is.
     pub(crate) fn copied_mode(&self) -> u32 {

@@ -7,8 +7,9 @@ use crate::bench::{own_cpu, rounded};
 use crate::cli::{
     CallOptions, ClientOptions, DemoOptions, MemoryOptions, NativeOptions, Switch, TransferOptions,
 };
-use crate::copy::{Engine, Node, Place, Progress, Temporaries};
+use crate::copy::{Engine, Node, Place, Report};
 use crate::failure::{Explain, Failure};
+use crate::progress::{Progress, Work};
 use crate::scratch::Scratch;
 use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
@@ -20,7 +21,6 @@ use serde::Serialize;
 use server::Server;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tree::Totals;
 
@@ -239,10 +239,11 @@ impl Demo<'_> {
         name: &OsStr,
     ) -> Result<Row, Failure> {
         let (client, server, started) = (own_cpu(), self.server.cpu(), Instant::now());
-        let progress = Rc::new(Progress::new(true));
-        let mut engine = Engine::new(JOBS, false, progress, Rc::new(Temporaries::default()));
-        engine.copy(from, node, &to, name).await;
-        engine.finish(false).await?;
+        let report = Report::new(Progress::new(Work::Copy, true));
+        let mut engine = Engine::new(JOBS, false, &report);
+        engine.add(from, node, &to, name);
+        engine.run().await;
+        report.failures.tell("the copy is not complete", "copied")?;
         let seconds = started.elapsed().as_secs_f64();
         let per_gb = |cpu: Duration| rounded(cpu.as_secs_f64() / (totals.bytes as f64 / 1e9), 3);
         let client = own_cpu().saturating_sub(client);

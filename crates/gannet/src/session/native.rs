@@ -4,13 +4,17 @@ use gannet_fabric::Buffer;
 use gannet_nfs::client::{
     Committed, Direct, DirectAnswer, Error, Found, Item, ReadDone, WriteOutcome,
 };
+use gannet_runtime::{Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, Changed, CreateMode, Created, Credentials, DirectoryEntry, Entries,
     FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Time, Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 /// Bytes of a listing that are kept at a time; a volume's pages are shorter.
 const ENTRIES_MAX: usize = 4096;
@@ -19,11 +23,81 @@ const ENTRIES_MAX: usize = 4096;
 pub(super) struct Native {
     volume: VolumeFs,
     caller: Credentials,
+    clock: Handle,
+    /// When operations that are under way began, oldest first.
+    under_way: RefCell<BTreeMap<u64, Instant>>,
+    begun: Cell<u64>,
+}
+
+/// An operation that is under way.
+struct UnderWay<'a>(&'a Native, u64);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.borrow_mut().remove(&self.1);
+    }
 }
 
 impl Native {
-    pub(super) fn new(volume: VolumeFs, caller: Credentials) -> Native {
-        Native { volume, caller }
+    pub(super) fn new(clock: &Handle, volume: VolumeFs, caller: Credentials) -> Native {
+        Native {
+            volume,
+            caller,
+            clock: Handle::clone(clock),
+            under_way: RefCell::default(),
+            begun: Cell::new(0),
+        }
+    }
+
+    /// Takes note that `operation` is under way.
+    fn timed<'a, T: 'a>(
+        &'a self,
+        operation: impl Future<Output = Result<T, Error>> + 'a,
+    ) -> DirectAnswer<'a, T> {
+        Box::pin(async move {
+            let number = self.begun.get() + 1;
+            self.begun.set(number);
+            let now = self.clock.now();
+            self.under_way.borrow_mut().insert(number, now);
+            let _under_way = UnderWay(self, number);
+            operation.await
+        })
+    }
+
+    /// Since when the oldest operation has not been answered.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        let under_way = self.under_way.borrow();
+        under_way.first_key_value().map(|(_, since)| *since)
+    }
+
+    /// Which I/O servers do not greet within `max`, and why; `None` when all do.
+    pub(super) async fn away(&self, max: Duration) -> Option<String> {
+        let away = self.volume.away(max).await;
+        let away: Vec<String> = away
+            .into_iter()
+            .map(|(number, why)| format!("I/O server {number} is away: {why}"))
+            .collect();
+        (!away.is_empty()).then(|| away.join("; "))
+    }
+
+    async fn list_by(
+        &self,
+        directory: &FileHandle,
+        wants_objects: bool,
+    ) -> Result<Vec<Item>, Error> {
+        let mut listing = Listing {
+            wants_objects,
+            ..Listing::default()
+        };
+        loop {
+            listing.room = ENTRIES_MAX;
+            let (cookie, verifier) = (listing.last, Default::default());
+            let (volume, caller) = (&self.volume, &self.caller);
+            let page = volume.read_directory(caller, directory, cookie, verifier, &mut listing);
+            if self.done(page.await)?.eof {
+                return Ok(listing.items);
+            }
+        }
     }
 
     /// Connections that were lost and made anew.
@@ -78,11 +152,12 @@ struct Listing {
     items: Vec<Item>,
     last: u64,
     room: usize,
+    wants_objects: bool,
 }
 
 impl Entries for Listing {
     fn wants_objects(&self) -> bool {
-        true
+        self.wants_objects
     }
 
     fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
@@ -116,7 +191,7 @@ impl Direct for Native {
     }
 
     fn getattr<'a>(&'a self, object: &'a FileHandle) -> DirectAnswer<'a, Attributes> {
-        Box::pin(async { self.done(self.volume.attributes(object).await) })
+        self.timed(async { self.done(self.volume.attributes(object).await) })
     }
 
     fn setattr<'a>(
@@ -125,7 +200,7 @@ impl Direct for Native {
         change: &'a SetAttributes,
         guard: Option<Time>,
     ) -> DirectAnswer<'a, Option<Attributes>> {
-        Box::pin(async move {
+        self.timed(async move {
             let (volume, caller) = (&self.volume, &self.caller);
             let changed = volume.set_attributes(caller, object, change, guard).await;
             self.done(changed.result)?;
@@ -134,7 +209,7 @@ impl Direct for Native {
     }
 
     fn lookup<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, Found> {
-        Box::pin(async {
+        self.timed(async {
             let (found, _) = self.volume.lookup(&self.caller, directory, name).await;
             let (handle, attributes) = self.done(found)?;
             Ok(Found {
@@ -149,14 +224,14 @@ impl Direct for Native {
         object: &'a FileHandle,
         wanted: AccessMask,
     ) -> DirectAnswer<'a, AccessMask> {
-        Box::pin(async move {
+        self.timed(async move {
             let granted = self.volume.access(&self.caller, object, wanted).await;
             Ok(self.done(granted)?.0)
         })
     }
 
     fn readlink<'a>(&'a self, link: &'a FileHandle) -> DirectAnswer<'a, Vec<u8>> {
-        Box::pin(async {
+        self.timed(async {
             let read = self.volume.read_link(&self.caller, link).await;
             Ok(self.done(read)?.0)
         })
@@ -169,7 +244,7 @@ impl Direct for Native {
         count: u32,
         mut buffer: Buffer,
     ) -> DirectAnswer<'a, ReadDone> {
-        Box::pin(async move {
+        self.timed(async move {
             let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
             let (volume, range) = (&self.volume, (offset, count));
             let read = volume
@@ -192,7 +267,7 @@ impl Direct for Native {
         (mut buffer, len): (Buffer, u32),
         stability: Stability,
     ) -> DirectAnswer<'a, WriteOutcome> {
-        Box::pin(async move {
+        self.timed(async move {
             let len = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
             let (volume, part) = (&self.volume, (&mut buffer, len));
             let written = volume.write_from(&self.caller, file, offset, part, stability);
@@ -213,7 +288,7 @@ impl Direct for Native {
         name: &'a [u8],
         mode: &'a CreateMode,
     ) -> DirectAnswer<'a, Found> {
-        Box::pin(async move {
+        self.timed(async move {
             let (volume, caller) = (&self.volume, &self.caller);
             self.made(volume.create(caller, directory, name, mode).await)
         })
@@ -225,7 +300,7 @@ impl Direct for Native {
         name: &'a [u8],
         attributes: &'a SetAttributes,
     ) -> DirectAnswer<'a, Found> {
-        Box::pin(async move {
+        self.timed(async move {
             let (volume, caller) = (&self.volume, &self.caller);
             let made = volume.make_directory(caller, directory, name, attributes);
             self.made(made.await)
@@ -239,7 +314,7 @@ impl Direct for Native {
         target: &'a [u8],
         attributes: &'a SetAttributes,
     ) -> DirectAnswer<'a, Found> {
-        Box::pin(async move {
+        self.timed(async move {
             let (volume, caller) = (&self.volume, &self.caller);
             let made = volume.make_symlink(caller, directory, name, target, attributes);
             self.made(made.await)
@@ -253,7 +328,7 @@ impl Direct for Native {
         kind: NodeKind,
         attributes: &'a SetAttributes,
     ) -> DirectAnswer<'a, Found> {
-        Box::pin(async move {
+        self.timed(async move {
             let (volume, caller) = (&self.volume, &self.caller);
             let made = volume.make_node(caller, directory, name, kind, attributes);
             self.made(made.await)
@@ -261,14 +336,14 @@ impl Direct for Native {
     }
 
     fn remove<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, ()> {
-        Box::pin(async {
+        self.timed(async {
             let removed = self.volume.remove(&self.caller, directory, name).await;
             self.done(removed.result)
         })
     }
 
     fn rmdir<'a>(&'a self, directory: &'a FileHandle, name: &'a [u8]) -> DirectAnswer<'a, ()> {
-        Box::pin(async {
+        self.timed(async {
             let volume = &self.volume;
             let removed = volume.remove_directory(&self.caller, directory, name).await;
             self.done(removed.result)
@@ -280,7 +355,7 @@ impl Direct for Native {
         from: (&'a FileHandle, &'a [u8]),
         to: (&'a FileHandle, &'a [u8]),
     ) -> DirectAnswer<'a, ()> {
-        Box::pin(async move { self.done(self.volume.rename(&self.caller, from, to).await.0) })
+        self.timed(async move { self.done(self.volume.rename(&self.caller, from, to).await.0) })
     }
 
     fn link<'a>(
@@ -289,18 +364,18 @@ impl Direct for Native {
         directory: &'a FileHandle,
         name: &'a [u8],
     ) -> DirectAnswer<'a, ()> {
-        Box::pin(async move {
+        self.timed(async move {
             let linked = self.volume.link(&self.caller, file, directory, name).await;
             self.done(linked.0.result)
         })
     }
 
     fn fsstat<'a>(&'a self, object: &'a FileHandle) -> DirectAnswer<'a, FileSystemUsage> {
-        Box::pin(async { self.done(self.volume.usage(object).await) })
+        self.timed(async { self.done(self.volume.usage(object).await) })
     }
 
     fn commit<'a>(&'a self, file: &'a FileHandle) -> DirectAnswer<'a, Committed> {
-        Box::pin(async {
+        self.timed(async {
             let committed = self.volume.commit(&self.caller, file, 0, 0).await;
             Ok(Committed {
                 verifier: self.done(committed.result)?.verifier,
@@ -310,17 +385,10 @@ impl Direct for Native {
     }
 
     fn list<'a>(&'a self, directory: &'a FileHandle) -> DirectAnswer<'a, Vec<Item>> {
-        Box::pin(async {
-            let mut listing = Listing::default();
-            loop {
-                listing.room = ENTRIES_MAX;
-                let (cookie, verifier) = (listing.last, Default::default());
-                let (volume, caller) = (&self.volume, &self.caller);
-                let page = volume.read_directory(caller, directory, cookie, verifier, &mut listing);
-                if self.done(page.await)?.eof {
-                    return Ok(listing.items);
-                }
-            }
-        })
+        self.timed(self.list_by(directory, true))
+    }
+
+    fn names<'a>(&'a self, directory: &'a FileHandle) -> DirectAnswer<'a, Vec<Item>> {
+        self.timed(self.list_by(directory, false))
     }
 }

@@ -82,7 +82,7 @@ impl Seen {
         let mut ahead = vec![(url.clone(), *node, 0)];
         while let Some((url, node, depth)) = ahead.pop() {
             self.directories += 1;
-            let listing = show::list_known(session, &url, &node).await?;
+            let listing = show::listing(&url, session.files().list_known(&node.handle).await)?;
             let is_known = listing.failure.is_none();
             self.names += listing.unknown.len() as u64;
             let unknown = listing.failure.map(|failure| failure.to_string());

@@ -2,7 +2,7 @@
 
 use crate::support::{Place, Server, bytes, gannet, run, succeed};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -29,14 +29,16 @@ fn links_of_an_earlier_copy_are_replaced_and_not_followed() {
     let server = Server::of(&place.path("share"), &place.path("state"));
     for (number, url) in server.urls().iter().enumerate() {
         let tree = place.path("share/tree");
-        let target = place.path(&format!("out/{number}"));
-        let (there, here) = (format!("{url}/tree"), target.to_str().unwrap());
+        let here = place.text(&format!("out/{number}"));
+        let there = format!("{url}/tree");
+        fs::create_dir(&here).unwrap();
+        let target = Path::new(&here).join("tree");
         // A user of the server puts links there; the victim copies them, as links.
         symlink(outside.join("precious"), tree.join("file")).unwrap();
         symlink(outside.join("planted"), tree.join("dangling")).unwrap();
         symlink(outside.join("folder"), tree.join("folder")).unwrap();
         symlink(outside.join("folder"), tree.join("link")).unwrap();
-        succeed(&["cp", "-r", &there, here]);
+        succeed(&["cp", "-r", &there, &here]);
         assert!(target.join("folder").is_symlink());
 
         // Then he makes files and directories of them, and the victim copies again.
@@ -48,7 +50,7 @@ fn links_of_an_earlier_copy_are_replaced_and_not_followed() {
         fs::create_dir(tree.join("folder")).unwrap();
         fs::write(tree.join("folder/key"), b"evil").unwrap();
         symlink("elsewhere", tree.join("link")).unwrap();
-        succeed(&["cp", "-r", "--verify", &format!("{there}/."), here]);
+        succeed(&["cp", "-r", "--verify", &there, &here]);
 
         assert_eq!(names(&outside), ["folder", "precious"]);
         assert_eq!(fs::read(outside.join("precious")).unwrap(), b"precious");
@@ -143,12 +145,12 @@ fn names_do_not_reach_the_terminal_as_they_are() {
     for (number, url) in server.urls().iter().enumerate() {
         let out = place.path(&format!("out/{number}"));
         // A directory is in the way of the file.
-        fs::create_dir_all(out.join(name)).unwrap();
+        fs::create_dir_all(out.join("tree").join(name)).unwrap();
         let (there, here) = (format!("{url}/tree"), out.to_str().unwrap());
-        let failed = said(&["cp", "-r", &format!("{there}/."), here]);
+        let failed = said(&["cp", "-r", &there, here]);
         assert!(failed.contains("evil"), "{failed}");
         let failed = said(&["cp", "-r", here, &format!("{there}/link")]);
-        assert!(failed.contains("cannot copy"), "{failed}");
+        assert!(failed.contains("not a directory"), "{failed}");
         for words in [["ls", "-lR", &there], ["stat", "--json", &there]] {
             said(&words);
         }
@@ -232,6 +234,41 @@ fn begun(words: &[&str], dam: &Dam, folder: &Path) -> Child {
         std::thread::yield_now();
     }
     copy
+}
+
+#[test]
+fn a_wait_for_a_silent_server_is_told_of() {
+    for way in ["nfs", "nfs+rdma"] {
+        let place = Place::new();
+        fs::write(place.path("share/large"), bytes(1, 24 << 20)).unwrap();
+        let server = Server::of(&place.path("share"), &place.path("state"));
+        let address = match way {
+            "nfs" => &server.tcp,
+            _ => &server.rdma,
+        };
+        let (dam, out) = (Dam::before(address), place.path("out"));
+        let url = format!("{way}://{}", dam.address);
+        let mut copy = begun(
+            &[&format!("{url}/large"), out.to_str().unwrap()],
+            &dam,
+            &out,
+        );
+        let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
+        let line = lines.next().unwrap().unwrap();
+        assert!(
+            line.contains(&format!("waiting for {url}: no answer since 2")),
+            "{line}"
+        );
+        assert!(
+            line.contains("Ctrl-C") && line.contains("--timeout"),
+            "{line}"
+        );
+        dam.open();
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.contains(&format!("{url} answers again")), "{line}");
+        assert!(copy.wait().unwrap().success());
+        assert!(fs::read(out.join("large")).unwrap() == bytes(1, 24 << 20));
+    }
 }
 
 fn interrupt(copy: Child, signal: &str) {

@@ -106,4 +106,7 @@ pub trait Direct {
     fn commit<'a>(&'a self, file: &'a FileHandle) -> DirectAnswer<'a, Committed>;
 
     fn list<'a>(&'a self, directory: &'a FileHandle) -> DirectAnswer<'a, Vec<Item>>;
+
+    /// As `list`, without attributes.
+    fn names<'a>(&'a self, directory: &'a FileHandle) -> DirectAnswer<'a, Vec<Item>>;
 }

@@ -174,10 +174,7 @@ impl Files {
                 names.push(item);
                 continue;
             }
-            let found = match self.client.lookup(directory, &item.name).await {
-                Ok(found) => self.node(found).await,
-                Err(error) => Err(error),
-            };
+            let found = self.look_up(directory, &item.name).await;
             match (found, &mut listed.unknown) {
                 (Ok(node), _) => listed.known.push((item, node)),
                 // Gone meanwhile.
@@ -190,6 +187,12 @@ impl Files {
             }
         }
         Ok(listed)
+    }
+
+    /// What a name in a directory stands for.
+    pub async fn look_up(&self, directory: &FileHandle, name: &[u8]) -> Result<Node, Error> {
+        let found = self.client.lookup(directory, name).await?;
+        self.node(found).await
     }
 
     /// Makes or takes the regular file at `path`; a symbolic link at its end is followed.

@@ -109,10 +109,23 @@ impl Client {
     /// See [`Error`]. A server that says a name twice again and again is not believed: what the name stands for would
     /// depend on who looks first, and the two would take each other's place in a copy.
     pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
+        self.list_by(directory, true).await
+    }
+
+    /// As [`Client::list`], without attributes: by READDIR, which waits for nobody who knows them.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn names(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
+        self.list_by(directory, false).await
+    }
+
+    async fn list_by(&self, directory: &FileHandle, plus: bool) -> Result<Vec<Item>, Error> {
         for _ in 0..=LISTING_RESTARTS_MAX {
-            let items = match self.direct() {
-                Some(direct) => direct.list(directory).await?,
-                None => self.list_pages(directory).await?,
+            let items = match (self.direct(), plus) {
+                (Some(direct), true) => direct.list(directory).await?,
+                (Some(direct), false) => direct.names(directory).await?,
+                (None, _) => self.list_pages(directory, plus).await?,
             };
             items.iter().try_for_each(|item| check_name(&item.name))?;
             if !has_twins(&items) {
@@ -122,9 +135,8 @@ impl Client {
         Err(Error::Malformed("a name twice in a directory"))
     }
 
-    async fn list_pages(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
+    async fn list_pages(&self, directory: &FileHandle, mut plus: bool) -> Result<Vec<Item>, Error> {
         let (mut items, mut position, mut restarts) = (Vec::new(), Position::default(), 0);
-        let mut plus = true;
         loop {
             let page = if plus {
                 self.readdirplus(directory, position, LISTING_PAGE).await

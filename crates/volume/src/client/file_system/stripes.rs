@@ -4,9 +4,11 @@ use super::VolumeFs;
 use crate::calls::Call;
 use crate::link::LinkError;
 use crate::meta::{Body, Stripes};
+use gannet_runtime::{all, timeout};
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status};
 use gannet_wire::volume::LayoutRecord;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// How a file is striped, or new files of a directory are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,24 @@ impl VolumeFs {
             reached.push(link.map(|link| link.endpoint().peer_address()));
         }
         Ok(reached)
+    }
+
+    /// The I/O servers that cannot be reached, or do not greet within `max`, by their numbers, and why. None,
+    /// where the manager does not tell how many there are.
+    pub async fn away(&self, max: Duration) -> Vec<(u32, String)> {
+        let count = timeout(&self.runtime, max, self.servers.io_servers_count()).await;
+        let count = count.ok().and_then(Result::ok).unwrap_or(0);
+        let greeted = (0..count)
+            .map(|number| Box::pin(timeout(&self.runtime, max, self.servers.io_server(number))));
+        let greeted = all(greeted).await;
+        let away = (0..)
+            .zip(greeted)
+            .filter_map(|(number, greeted)| match greeted {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some((number, error.to_string())),
+                Err(_) => Some((number, String::from("it does not answer"))),
+            });
+        away.collect()
     }
 
     /// How often a server's connection was lost and made anew.
