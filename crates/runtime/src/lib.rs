@@ -10,6 +10,7 @@
 //!
 //! First type to read: [`Runtime`].
 
+mod fair_queue;
 pub mod file;
 mod log_limit;
 pub mod stream;
@@ -26,6 +27,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
