@@ -412,8 +412,12 @@ pub struct ServeOptions {
     /// gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed
+    /// Answer creates, removes, renames and attribute changes before they are durable: faster, but a crash of the machine
+    /// loses the last seconds of them
     #[arg(long)]
+    pub async_metadata: bool,
+    /// The default now; refused with a word on that.
+    #[arg(long, hide = true)]
     pub sync_metadata: bool,
     /// Registering memory, on RDMA.
     #[command(flatten)]

@@ -56,9 +56,12 @@ pub struct ServerConfig {
     pub crc: Option<Switch>,
     /// Where to keep what must outlive a restart.
     pub state_dir: Option<PathBuf>,
-    /// Durable directory operations.
+    /// Replies to creates, removes, renames and attribute changes do not wait until these are durable.
     #[serde(default)]
-    pub sync_metadata: bool,
+    pub async_metadata: bool,
+    /// The default now; refused with a word on that.
+    #[serde(default, deserialize_with = "sync_metadata")]
+    pub sync_metadata: (),
     /// Look groups of callers up here.
     #[serde(default)]
     pub manage_gids: bool,
@@ -177,6 +180,14 @@ fn parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Listen>, D::Err
         .parse()
         .map(Some)
         .map_err(D::Error::custom)
+}
+
+fn sync_metadata<'de, D: Deserializer<'de>>(source: D) -> Result<(), D::Error> {
+    bool::deserialize(source)?;
+    Err(D::Error::custom(
+        "`sync_metadata` is no key any more, metadata is durable before the reply by default: remove it, or write \
+         `async_metadata = true` to give durability up for speed",
+    ))
 }
 
 fn all_parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Network>, D::Error> {
@@ -421,6 +432,11 @@ mod tests {
             ("[[export]]\npth = \"/srv\"\n", 2, "pth"),
             ("[listen]\n\nnfs_tcp = \"here\"\n", 3, "ADDRESS:PORT"),
             ("[[export]]\npath = \"/a\"\nsquash = \"some\"\n", 3, "some"),
+            (
+                "[server]\ncores = 2\nsync_metadata = true\n",
+                3,
+                "async_metadata",
+            ),
             (
                 "[[export]]\npath = \"/a\"\nclients = [\"10.0.0.0/99\"]\n",
                 3,

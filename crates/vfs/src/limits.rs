@@ -60,6 +60,13 @@ pub(crate) const LOOKUPS_MAX: usize = 4;
 pub(crate) const WRITE_DESCRIPTOR_IDLE: Duration = Duration::from_secs(5);
 /// Files that can be synced at the same time; others share a turn with one of them now and then.
 pub(crate) const SYNC_TURNS: usize = 1 << 10;
+/// Directories likewise.
+pub(crate) const DIRECTORY_SYNC_TURNS: usize = 1 << 7;
+/// Syncs that one core has under way; others wait, and clients take turns. Fewer would leave a disk idle that works on
+/// several at once; all of them together must leave threads of the pool to lookups and reads.
+pub(crate) const SYNCS_MAX: usize = 4;
+/// How often a failed sync is logged.
+pub(crate) const SYNC_FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Descriptors that were written through and wait to be synced before they are closed.
 pub(crate) const UNSYNCED_MAX: usize = 1 << 10;
 /// Symbolic links shorter than this lie in the inode, which an open descriptor keeps in memory.

@@ -16,6 +16,8 @@
 //! the same (see `access`). Not as root, everything happens as the server's user.
 //!
 //! **What is promised is kept**, or its loss shows in the write verifier, whatever the caches close (see `sync`).
+//! Changes of names and attributes are durable before they are answered; those under way share a sync (see `durable`,
+//! `group_commit`).
 //!
 //! **No core waits**: what descriptors and caches can answer is answered at once; all else goes to the blocking
 //! pool, changes through short queues so that a burst of them costs one visit (see `lanes`).
@@ -25,6 +27,8 @@ mod attributes;
 mod change;
 mod clock_map;
 mod descriptors;
+mod durable;
+mod group_commit;
 mod handle;
 mod identity;
 mod key;

@@ -5,6 +5,7 @@ use crate::limits::{CALL_GROUPS_MAX, GROUPS_MAX, HANDLE_MAX};
 use gannet_runtime::FileRef;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,14 +46,30 @@ impl fmt::Debug for FileHandle {
     }
 }
 
-/// Who asks, after the export's squashing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// The caller of an operation, after the export's squashing. Two are equal when they have the same rights, whichever
+/// clients they come from.
+#[derive(Debug, Clone)]
 pub struct Credentials {
     /// User.
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
     groups: GroupList,
+    client: Option<IpAddr>,
+}
+
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Credentials) -> bool {
+        (self.uid, self.gid) == (other.uid, other.gid) && self.groups() == other.groups()
+    }
+}
+
+impl Eq for Credentials {}
+
+impl Hash for Credentials {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.uid, self.gid, self.groups()).hash(state);
+    }
 }
 
 /// Supplementary groups. As many as a call carries are held in place: nothing is allocated for each call.
@@ -68,20 +85,6 @@ impl GroupList {
             GroupList::Few(groups, count) => &groups[..usize::from(*count)],
             GroupList::Many(groups) => groups,
         }
-    }
-}
-
-impl PartialEq for GroupList {
-    fn eq(&self, other: &GroupList) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl Eq for GroupList {}
-
-impl Hash for GroupList {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_slice().hash(state);
     }
 }
 
@@ -103,7 +106,12 @@ impl Credentials {
             }
             None => GroupList::Many(groups.into()),
         };
-        Credentials { uid, gid, groups }
+        Credentials {
+            uid,
+            gid,
+            groups,
+            client: None,
+        }
     }
 
     /// The same caller with group `to` in place of `from` among the supplementary ones.
@@ -119,6 +127,19 @@ impl Credentials {
             GroupList::Many(groups) => Arc::make_mut(groups).iter_mut().for_each(replace),
         }
         self
+    }
+
+    /// The same caller at the client with this address.
+    pub fn at(self, client: IpAddr) -> Credentials {
+        Credentials {
+            client: Some(client),
+            ..self
+        }
+    }
+
+    /// The address of the client; `None` for the server's own work. Stores share the disk out among clients by it.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client
     }
 
     /// Supplementary groups.

@@ -329,9 +329,9 @@ fn only_files_hold_data() {
 }
 
 #[test]
-fn metadata_can_be_made_durable_at_once() {
+fn metadata_is_durable_at_once_on_the_file_system_of_this_machine() {
     let mut world = support::World::new(gannet_vfs::local::HandleScheme::Automatic);
-    world.options.sync_metadata = true;
+    world.options.async_metadata = false;
     world.serve(|store| async move {
         let root = store.root();
         let d = mkdir(&store, &root, b"d").await;

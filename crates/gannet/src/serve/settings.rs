@@ -41,6 +41,11 @@ impl Settings {
     /// # Errors
     /// The file cannot be used, nothing would listen, or other machines would be served without being named.
     pub(super) fn resolve(options: &ServeOptions) -> Result<Settings, Failure> {
+        if options.sync_metadata {
+            let why = "metadata is durable before the reply by default";
+            return Err(Failure::usage("--sync-metadata is no option any more", why)
+                .hint("leave it out; --async-metadata gives durability up for speed"));
+        }
         let root = match (&options.volume, &options.path) {
             (Some(volume), _) => Root::Volume(volume),
             (None, Some(path)) => Root::Directory(path),
@@ -85,7 +90,7 @@ impl Settings {
                     .clone()
                     .or(config.server.state_dir)
                     .or_else(systemd_state),
-                sync_metadata: options.sync_metadata || config.server.sync_metadata,
+                async_metadata: options.async_metadata || config.server.async_metadata,
                 ..LocalOptions::default()
             },
         };

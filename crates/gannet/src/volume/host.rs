@@ -473,7 +473,7 @@ fn open_io_server(
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
-        sync_metadata: true,
+        async_metadata: false,
         descriptors_max: Some(descriptors),
         ..LocalOptions::default()
     };

@@ -1,6 +1,6 @@
 //! Changes of one object: data and attributes. All of it blocks and belongs on the pool.
 
-use super::attributes::{from_stat, status};
+use super::attributes::status;
 use super::clock_map::lock;
 use super::object::{Object, OpenFile, ProcPath};
 use super::sync::WriteFile;
@@ -85,7 +85,7 @@ impl LocalTree {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Changed<()> {
-        let mut changed = self.change(object, caller, |before| {
+        self.change(object, caller, |before| {
             if guard.is_some_and(|guard| guard != before.change_time) {
                 return Err(Status::NotSync);
             }
@@ -94,11 +94,7 @@ impl LocalTree {
                 self.identities.assume(caller)?;
             }
             self.apply(object, caller, before, change)
-        });
-        if changed.result.is_ok() && self.sync_metadata {
-            changed.result = self.sync_object(object);
-        }
-        changed
+        })
     }
 
     /// Applies all but the size. This thread is the caller already.
@@ -251,13 +247,4 @@ fn time_to_set(time: SetTime) -> Result<Timespec, Status> {
             tv_nsec: time.nanoseconds.into(),
         }),
     }
-}
-
-/// Attributes of an open descriptor.
-///
-/// # Errors
-/// As fstat(2).
-pub(crate) fn attributes_of(tree: &LocalTree, file: impl AsFd) -> Result<Attributes, Status> {
-    let stat = rustix::fs::fstat(file).map_err(status)?;
-    Ok(from_stat(&stat, tree.fsid))
 }

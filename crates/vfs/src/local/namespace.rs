@@ -1,7 +1,7 @@
 //! Changes of names: all of it blocks and belongs on the pool.
 
 use super::attributes::status;
-use super::change::{attributes_of, failed};
+use super::change::failed;
 use super::identity::has_empty_umask;
 use super::listing::validity;
 use super::lookup::{Wait, check_name};
@@ -10,8 +10,8 @@ use super::places::open_path;
 use super::tree::LocalTree;
 use crate::limits::SYMLINK_MAX;
 use crate::{
-    Attributes, Changed, CreateMode, Created, Credentials, FileHandle, FileKind, NodeKind,
-    SetAttributes, SetTime, Status, Time, Verifier, Wcc,
+    Attributes, Changed, CreateMode, Created, Credentials, FileKind, NodeKind, SetAttributes,
+    SetTime, Status, Time, Verifier, Wcc,
 };
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
@@ -23,6 +23,24 @@ const FILE_MODE: u32 = 0o644;
 /// Likewise for a directory.
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// An object that a name was made for, or found by CREATE.
+pub(crate) struct Made {
+    pub(crate) object: Arc<Object>,
+    attributes: Attributes,
+    /// It was changed after its name was made.
+    pub(crate) is_altered: bool,
+}
+
+impl Made {
+    /// What the caller is told of it.
+    pub(crate) fn created(&self) -> Created {
+        Created {
+            handle: self.object.handle,
+            attributes: Some(self.attributes),
+        }
+    }
+}
+
 /// What the file system is to make, apart from regular files.
 pub(crate) enum Make {
     Directory,
@@ -31,7 +49,7 @@ pub(crate) enum Make {
 }
 
 impl LocalTree {
-    /// A change of one directory's names: checks, durability if asked for, weak cache consistency data.
+    /// A change of one directory's names: checks, weak cache consistency data.
     fn change_names<T>(
         &self,
         directory: &Object,
@@ -41,14 +59,7 @@ impl LocalTree {
         if let Err(reason) = directory.require_directory() {
             return failed(reason);
         }
-        let mut changed = self.change(directory, caller, |_| operation());
-        if self.sync_metadata
-            && changed.result.is_ok()
-            && let Err(reason) = self.sync_directory(directory)
-        {
-            changed.result = Err(reason);
-        }
-        changed
+        self.change(directory, caller, |_| operation())
     }
 
     /// CREATE.
@@ -58,7 +69,7 @@ impl LocalTree {
         caller: &Credentials,
         name: &[u8],
         mode: &CreateMode,
-    ) -> Changed<Created> {
+    ) -> Changed<Made> {
         self.change_names(directory, caller, || {
             check_name(name).map_err(existing_dots)?;
             match mode {
@@ -90,7 +101,7 @@ impl LocalTree {
         caller: &Credentials,
         name: &[u8],
         attributes: &SetAttributes,
-    ) -> Result<Created, Status> {
+    ) -> Result<Made, Status> {
         let exact = has_empty_umask();
         let mode = Mode::from_bits_truncate(attributes.mode.unwrap_or(FILE_MODE) & 0o7777);
         let flags = OFlags::CREATE
@@ -111,18 +122,19 @@ impl LocalTree {
             size: None,
             ..*attributes
         };
-        self.finish(directory, caller, name, (descriptor, Base::Data), &rest)
+        let opened = (descriptor, Base::Data);
+        self.finish(directory, caller, name, (opened, size.is_some()), &rest)
     }
 
-    /// Sets what the creating call could not, and gives the new object out.
+    /// Sets what the creating call could not, and gives the new object out; `is_sized` when it was given a size already.
     fn finish(
         &self,
         directory: &Object,
         caller: &Credentials,
         name: &[u8],
-        (descriptor, base): (OwnedFd, Base),
+        ((descriptor, base), is_sized): ((OwnedFd, Base), bool),
         rest: &SetAttributes,
-    ) -> Result<Created, Status> {
+    ) -> Result<Made, Status> {
         let (object, attributes) = self.adopt(descriptor, base)?;
         self.remember(directory, name, &object, None);
         let mut rest = *rest;
@@ -135,11 +147,19 @@ impl LocalTree {
             rest.gid = None;
         }
         if rest == SetAttributes::default() {
-            return Ok(created(object.handle, attributes));
+            return Ok(Made {
+                object,
+                attributes,
+                is_altered: is_sized,
+            });
         }
         self.apply(&object, caller, &attributes, &rest)?;
         let attributes = object.attributes(self)?;
-        Ok(created(object.handle, attributes))
+        Ok(Made {
+            object,
+            attributes,
+            is_altered: true,
+        })
     }
 
     /// CREATE UNCHECKED of a name that exists: of the attributes only a size counts.
@@ -149,18 +169,27 @@ impl LocalTree {
         caller: &Credentials,
         name: &[u8],
         attributes: &SetAttributes,
-    ) -> Result<Created, Status> {
+    ) -> Result<Made, Status> {
         let (object, found) = self.existing(directory, caller, name)?;
         let only_size = SetAttributes {
             size: attributes.size,
             ..SetAttributes::default()
         };
         if only_size.size.is_none() {
-            return Ok(created(object.handle, found));
+            return Ok(Made {
+                object,
+                attributes: found,
+                is_altered: false,
+            });
         }
         self.set_attributes(&object, caller, &only_size, None)
             .result?;
-        Ok(created(object.handle, object.attributes(self)?))
+        let attributes = object.attributes(self)?;
+        Ok(Made {
+            object,
+            attributes,
+            is_altered: true,
+        })
     }
 
     /// CREATE EXCLUSIVE of a name that exists: ours if it still is what the first call left.
@@ -170,13 +199,18 @@ impl LocalTree {
         caller: &Credentials,
         name: &[u8],
         stamps: &SetAttributes,
-    ) -> Result<Created, Status> {
+    ) -> Result<Made, Status> {
         let (object, found) = self.existing(directory, caller, name)?;
         let same = found.size == 0
             && stamps.access_time == SetTime::To(found.access_time)
             && stamps.modify_time == SetTime::To(found.modify_time);
-        same.then(|| created(object.handle, found))
-            .ok_or(Status::Exist)
+        // The call that made it may have failed at its sync.
+        same.then_some(Made {
+            object,
+            attributes: found,
+            is_altered: true,
+        })
+        .ok_or(Status::Exist)
     }
 
     fn existing(
@@ -202,7 +236,7 @@ impl LocalTree {
         name: &[u8],
         make: &Make,
         attributes: &SetAttributes,
-    ) -> Changed<Created> {
+    ) -> Changed<Made> {
         self.change_names(directory, caller, || {
             check_name(name).map_err(existing_dots)?;
             let exact = has_empty_umask();
@@ -231,7 +265,8 @@ impl LocalTree {
                 size: None,
                 ..*attributes
             };
-            self.finish(directory, caller, name, (descriptor, Base::Path), &rest)
+            let opened = (descriptor, Base::Path);
+            self.finish(directory, caller, name, (opened, false), &rest)
         })
     }
 
@@ -353,11 +388,11 @@ impl LocalTree {
         file: &Arc<Object>,
         directory: &Object,
         name: &[u8],
-    ) -> (Changed<()>, Option<Attributes>) {
+    ) -> Changed<()> {
         if file.kind == FileKind::Directory {
-            return (failed(Status::Perm), file.attributes(self).ok());
+            return failed(Status::Perm);
         }
-        let changed = self.change_names(directory, caller, || {
+        self.change_names(directory, caller, || {
             check_name(name).map_err(existing_dots)?;
             let path = ProcPath::new(file.descriptor());
             let linked = rustix::fs::linkat(
@@ -375,9 +410,7 @@ impl LocalTree {
             self.changed(file.fileid);
             self.remember(directory, name, file, None);
             Ok(())
-        });
-        let attributes = attributes_of(self, file.descriptor()).ok();
-        (changed, attributes)
+        })
     }
 }
 
@@ -397,13 +430,6 @@ fn existing_dots(reason: Status) -> Status {
 
 fn caller_has_group(caller: &Credentials, gid: u32) -> bool {
     caller.gid == gid || caller.groups().contains(&gid)
-}
-
-fn created(handle: FileHandle, attributes: Attributes) -> Created {
-    Created {
-        handle,
-        attributes: Some(attributes),
-    }
 }
 
 /// An exclusive creation's verifier, kept in the times of the file until the client sets real ones. The top bits are

@@ -30,10 +30,10 @@ pub struct LocalOptions {
     pub state_dir: Option<PathBuf>,
     /// What handles are made of.
     pub handles: HandleScheme,
-    /// Makes creations, removals, renames and attribute changes durable before they are answered (RFC 1813 section
-    /// 3.3 asks for it). Off by default, as in nfs-ganesha: the file system's journal commits them within seconds,
-    /// and a crash of the machine can lose that much. WRITE and COMMIT keep their promise either way.
-    pub sync_metadata: bool,
+    /// Answers creations, removals, renames and attribute changes before they are durable, although RFC 1813 section
+    /// 3.3 asks for it. The file system writes them within seconds, and a crash of the machine loses that much. WRITE
+    /// and COMMIT keep their promise either way.
+    pub async_metadata: bool,
     /// Descriptors kept open at most; by default what is right for the only directory that the process serves, see
     /// [`descriptors_each`](super::descriptors_each).
     pub descriptors_max: Option<usize>,

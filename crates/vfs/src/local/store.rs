@@ -3,10 +3,12 @@
 use super::access::Rights;
 use super::attributes::status;
 use super::change::{FILE_SIZE_MAX, failed};
+use super::durable::Target;
+use super::group_commit::GroupCommit;
 use super::lanes::Lanes;
 use super::listing::{Served, current, validity};
 use super::lookup::Wait;
-use super::namespace::Make;
+use super::namespace::{Made, Make};
 use super::object::Object;
 use super::tree::LocalTree;
 use crate::limits::{NAME_MAX, SYMLINK_INLINE_MAX, WRITE_DESCRIPTOR_IDLE};
@@ -19,13 +21,15 @@ use gannet_fabric::Buffer;
 use gannet_runtime::Handle;
 use rustix::fs::AtFlags;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// One core's front of a [`LocalTree`].
 pub struct LocalStore {
     tree: Arc<LocalTree>,
-    lanes: Lanes,
+    lanes: Rc<Lanes>,
+    pub(super) syncs: Rc<GroupCommit>,
 }
 
 impl LocalStore {
@@ -35,8 +39,10 @@ impl LocalStore {
             "descriptor sweep",
             Box::pin(sweep(Arc::downgrade(&tree), Handle::clone(&runtime))),
         );
+        let lanes = Rc::new(Lanes::new(Arc::clone(&tree), Handle::clone(&runtime)));
         LocalStore {
-            lanes: Lanes::new(Arc::clone(&tree), runtime),
+            syncs: GroupCommit::new(runtime, Rc::clone(&lanes)),
+            lanes,
             tree,
         }
     }
@@ -55,21 +61,47 @@ impl LocalStore {
         }
     }
 
-    /// Runs a change of `object` in its lane.
+    /// Runs a change of an object in its lane, and waits until what it names is durable.
     async fn changing<T: Send + 'static>(
         &self,
+        caller: &Credentials,
         handle: &FileHandle,
-        change: impl FnOnce(&LocalTree, &Arc<Object>) -> Changed<T> + Send + 'static,
+        change: impl FnOnce(&LocalTree, &Arc<Object>, &Credentials) -> (Changed<T>, Vec<Target>)
+        + Send
+        + 'static,
     ) -> Changed<T> {
         let object = match self.object(handle).await {
             Ok(object) => object,
             Err(reason) => return failed(reason),
         };
-        let lane = object.fileid;
-        self.lanes
-            .run(lane, move |tree| change(tree, &object))
-            .await
-            .unwrap_or_else(failed)
+        let (lane, acting) = (object.fileid, caller.clone());
+        let run = self
+            .lanes
+            .run(lane, move |tree| change(tree, &object, &acting))
+            .await;
+        match run {
+            Ok((changed, targets)) => self.syncs.settle(caller, changed, targets).await,
+            Err(reason) => failed(reason),
+        }
+    }
+
+    /// Makes a name and an object for it.
+    async fn making(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        make: impl FnOnce(&LocalTree, &Arc<Object>, &Credentials) -> Changed<Made> + Send + 'static,
+    ) -> Changed<Created> {
+        self.changing(caller, directory, move |tree, directory, caller| {
+            let Changed { result, wcc } = make(tree, directory, caller);
+            let targets = match &result {
+                Ok(made) => tree.new_targets(directory, &made.object, made.is_altered),
+                Err(_) => Vec::new(),
+            };
+            let result = result.map(|made| made.created());
+            (Changed { result, wcc }, targets)
+        })
+        .await
     }
 
     async fn make(
@@ -80,9 +112,9 @@ impl LocalStore {
         make: Make,
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        let (caller, name, attributes) = (caller.clone(), name.to_vec(), *attributes);
-        self.changing(directory, move |tree, directory| {
-            tree.make(directory, &caller, &name, &make, &attributes)
+        let (name, attributes) = (name.to_vec(), *attributes);
+        self.making(caller, directory, move |tree, directory, caller| {
+            tree.make(directory, caller, &name, &make, &attributes)
         })
         .await
     }
@@ -94,11 +126,18 @@ impl LocalStore {
         name: &[u8],
         flags: AtFlags,
     ) -> Changed<()> {
-        let (caller, name) = (caller.clone(), name.to_vec());
-        self.changing(directory, move |tree, directory| {
-            tree.remove(directory, &caller, &name, flags)
+        let name = name.to_vec();
+        self.changing(caller, directory, move |tree, directory, caller| {
+            let removed = tree.remove(directory, caller, &name, flags);
+            (removed, tree.names_targets(&[directory]))
         })
         .await
+    }
+
+    fn may_commit(&self, caller: &Credentials, object: &Object) -> Result<(), Status> {
+        object.require_regular()?;
+        let attributes = object.attributes(&self.tree)?;
+        object.require_write(&self.tree, caller, &attributes)
     }
 
     /// LOOKUP in a directory whose attributes are `now`.
@@ -191,9 +230,10 @@ impl Vfs for LocalStore {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Changed<()> {
-        let (cred, change) = (cred.clone(), *change);
-        self.changing(file, move |tree, object| {
-            tree.set_attributes(object, &cred, &change, guard)
+        let change = *change;
+        self.changing(cred, file, move |tree, object, caller| {
+            let set = tree.set_attributes(object, caller, &change, guard);
+            (set, tree.attributes_targets(object))
         })
         .await
     }
@@ -296,13 +336,13 @@ impl Vfs for LocalStore {
         if data.get(range.clone()).is_none() {
             return (failed(Status::Inval), None);
         }
-        let cred = cred.clone();
+        let caller = cred.clone();
         let written = Arc::clone(&object);
         let (mut changed, data) = self
             .lanes
             .run(object.fileid, move |tree| {
                 let bytes = data.get(range).unwrap_or_default();
-                (tree.write(&written, &cred, offset, bytes), Some(data))
+                (tree.write(&written, &caller, offset, bytes), Some(data))
             })
             .await
             .unwrap_or_else(|reason| (failed(reason), None));
@@ -311,12 +351,10 @@ impl Vfs for LocalStore {
         }
         if let Ok(mut done) = changed.result {
             // Beside the lane: other writes need not wait for the disk.
-            let synced = self
-                .lanes
-                .run_beside(move |tree| tree.sync_write(&object, stability, &done))
-                .await;
+            let synced = self.syncs.sync(cred, Target::Object(object), stability);
+            let kept = synced.await.and_then(|()| self.tree.require_kept(&done));
             done.committed = stability;
-            changed.result = synced.and_then(|result| result).map(|()| done);
+            changed.result = kept.map(|()| done);
         }
         (changed, data)
     }
@@ -332,11 +370,24 @@ impl Vfs for LocalStore {
             Ok(object) => object,
             Err(reason) => return failed(reason),
         };
-        let cred = cred.clone();
-        self.lanes
-            .run_beside(move |tree| tree.commit(&object, &cred))
-            .await
-            .unwrap_or_else(failed)
+        let result = match self.may_commit(cred, &object) {
+            Ok(()) => {
+                let target = Target::Object(Arc::clone(&object));
+                let synced = self.syncs.sync(cred, target, Stability::FileSync);
+                // Read after the sync: one that fails changes it.
+                synced.await.map(|()| Commit {
+                    verifier: self.write_verifier(),
+                })
+            }
+            Err(reason) => Err(reason),
+        };
+        Changed {
+            result,
+            wcc: Wcc {
+                before: None,
+                after: object.attributes(&self.tree).ok(),
+            },
+        }
     }
 
     async fn create(
@@ -346,9 +397,9 @@ impl Vfs for LocalStore {
         name: &[u8],
         mode: &CreateMode,
     ) -> Changed<Created> {
-        let (cred, name, mode) = (cred.clone(), name.to_vec(), *mode);
-        self.changing(directory, move |tree, directory| {
-            tree.create(directory, &cred, &name, &mode)
+        let (name, mode) = (name.to_vec(), *mode);
+        self.making(cred, directory, move |tree, directory, caller| {
+            tree.create(directory, caller, &name, &mode)
         })
         .await
     }
@@ -414,13 +465,26 @@ impl Vfs for LocalStore {
                 return (Err(reason), Wcc::default(), Wcc::default());
             }
         };
-        let (cred, old, new) = (cred.clone(), from.1.to_vec(), to.1.to_vec());
-        self.lanes
+        let (caller, old, new) = (cred.clone(), from.1.to_vec(), to.1.to_vec());
+        let run = self
+            .lanes
             .run(objects.0.fileid, move |tree| {
-                tree.rename(&cred, (&objects.0, &old), (&objects.1, &new))
+                let (from, to) = &objects;
+                let renamed = tree.rename(&caller, (from, &old), (to, &new));
+                let targets = match from.handle == to.handle {
+                    true => tree.names_targets(&[to]),
+                    false => tree.names_targets(&[to, from]),
+                };
+                (renamed, targets)
             })
-            .await
-            .unwrap_or_else(|reason| (Err(reason), Wcc::default(), Wcc::default()))
+            .await;
+        match run {
+            Ok(((Ok(()), from, to), targets)) => {
+                (self.syncs.sync_all(cred, targets).await, from, to)
+            }
+            Ok((failed, _)) => failed,
+            Err(reason) => (Err(reason), Wcc::default(), Wcc::default()),
+        }
     }
 
     async fn link(
@@ -430,17 +494,18 @@ impl Vfs for LocalStore {
         directory: &FileHandle,
         name: &[u8],
     ) -> (Changed<()>, Option<Attributes>) {
-        let (file, directory) = match (self.object(file).await, self.object(directory).await) {
-            (Ok(file), Ok(directory)) => (file, directory),
-            (Err(reason), _) | (_, Err(reason)) => return (failed(reason), None),
+        let file = match self.object(file).await {
+            Ok(file) => file,
+            Err(reason) => return (failed(reason), None),
         };
-        let (cred, name) = (cred.clone(), name.to_vec());
-        self.lanes
-            .run(directory.fileid, move |tree| {
-                tree.link(&cred, &file, &directory, &name)
+        let (name, linked) = (name.to_vec(), Arc::clone(&file));
+        let changed = self
+            .changing(cred, directory, move |tree, directory, caller| {
+                let changed = tree.link(caller, &linked, directory, &name);
+                (changed, tree.names_targets(&[directory]))
             })
-            .await
-            .unwrap_or_else(|reason| (failed(reason), None))
+            .await;
+        (changed, file.attributes(&self.tree).ok())
     }
 
     async fn read_directory(

@@ -10,7 +10,7 @@
 //!   clients send again what they have not committed. Most committed already, and nothing is to be done.
 //! - Syncs of one file take turns, and the verifier is changed before the turn ends: of two at once only one is told
 //!   of a loss, and the other must not be answered with the old verifier meanwhile. Whoever waited while a later sync
-//!   than asked for went well is done without one.
+//!   than asked for went well is done without one; whoever waited for one that failed gets its error.
 //!
 //! Rejected: changing the verifier whenever such a descriptor is closed (all clients would send everything again every
 //! few seconds); keeping it until a COMMIT (which may never come, and local programs cannot execute the file);
@@ -21,24 +21,68 @@ use super::clock_map::lock;
 use super::key;
 use super::object::{Object, OpenFile};
 use super::tree::LocalTree;
-use crate::limits::{SYNC_TURNS, UNSYNCED_MAX};
-use crate::{Changed, Commit, Credentials, FileKind, Stability, Status, Verifier, Wcc, WriteDone};
+use crate::limits::{DIRECTORY_SYNC_TURNS, SYNC_FAILURE_LOG_INTERVAL, SYNC_TURNS, UNSYNCED_MAX};
+use crate::{FileHandle, Stability, Status, Verifier, WriteDone};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
-/// fsync(2) and fdatasync(2), or what stands in for them in a test of their failure.
-type SyncCall = dyn Fn(BorrowedFd<'_>, Stability) -> rustix::io::Result<()> + Send + Sync;
+/// fdatasync(2), fsync(2) and syncfs(2), or what stands in for them in a test of their failure.
+type SyncCall = dyn Fn(BorrowedFd<'_>, Extent) -> rustix::io::Result<()> + Send + Sync;
+
+/// How much one sync makes durable, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Extent {
+    /// A file's data, and the attributes without which it cannot be found.
+    Data,
+    /// An object's data and attributes.
+    File,
+    /// All that the file system has.
+    FileSystem,
+}
+
+impl Extent {
+    fn of(stability: Stability) -> Extent {
+        match stability {
+            Stability::Unstable | Stability::DataSync => Extent::Data,
+            Stability::FileSync => Extent::File,
+        }
+    }
+}
+
+/// What a sync is of. Files are known by their number; directories of an overlay may have a file's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    File(u64),
+    Directory(u64, FileHandle),
+    Journal,
+    FileSystem,
+}
+
+impl Subject {
+    /// Its turn. Directories share none with files, whose syncs may write gigabytes.
+    fn turn(self) -> usize {
+        match self {
+            Subject::Journal => 0,
+            Subject::FileSystem => 1,
+            Subject::Directory(fileid, _) => 2 + fileid as usize % DIRECTORY_SYNC_TURNS,
+            Subject::File(fileid) => 2 + DIRECTORY_SYNC_TURNS + fileid as usize % SYNC_TURNS,
+        }
+    }
+}
 
 /// What a tree has promised to keep.
 pub(crate) struct Durability {
     verifier: AtomicU64,
-    /// A file's is picked by its number.
+    /// See [`Subject::turn`].
     turns: Vec<Turn>,
     /// To be synced before they are closed.
     unsynced: Mutex<Vec<Unsynced>>,
     unsynced_count: AtomicUsize,
+    /// When a failure was logged last, and how many were not since.
+    logged: Mutex<(Option<Instant>, u64)>,
     call: Box<SyncCall>,
 }
 
@@ -62,42 +106,62 @@ struct TurnState {
     is_taken: bool,
     /// The last that went well.
     last: Option<Synced>,
+    /// The last that failed.
+    failed: Option<Failure>,
 }
 
 /// A sync: of which file, the how many-th of its turn, and of what.
 #[derive(Clone, Copy)]
 struct Synced {
-    fileid: u64,
+    subject: Subject,
     number: u64,
-    stability: Stability,
+    extent: Extent,
 }
 
-/// A turn that somebody has, until dropped; with the sync that went well meanwhile.
+/// A sync that failed: of which subject, the how many-th of its turn, and why.
+#[derive(Clone, Copy)]
+struct Failure {
+    subject: Subject,
+    number: u64,
+    errno: Errno,
+}
+
+/// A turn that somebody has, until dropped; with the sync that went well or failed meanwhile.
 struct Taken<'a> {
     turn: &'a Turn,
     number: u64,
     done: Option<Synced>,
+    failed: Option<Failure>,
 }
 
 impl Turn {
-    /// Waits for a turn to sync a file; `None` when a sync that began later than this question did it.
-    fn take(&self, fileid: u64, stability: Stability) -> Option<Taken<'_>> {
+    /// Waits for a turn to sync something; `None` when a sync that began later than this question did it.
+    ///
+    /// # Errors
+    /// That of a sync of the same subject that was under way at this question or began later. The kernel reports a
+    /// page that it could not write to one sync alone, and it may hold what this question is about.
+    fn take(&self, subject: Subject, extent: Extent) -> rustix::io::Result<Option<Taken<'_>>> {
         let mut state = lock(&self.state);
         let begun = state.begun;
         while state.is_taken {
             state = (self.ended.wait(state)).unwrap_or_else(PoisonError::into_inner);
-            let is_done = |last: Synced| last.covers(fileid, begun, stability);
+            let concerns = |failed: &Failure| failed.subject == subject && failed.number >= begun;
+            if let Some(failed) = state.failed.filter(concerns) {
+                return Err(failed.errno);
+            }
+            let is_done = |last: Synced| last.covers(subject, begun, extent);
             if state.last.is_some_and(is_done) {
-                return None;
+                return Ok(None);
             }
         }
         state.is_taken = true;
         state.begun += 1;
-        Some(Taken {
+        Ok(Some(Taken {
             turn: self,
             number: state.begun,
             done: None,
-        })
+            failed: None,
+        }))
     }
 }
 
@@ -106,6 +170,7 @@ impl Drop for Taken<'_> {
         let mut state = lock(&self.turn.state);
         state.is_taken = false;
         state.last = self.done.or(state.last);
+        state.failed = self.failed.or(state.failed);
         drop(state);
         self.turn.ended.notify_all();
     }
@@ -113,26 +178,30 @@ impl Drop for Taken<'_> {
 
 impl Synced {
     /// Whether it did what is asked for by somebody who came when `begun` syncs had begun.
-    fn covers(&self, fileid: u64, begun: u64, stability: Stability) -> bool {
-        self.fileid == fileid && self.number > begun && self.stability >= stability
+    fn covers(&self, subject: Subject, begun: u64, extent: Extent) -> bool {
+        self.subject == subject && self.number > begun && self.extent >= extent
     }
 }
 
 impl Durability {
     pub(crate) fn new() -> Arc<Durability> {
-        Durability::with(Box::new(|file, stability| match stability {
-            Stability::Unstable => Ok(()),
-            Stability::DataSync => rustix::fs::fdatasync(file),
-            Stability::FileSync => rustix::fs::fsync(file),
+        Durability::with(Box::new(|file, extent| match extent {
+            Extent::Data => rustix::fs::fdatasync(file),
+            Extent::File => rustix::fs::fsync(file),
+            Extent::FileSystem => rustix::fs::syncfs(file),
         }))
     }
 
-    fn with(call: Box<SyncCall>) -> Arc<Durability> {
+    /// One whose syncs are `call`.
+    pub(crate) fn with(call: Box<SyncCall>) -> Arc<Durability> {
         Arc::new(Durability {
             verifier: AtomicU64::new(key::random()),
-            turns: (0..SYNC_TURNS).map(|_| Turn::default()).collect(),
+            turns: (0..2 + DIRECTORY_SYNC_TURNS + SYNC_TURNS)
+                .map(|_| Turn::default())
+                .collect(),
             unsynced: Mutex::default(),
             unsynced_count: AtomicUsize::new(0),
+            logged: Mutex::default(),
             call,
         })
     }
@@ -162,33 +231,63 @@ impl Durability {
         self.unsynced_count.load(Ordering::Relaxed)
     }
 
-    /// Syncs a file in its turn; `begin` runs right before.
-    fn sync(
+    /// Syncs something in its turn; `begin` runs right before.
+    ///
+    /// # Errors
+    /// As fsync(2), and those of `begin`.
+    pub(crate) fn sync(
         &self,
-        fileid: u64,
-        file: &OpenFile,
-        stability: Stability,
-        begin: impl FnOnce(),
+        subject: Subject,
+        file: BorrowedFd<'_>,
+        extent: Extent,
+        begin: impl FnOnce() -> rustix::io::Result<()>,
     ) -> Result<(), Status> {
-        let turn = &self.turns[fileid as usize % SYNC_TURNS];
-        let Some(mut taken) = turn.take(fileid, stability) else {
+        let turn = &self.turns[subject.turn()];
+        let Some(mut taken) = turn.take(subject, extent).map_err(status)? else {
             return Ok(());
         };
-        begin();
-        (self.call)(file.as_fd(), stability).map_err(|errno| {
-            tracing::error!(
-                fileid, error = %errno,
-                "data could not be made durable; clients are told to write again what they have not committed"
-            );
-            self.lose_writes();
-            status(errno)
-        })?;
-        taken.done = Some(Synced {
-            fileid,
-            number: taken.number,
-            stability,
-        });
-        Ok(())
+        let number = taken.number;
+        match begin().and_then(|()| (self.call)(file, extent)) {
+            // A file system without a sync operation answers so: it has nothing that outlives the machine.
+            Ok(()) | Err(Errno::INVAL) => {
+                taken.done = Some(Synced {
+                    subject,
+                    number,
+                    extent,
+                });
+                Ok(())
+            }
+            Err(errno) => {
+                self.failed(subject, errno);
+                taken.failed = Some(Failure {
+                    subject,
+                    number,
+                    errno,
+                });
+                Err(status(errno))
+            }
+        }
+    }
+
+    /// A sync failed: logs it, now and then, and changes the verifier if data may be lost.
+    fn failed(&self, subject: Subject, errno: Errno) {
+        match subject {
+            // Its pages hold names alone.
+            Subject::Directory(..) => {}
+            Subject::File(_) | Subject::Journal | Subject::FileSystem => self.lose_writes(),
+        }
+        let mut logged = lock(&self.logged);
+        let now = Instant::now();
+        if (logged.0).is_some_and(|last| now - last < SYNC_FAILURE_LOG_INTERVAL) {
+            logged.1 += 1;
+            return;
+        }
+        let (_, left_out) = std::mem::replace(&mut *logged, (Some(now), 0));
+        tracing::error!(
+            ?subject, error = %errno, left_out,
+            "a sync failed: its callers get the error, and clients send again what they have not committed; \
+             see the kernel's log for what is wrong with the disk"
+        );
     }
 
     /// Puts a descriptor aside. With too many of them there already, its data counts as lost.
@@ -218,7 +317,8 @@ impl Durability {
             // Of a file without a name nobody can ask for anything.
             if !file.is_gone() {
                 // A failure has changed the verifier, which is all that it means here.
-                let _ = self.sync(fileid, &file, Stability::DataSync, || ());
+                let subject = Subject::File(fileid);
+                let _ = self.sync(subject, file.as_fd(), Extent::Data, || Ok(()));
             }
         }
     }
@@ -263,34 +363,27 @@ impl Drop for WriteFile {
 }
 
 impl LocalTree {
-    /// Makes durable what a write did.
+    /// That a write is durable after a sync of its file that went well.
     ///
     /// # Errors
-    /// `Io` when that, or any sync since the write began, failed: the kernel reports a lost page to one sync alone,
-    /// and it may have been this write's.
-    pub(crate) fn sync_write(
-        &self,
-        object: &Object,
-        stability: Stability,
-        done: &WriteDone,
-    ) -> Result<(), Status> {
-        self.sync(object, stability)?;
+    /// `Io` when any sync since the write began failed: the kernel reports a lost page to one sync alone, and it may
+    /// have been this write's.
+    pub(crate) fn require_kept(&self, done: &WriteDone) -> Result<(), Status> {
         (done.verifier == self.write_verifier())
             .then_some(())
             .ok_or(Status::Io)
     }
 
-    /// Makes an object's data durable, and all its attributes too for `FileSync`.
+    /// Makes a regular file's data durable, and all its attributes too for `FileSync`. Blocks.
     ///
     /// # Errors
     /// `Io` when the disk failed; what was written unstably may be lost then, and the verifier says so.
     pub(crate) fn sync(&self, object: &Object, stability: Stability) -> Result<(), Status> {
-        let sync = |file: &OpenFile, begin: &dyn Fn()| {
-            self.durability.sync(object.fileid, file, stability, begin)
-        };
+        let (subject, extent) = (Subject::File(object.fileid), Extent::of(stability));
         if let Some(write) = object.open_for_writing() {
-            return sync(&write.file, &|| {
-                write.is_unsynced.store(false, Ordering::Release)
+            return (self.durability).sync(subject, write.as_fd(), extent, || {
+                write.is_unsynced.store(false, Ordering::Release);
+                Ok(())
             });
         }
         let file = match object.open_for_reading() {
@@ -304,49 +397,7 @@ impl LocalTree {
                 }
             }
         };
-        sync(&file, &|| ())
-    }
-
-    /// COMMIT.
-    pub(crate) fn commit(&self, object: &Object, caller: &Credentials) -> Changed<Commit> {
-        let before = object.attributes(self);
-        let result = (before.as_ref().map_err(|reason| *reason))
-            .and_then(|before| object.require_write(self, caller, before))
-            .and_then(|()| self.sync(object, Stability::FileSync))
-            .map(|()| Commit {
-                verifier: self.write_verifier(),
-            });
-        Changed {
-            result,
-            wcc: Wcc {
-                before: None,
-                after: object.attributes(self).ok(),
-            },
-        }
-    }
-
-    /// Makes the attributes of any object durable.
-    ///
-    /// # Errors
-    /// As fsync(2).
-    pub(crate) fn sync_object(&self, object: &Object) -> Result<(), Status> {
-        match object.kind {
-            FileKind::Regular => self.sync(object, Stability::FileSync),
-            FileKind::Directory => self.sync_directory(object),
-            // Opening a device or a FIFO has effects; their inodes go with the journal.
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes the entries of a directory durable.
-    ///
-    /// # Errors
-    /// As fsync(2).
-    pub(crate) fn sync_directory(&self, directory: &Object) -> Result<(), Status> {
-        self.identities.assume_own()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(directory.descriptor(), ".", flags, Mode::empty());
-        opened.and_then(rustix::fs::fsync).map_err(status)
+        (self.durability).sync(subject, file.as_fd(), extent, || Ok(()))
     }
 }
 
@@ -354,9 +405,8 @@ impl LocalTree {
 mod tests {
     use super::*;
     use crate::local::LocalOptions;
-    use crate::{CreateMode, FileHandle, SetAttributes};
+    use crate::{CreateMode, Credentials, SetAttributes};
     use rustix::fs::AtFlags;
-    use rustix::io::Errno;
     use std::collections::VecDeque;
 
     /// A disk whose syncs end as ordered, and well when nothing is ordered.
@@ -364,18 +414,18 @@ mod tests {
     struct Disk {
         orders: Mutex<VecDeque<Errno>>,
         /// What was asked for, with the names that the file still had.
-        calls: Mutex<Vec<(Stability, u64)>>,
+        calls: Mutex<Vec<(Extent, u64)>>,
         inside: AtomicUsize,
         overlaps: AtomicUsize,
     }
 
     impl Disk {
-        fn sync(&self, file: BorrowedFd<'_>, stability: Stability) -> rustix::io::Result<()> {
+        fn sync(&self, file: BorrowedFd<'_>, extent: Extent) -> rustix::io::Result<()> {
             if self.inside.fetch_add(1, Ordering::SeqCst) > 0 {
                 self.overlaps.fetch_add(1, Ordering::SeqCst);
             }
             let names = rustix::fs::fstat(file)?.st_nlink;
-            lock(&self.calls).push((stability, names as u64));
+            lock(&self.calls).push((extent, names as u64));
             std::thread::yield_now();
             self.inside.fetch_sub(1, Ordering::SeqCst);
             lock(&self.orders).pop_front().map_or(Ok(()), Err)
@@ -420,7 +470,7 @@ mod tests {
             let mode = CreateMode::Guarded(SetAttributes::default());
             let (root, name) = (&self.tree.root_object, name.as_bytes());
             let made = self.tree.create(root, &me(), name, &mode);
-            made.result.unwrap().handle
+            made.result.unwrap().object.handle
         }
 
         fn write(&self, file: &FileHandle, how: Stability) -> Result<(), Status> {
@@ -429,13 +479,23 @@ mod tests {
             if how == Stability::Unstable {
                 return Ok(());
             }
-            self.tree.sync_write(&object, how, &done)
+            self.sync_write(&object, how, &done)
+        }
+
+        fn sync_write(
+            &self,
+            object: &Object,
+            how: Stability,
+            done: &WriteDone,
+        ) -> Result<(), Status> {
+            self.tree.sync(object, how)?;
+            self.tree.require_kept(done)
         }
 
         fn commit(&self, file: &FileHandle) -> Result<Verifier, Status> {
             let object = self.tree.resolve(file).unwrap().unwrap();
-            let committed = self.tree.commit(&object, &me()).result;
-            committed.map(|commit| commit.verifier)
+            self.tree.sync(&object, Stability::FileSync)?;
+            Ok(self.tree.write_verifier())
         }
     }
 
@@ -481,7 +541,7 @@ mod tests {
             Err(Status::Io),
             "somebody else is told"
         );
-        let synced = bench.tree.sync_write(&object, Stability::FileSync, &done);
+        let synced = bench.sync_write(&object, Stability::FileSync, &done);
         assert_eq!(synced, Err(Status::Io));
         assert_eq!(bench.write(&file, Stability::FileSync), Ok(()));
     }
@@ -506,7 +566,7 @@ mod tests {
             "in use"
         );
         tree.close_idle();
-        assert_eq!(lock(&disk.calls)[calls..], [(Stability::DataSync, 1)]);
+        assert_eq!(lock(&disk.calls)[calls..], [(Extent::Data, 1)]);
         assert_ne!(tree.write_verifier(), before, "the write-back had failed");
         assert_eq!(open(), open_at_first, "both are closed");
 
@@ -530,7 +590,7 @@ mod tests {
             bench.create(&index.to_string());
         }
         bench.tree.close_retired();
-        assert_eq!(lock(&bench.disk.calls)[..], [(Stability::DataSync, 1)]);
+        assert_eq!(lock(&bench.disk.calls)[..], [(Extent::Data, 1)]);
         let after = bench.tree.write_verifier();
         assert_ne!(after, before);
         assert_eq!(bench.commit(&file), Ok(after));
@@ -581,7 +641,9 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let synced = durability.sync(7, &file, Stability::FileSync, || ());
+                        let subject = Subject::File(7);
+                        let synced =
+                            durability.sync(subject, file.as_fd(), Extent::File, || Ok(()));
                         assert_eq!(synced, Ok(()));
                     }
                 });
@@ -593,18 +655,21 @@ mod tests {
     #[test]
     fn a_sync_that_began_after_the_question_answers_it() {
         let done = Synced {
-            fileid: 7,
+            subject: Subject::File(7),
             number: 5,
-            stability: Stability::DataSync,
+            extent: Extent::Data,
         };
-        assert!(done.covers(7, 4, Stability::DataSync));
+        assert!(done.covers(Subject::File(7), 4, Extent::Data));
         assert!(
-            !done.covers(7, 5, Stability::DataSync),
+            !done.covers(Subject::File(7), 5, Extent::Data),
             "it may have left that out"
         );
-        assert!(!done.covers(7, 4, Stability::FileSync), "it did less");
         assert!(
-            !done.covers(8, 4, Stability::DataSync),
+            !done.covers(Subject::File(7), 4, Extent::File),
+            "it did less"
+        );
+        assert!(
+            !done.covers(Subject::File(8), 4, Extent::Data),
             "another file of the same turn"
         );
     }

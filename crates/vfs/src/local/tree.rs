@@ -3,6 +3,7 @@
 use super::attributes::{Facts, Volume, from_statx, status};
 use super::clock_map::{ClockMap, PARTS, lock};
 use super::descriptors::{self, descriptors_each};
+use super::durable::MetadataSync;
 use super::handle::{MacHasher, Minter, Name};
 use super::identity::Identities;
 use super::key;
@@ -57,7 +58,7 @@ pub struct LocalTree {
     /// Where inodes are, if handles do not tell the kernel.
     pub(crate) places: Option<Places>,
     pub(crate) listings: Listings,
-    pub(crate) sync_metadata: bool,
+    pub(crate) metadata_sync: MetadataSync,
     pub(crate) listing_entries_max: usize,
     changes: Vec<AtomicU32>,
     pub(crate) durability: Arc<Durability>,
@@ -111,6 +112,10 @@ impl LocalTree {
             descriptors_max,
             "directory opened"
         );
+        let metadata_sync = match options.async_metadata {
+            true => MetadataSync::Later,
+            false => MetadataSync::probe(&root),
+        };
         Ok(Arc::new(LocalTree {
             root,
             root_object,
@@ -125,7 +130,7 @@ impl LocalTree {
             names: ClockMap::new(NAMES_MAX, RandomState::new()),
             places: kernel.is_none().then(Places::new),
             listings: Listings::default(),
-            sync_metadata: options.sync_metadata,
+            metadata_sync,
             listing_entries_max: (options.listing_entries_max)
                 .unwrap_or(LISTING_ENTRIES_MAX)
                 .max(1),

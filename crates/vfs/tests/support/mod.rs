@@ -26,6 +26,8 @@ impl World {
         let options = LocalOptions {
             state_dir: Some(directory.path().join("state")),
             handles,
+            // Thousands of serial creations would wait for the disk of the machine; durability has tests of its own.
+            async_metadata: true,
             ..LocalOptions::default()
         };
         World { directory, options }
