@@ -135,7 +135,7 @@ impl<V: Vfs> Server<V> {
         Ok(Target {
             served,
             handle,
-            credentials: credentials.await?,
+            credentials: credentials.await?.at(call.peer.ip()),
             read_only: rules.read_only,
         })
     }
