@@ -1,6 +1,6 @@
 //! What one core runs: a service over its own fronts of the stores, the transports, and their end.
 
-use super::{Content, Shared};
+use super::{Content, Shared, pressure};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server as NfsServer};
@@ -65,6 +65,13 @@ async fn serve_stores<V: Vfs>(
     if let Some(listener) = &shared.rdma {
         serve_rdma(runtime, &rpc, listener.for_core(index), shared);
     }
+    let reclaim = {
+        let rpc = rpc.clone();
+        move || rpc.reclaim()
+    };
+    let (pressure, stopping) = (shared.pressure.clone(), stop.clone());
+    let reclaiming = pressure::reclaim_when_short(pressure, stopping, reclaim);
+    runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
     // An error means that the sender is gone, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();

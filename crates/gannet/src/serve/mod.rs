@@ -1,6 +1,7 @@
 //! `gannet serve`: directories or a volume, sockets, cores, signals.
 
 mod core;
+mod pressure;
 mod privileges;
 mod ready;
 mod settings;
@@ -48,6 +49,8 @@ struct Shared {
     volume: Option<Listening>,
     /// What the cores' registration strategies did, once they have ended.
     registrations: Mutex<registration::Counters>,
+    /// Counts the times at which memory was short.
+    pressure: watch::Receiver<u64>,
     /// Becomes true when the server shall end.
     stop: watch::Receiver<bool>,
     drain_max: Duration,
@@ -104,6 +107,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         rdma_options: settings.rdma,
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
         registrations: Mutex::default(),
+        pressure: pressure::watch_memory(),
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
