@@ -79,7 +79,7 @@ impl Bed {
         let store = Arc::clone(&self.metadata);
         let manager =
             Manager::open(self.manager.runtime(), store, keys(), servers, stripes).unwrap();
-        runtime.spawn("promises", Box::pin(Rc::clone(&manager).keep_promises()));
+        runtime.spawn("house", Box::pin(Rc::clone(&manager).keep_house()));
         let server = Server::new(runtime, VOLUME, keys(), registry.before(manager));
         self.serve(&self.manager, MANAGER_PORT, server.named(Hello::MANAGER));
     }
