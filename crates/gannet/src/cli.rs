@@ -165,11 +165,11 @@ pub enum Command {
     /// Copy files and trees to, from and between servers
     ///
     /// Holes stay holes. Modes and modification times are kept, without set-user-ID and set-group-ID. With -r, symbolic
-    /// links, FIFOs, sockets and (by root) devices are copied as such; a line at the end says how much it was and how fast.
-    /// The command copies everything that it can, lists at the end what it could not, and exits with 1.
+    /// links, FIFOs, sockets and (by root) devices are copied as such; a line at the end says how much it was and how
+    /// fast. The command copies everything that it can, lists at the end what it could not, and exits with 1.
     ///
-    /// A file is written as .gannet-cp-* beside its target and renamed when it is complete: a target that is there stays
-    /// whole until then. Links below the given paths are never followed; a link at the target's name is replaced.
+    /// A file is written as .gannet-cp-* beside its target and renamed when it is complete: a target that is there
+    /// stays whole until then. Links below the given paths are never followed; one at the target's name is replaced.
     ///
     /// A copy survives a restart of the server: it waits, connects again and goes on, for ever unless --timeout says
     /// otherwise. A server that cannot be reached in the first place is an error at once.
@@ -178,8 +178,8 @@ pub enum Command {
     Mkdir(MkdirOptions),
     /// Remove files and directories
     ///
-    /// With -r, many names at a time. What cannot be removed is listed at the end, everything else is removed, and the exit
-    /// status is 1; a line at the end says how much it was and how fast.
+    /// With -r, many names at a time. What cannot be removed is listed at the end, everything else is removed, and the
+    /// exit status is 1; a line at the end says how much it was and how fast.
     Rm(RmOptions),
     /// Move or rename on one server
     Mv(MvOptions),

@@ -180,8 +180,8 @@ impl Session {
         &self.mounted.files
     }
 
-    /// Makes an empty file for `replaced`, to take its place later, where a volume has it: the new file is striped like it.
-    /// `None` anywhere else.
+    /// Makes an empty file for `replaced`, to take its place later, where a volume has it: the new file is striped like
+    /// it. `None` anywhere else.
     pub(crate) async fn create_like(
         &self,
         replaced: &FileHandle,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// Directories below each other.
 const DEPTH_MAX: usize = 1024;
-/// Objects that wait for their turn before no more directories are entered: so far the walk is ahead, to know the total.
+/// Objects that wait for their turn before no more directories are entered: so far the walk is ahead, to know totals.
 const AHEAD_MAX: usize = 50_000;
 /// Failures that are told one by one.
 const FAILURES_MAX: usize = 1000;

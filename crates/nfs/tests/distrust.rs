@@ -380,35 +380,6 @@ fn what_is_durable_already_needs_no_commit() {
 }
 
 #[test]
-fn a_file_in_one_write_needs_no_commit_either() {
-    run(|runtime| async move {
-        let durable = vec![write_answer(8, nfs3::Stable::DataSync)];
-        let script = Script::new([mount_answers(8192), durable].concat());
-        let running = Running::serve(&runtime, script.clone(), Addresses::any());
-        let client = running.client(&runtime, CallerCredential::None);
-        let files = Files::mount(client, b"/").await.unwrap();
-        let writer = files.write_file(&handle(), Zeros::Write, ONE_BY_ONE);
-        let mut writer = writer.durable_at_once();
-        let buffer = writer.buffer();
-        writer.write(0, buffer, 8).await.unwrap();
-        writer.finish().await.unwrap();
-        assert!(script.answers.borrow().is_empty());
-        // Less than was asked for is no answer.
-        let (_running, client) = script_of_mount(&runtime, write_answer(8, nfs3::Stable::Unstable));
-        let files = Files::mount(client, b"/").await.unwrap();
-        let writer = files.write_file(&handle(), Zeros::Write, ONE_BY_ONE);
-        let mut writer = writer.durable_at_once();
-        let buffer = writer.buffer();
-        writer.write(0, buffer, 8).await.unwrap();
-        is_malformed(writer.finish().await);
-    });
-}
-
-fn script_of_mount(runtime: &Handle, answer: Vec<u8>) -> (Running<Script>, Client) {
-    script(runtime, [mount_answers(8192), vec![answer]].concat())
-}
-
-#[test]
 fn a_failed_commit_fails_the_file() {
     run(|runtime| async move {
         let io: nfs3::CommitResult = Err(Failed {

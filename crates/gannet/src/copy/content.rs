@@ -16,8 +16,6 @@ use tokio::task::JoinSet;
 
 /// Local reads or writes of one file that are under way at a time: enough to keep the disk and the copy busy.
 const LOCAL_DEPTH: usize = 4;
-/// Longest file that every server takes in one WRITE; each WRITE that is durable by itself costs a sync of the disk.
-const ONE_WRITE_MAX: u64 = 32 << 10;
 /// Bytes of a block of local files, unless told otherwise.
 const BLOCK_LEN: u32 = gannet_vfs::limits::TRANSFER_MAX;
 
@@ -144,18 +142,12 @@ impl Sink {
         })
     }
 
-    /// A file on a server that will be `size` bytes long.
-    pub(super) fn remote(
-        session: &Session,
-        file: &FileHandle,
-        size: u64,
-        transfer: Transfer,
-    ) -> Sink {
-        let writer = session.files().write_file(file, Zeros::Write, transfer);
-        Sink::Remote(Box::new(match size {
-            0..=ONE_WRITE_MAX => writer.durable_at_once(),
-            _ => writer,
-        }))
+    pub(super) fn remote(session: &Session, file: &FileHandle, transfer: Transfer) -> Sink {
+        Sink::Remote(Box::new(session.files().write_file(
+            file,
+            Zeros::Write,
+            transfer,
+        )))
     }
 
     /// Memory for a block of at most `len` bytes.

@@ -269,7 +269,7 @@ impl Copier {
         transfer: Transfer,
     ) -> Result<(), Failure> {
         let moved = self
-            .move_blocks(source, target.sink(job.node.size, transfer), &job.node)
+            .move_blocks(source, target.sink(transfer), &job.node)
             .await;
         moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
         target.set_attributes(&job.node).await?;

@@ -199,13 +199,11 @@ impl Unfinished {
         })
     }
 
-    /// Takes its bytes, `size` of them.
-    pub(crate) fn sink(&self, size: u64, transfer: Transfer) -> Sink {
+    /// Takes its bytes.
+    pub(crate) fn sink(&self, transfer: Transfer) -> Sink {
         match &self.file {
             UnfinishedFile::Local(runtime, file) => Sink::local(runtime, file.file()),
-            UnfinishedFile::Remote(remote) => {
-                Sink::remote(&remote.session, &remote.file, size, transfer)
-            }
+            UnfinishedFile::Remote(remote) => Sink::remote(&remote.session, &remote.file, transfer),
         }
     }
 

@@ -34,7 +34,6 @@ pub struct Writer {
     client: Client,
     file: FileHandle,
     zeros: Zeros,
-    stability: Stability,
     block: u32,
     depth: usize,
     in_flight: InOrder<Result<Kept, Error>>,
@@ -69,7 +68,6 @@ impl Writer {
             client,
             file,
             zeros,
-            stability: Stability::Unstable,
             block,
             depth,
             in_flight: InOrder::new(),
@@ -79,15 +77,6 @@ impl Writer {
             written: Written { end: 0, sent: 0 },
             data_end: 0,
             resends: 0,
-        }
-    }
-
-    /// The same, with each WRITE durable when it is answered: of a file that fits in one, that saves the COMMIT.
-    #[must_use]
-    pub fn durable_at_once(self) -> Writer {
-        Writer {
-            stability: Stability::DataSync,
-            ..self
         }
     }
 
@@ -159,8 +148,7 @@ impl Writer {
         while self.in_flight.len() >= self.depth {
             self.reap().await?;
         }
-        let (client, file) = (self.client.clone(), self.file);
-        let written = write_block(client, file, (offset, buffer, len), self.stability);
+        let written = write_block(self.client.clone(), self.file, offset, buffer, len);
         self.in_flight.start(Box::pin(written)).await;
         Ok(())
     }
@@ -226,10 +214,13 @@ impl Writer {
 async fn write_block(
     client: Client,
     file: FileHandle,
-    (offset, buffer, len): (u64, Buffer, u32),
-    stability: Stability,
+    offset: u64,
+    buffer: Buffer,
+    len: u32,
 ) -> Result<Kept, Error> {
-    let first = client.write(&file, offset, buffer, len, stability).await?;
+    let first = client
+        .write(&file, offset, buffer, len, Stability::Unstable)
+        .await?;
     let mut done = first.count;
     let mut kept = Kept {
         offset,
@@ -245,7 +236,9 @@ async fn write_block(
             .unwrap_or_default();
         let rest = Buffer::from_vec(rest.to_vec());
         let at = offset.saturating_add(u64::from(done));
-        let more = client.write(&file, at, rest, len - done, stability).await?;
+        let more = client
+            .write(&file, at, rest, len - done, Stability::Unstable)
+            .await?;
         kept.verifier = kept.verifier.filter(|verifier| *verifier == more.verifier);
         kept.committed = kept.committed.min(more.committed);
         done += more.count;
