@@ -412,8 +412,8 @@ pub struct ServeOptions {
     /// gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Answer creates, removes, renames and attribute changes before they are durable: faster, but a crash of the machine
-    /// loses the last seconds of them
+    /// Answer creates, removes, renames and attribute changes before they are durable: faster, but a crash of the
+    /// machine loses the last seconds of them
     #[arg(long)]
     pub async_metadata: bool,
     /// The default now; refused with a word on that.

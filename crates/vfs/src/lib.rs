@@ -32,8 +32,9 @@ use gannet_fabric::Buffer;
 /// Futures are local to a core and never block it: what cannot be answered from memory goes to the blocking pool.
 /// An answer that needs no waiting is ready at the first poll. Names are single path components as they came from
 /// the wire: the store rejects empty ones, `.`, `..` where they make no sense, `/`, NUL and over-long ones with the
-/// right [`Status`]. Mutating calls return weak cache consistency data ([`Wcc`]) whether they succeed or fail. Changes of
-/// names and attributes are durable when they are answered (RFC 1813 section 3.3), unless a store is told not to wait.
+/// right [`Status`]. Mutating calls return weak cache consistency data ([`Wcc`]) whether they succeed or fail. Changes
+/// of names and attributes are durable when they are answered (RFC 1813 section 3.3), unless a store is told not to
+/// wait.
 #[allow(async_fn_in_trait)] // used generically, on one core
 pub trait Vfs: 'static {
     /// The directory that is served.

@@ -1,8 +1,8 @@
 //! Memory pressure: the kernel reports that programs wait for memory, and the cores give their caches back.
 //!
-//! Pressure stall information (PSI) is read of the server's own control group (version 2), which `memory.high` throttles,
-//! else of the whole machine. A trigger wakes a thread when programs waited for 100 ms within two seconds. Where the kernel
-//! refuses triggers to this user, the thread reads how long they waited, every two seconds.
+//! Pressure stall information (PSI) is that of the server's own control group (version 2), which `memory.high`
+//! throttles, else of the whole machine. A trigger wakes a thread when programs waited for 100 ms within two seconds.
+//! Where the kernel refuses triggers to this user, the thread reads every two seconds how long they waited.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,14 +1,14 @@
 //! Which sync makes a change of names or attributes durable (RFC 1813 section 3.3 wants that before the reply).
 //!
-//! fsync(2) of a regular file writes its data as well, which may be gigabytes that another client sent; syncfs(2) writes
-//! everybody's. A change of names or attributes must wait for neither, so the file system decides:
+//! fsync(2) of a regular file writes its data as well, which may be gigabytes that another client sent; syncfs(2)
+//! writes everybody's. A change of names or attributes must wait for neither, so the file system decides:
 //!
-//! - **One ordered journal** (XFS; ext3 and ext4 with a journal). All changes of names and attributes enter the journal
-//!   in their order, and a commit writes no data for them. fsync(2) of an unnamed file whose times were just set commits
-//!   everything before it. One such sync covers any number of changes of any objects.
+//! - **One ordered journal** (XFS; ext3 and ext4 with a journal). All changes of names and attributes enter the
+//!   journal in their order, and a commit writes no data for them. fsync(2) of an unnamed file whose times were just
+//!   set commits everything before it. One such sync covers any number of changes of any objects.
 //! - **All others.** The changed directory is synced, or the object whose attributes changed, with its data if it is a
-//!   regular file. A name on the disk implies the inode that it leads to, so a new object needs no sync of its own; except
-//!   on ext2 and on ext4 without a journal, whose inodes and directories reach the disk independently.
+//!   regular file. A name on the disk implies the inode that it leads to, so a new object needs no sync of its own;
+//!   except on ext2 and on ext4 without a journal, whose inodes and directories reach the disk independently.
 //! - Symbolic links, devices and sockets cannot be opened for a sync. Where there is no ordered journal, a change of
 //!   their attributes takes syncfs(2).
 

@@ -126,7 +126,7 @@ impl LocalTree {
         self.finish(directory, caller, name, (opened, size.is_some()), &rest)
     }
 
-    /// Sets what the creating call could not, and gives the new object out; `is_sized` when it was given a size already.
+    /// Sets what the creating call could not, and gives the new object out; `is_sized` when it has been given a size.
     fn finish(
         &self,
         directory: &Object,
