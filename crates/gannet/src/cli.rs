@@ -334,8 +334,8 @@ pub struct ServeOptions {
     /// and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]
     #[arg(long, value_name = "ADDR")]
     pub nfs_tcp: Option<Listen>,
-    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above, with port
-    /// 20049]
+    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above,
+    /// with port 20049]
     #[arg(long, value_name = "ADDR")]
     pub nfs_rdma: Option<Listen>,
     /// Refuse everything that changes files
@@ -344,8 +344,8 @@ pub struct ServeOptions {
     /// Let root of a client be root here; without it, root becomes the anonymous user
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients` of
-    /// the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]
+    /// Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients`
+    /// of the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub allow: Vec<Network>,
     /// Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have

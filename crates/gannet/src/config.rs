@@ -104,8 +104,8 @@ pub struct ExportConfig {
     pub rule: Vec<RuleConfig>,
 }
 
-/// Rules for the clients of some networks, which may mount the export too. What is left out is as the export says. Where
-/// several networks hold a client, that with the longest prefix decides.
+/// Rules for the clients of some networks, which may mount the export too. What is left out is as the export says.
+/// Where several networks hold a client, that with the longest prefix decides.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {

@@ -196,22 +196,33 @@ impl Manager {
                 body = self.orphans(&caller, (server, remove), &ids).await?;
             }
             change => {
-                self.check_grants_of_others(&caller, &change)?;
-                let last_write = self.last_write(&change).await?;
-                let work = Work {
-                    caller,
-                    task: Task::Asked(ticket, change),
-                    last_write,
-                };
-                let done = self.change(work, cut).await?;
-                let mut all = Vec::with_capacity(done.inodes.len());
-                for (id, inode) in done.inodes {
-                    all.push(self.found_or_not(id, inode).await);
-                }
+                let all = self.perform_change(caller, (ticket, change), cut).await?;
                 put_found(&mut body, &all);
             }
         }
         Ok(body)
+    }
+
+    /// Does a change; the files that its answer tells of.
+    async fn perform_change(
+        self: &Rc<Self>,
+        caller: Credentials,
+        (ticket, change): (Ticket, Call),
+        cut: Option<ToBeCut>,
+    ) -> Result<Vec<Found>, Status> {
+        self.check_grants_of_others(&caller, &change)?;
+        let last_write = self.last_write(&change).await?;
+        let work = Work {
+            caller,
+            task: Task::Asked(ticket, change),
+            last_write,
+        };
+        let done = self.change(work, cut).await?;
+        let mut all = Vec::with_capacity(done.inodes.len());
+        for (id, inode) in done.inodes {
+            all.push(self.found_or_not(id, inode).await);
+        }
+        Ok(all)
     }
 
     /// A file with all that is known of it.

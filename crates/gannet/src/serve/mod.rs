@@ -125,27 +125,32 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     tokio_plug::block_on(served).explain(what)??;
     // Calls under way were answered: nobody needs the volume's servers any more.
     host.map_or(Ok(()), Host::stop)?;
-    let counters = &shared.counters;
-    tracing::info!(
-        connections = counters.connections.total(),
-        refused = counters.refused.total(),
-        dropped = counters.drops.total(),
-        calls = counters.calls.total(),
-        replays = counters.replays.total(),
-        transport_errors = counters.transport_errors.total(),
-        unreadable = counters.unreadable.total(),
-        held_back_ms = counters.starved_ns.total() / 1_000_000,
-        bytes_in = counters.bytes_in.total(),
-        bytes_out = counters.bytes_out.total(),
-        "stopped"
-    );
-    if shared.rdma.is_some() {
-        shared.report_registrations();
-    }
+    shared.report();
     Ok(())
 }
 
 impl Shared {
+    /// The last lines of the log.
+    fn report(&self) {
+        let counters = &self.counters;
+        tracing::info!(
+            connections = counters.connections.total(),
+            refused = counters.refused.total(),
+            dropped = counters.drops.total(),
+            calls = counters.calls.total(),
+            replays = counters.replays.total(),
+            transport_errors = counters.transport_errors.total(),
+            unreadable = counters.unreadable.total(),
+            held_back_ms = counters.starved_ns.total() / 1_000_000,
+            bytes_in = counters.bytes_in.total(),
+            bytes_out = counters.bytes_out.total(),
+            "stopped"
+        );
+        if self.rdma.is_some() {
+            self.report_registrations();
+        }
+    }
+
     /// A core has ended, whose strategies did this.
     fn note_registrations(&self, counters: impl Iterator<Item = registration::Counters>) {
         let mut all = self

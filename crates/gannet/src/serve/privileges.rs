@@ -1,7 +1,7 @@
 //! What a serving process may do beyond any user: as little as serving takes.
 //!
-//! Capabilities belong to threads, and new threads inherit those of the thread that starts them. So the main thread gives
-//! them up before it starts another one.
+//! Capabilities belong to threads, and new threads inherit those of the thread that starts them. So the main thread
+//! gives them up before it starts another one.
 
 use crate::failure::{Explain, Failure};
 use rustix::io::Errno;

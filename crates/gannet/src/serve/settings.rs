@@ -286,8 +286,8 @@ fn squash_of(config: SquashConfig) -> Squash {
     }
 }
 
-/// What the command line says holds for every export and every rule, whatever the file says of it. But for `--read-only`
-/// and `--secure` that can also widen who may do what.
+/// What the command line says holds for every export and every rule, whatever the file says of it. But for
+/// `--read-only` and `--secure` that can also widen who may do what.
 fn restrict(mut export: ExportConfig, options: &ServeOptions) -> Result<ExportConfig, Failure> {
     if !options.allow.is_empty() {
         if !export.rule.is_empty() {

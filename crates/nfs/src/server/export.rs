@@ -103,7 +103,8 @@ impl Export {
         })
     }
 
-    /// Admits the clients of these networks too, by the rules of the export. An export without networks admits everybody.
+    /// Admits the clients of these networks too, by the rules of the export. An export without networks admits
+    /// everybody.
     ///
     /// # Errors
     /// Too many networks, or one that is listed already.
@@ -111,8 +112,8 @@ impl Export {
         self.with_networks(clients, None)
     }
 
-    /// Admits the clients of these networks too, by `rules`. The network with the longest prefix decides for a client that
-    /// several hold.
+    /// Admits the clients of these networks too, by `rules`. The network with the longest prefix decides for a client
+    /// that several hold.
     ///
     /// # Errors
     /// Too many networks, or one that is listed already.
