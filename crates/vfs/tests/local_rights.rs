@@ -344,6 +344,54 @@ fn whoever_may_write_may_touch() {
 }
 
 #[test]
+fn nothing_is_cut_when_what_comes_with_the_size_is_refused() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o666).await;
+        write(&store, &alice(), &file).await.unwrap();
+        let size = SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        };
+        let long_ago = SetTime::To(gannet_vfs::Time::default());
+        let refused = [
+            SetAttributes {
+                modify_time: long_ago,
+                ..size
+            },
+            SetAttributes {
+                mode: Some(0o600),
+                ..size
+            },
+            SetAttributes {
+                gid: Some(TEAM),
+                ..size
+            },
+        ];
+        for change in refused {
+            let cut = store.set_attributes(&bob(), &file, &change, None).await;
+            assert_eq!(cut.result, Err(Status::Perm), "{change:?}");
+            let now = store.attributes(&file).await.unwrap();
+            assert_eq!(
+                (now.size, now.mode, now.uid),
+                (4, 0o666, ALICE),
+                "{change:?}"
+            );
+        }
+        let by_owner = SetAttributes {
+            mode: Some(0o4755),
+            access_time: long_ago,
+            modify_time: long_ago,
+            ..size
+        };
+        let cut = store.set_attributes(&alice(), &file, &by_owner, None).await;
+        let now = cut.wcc.after.unwrap();
+        let times = [now.access_time, now.modify_time].map(SetTime::To);
+        assert_eq!((cut.result, now.size, now.mode), (Ok(()), 0, 0o4755));
+        assert_eq!(times, [long_ago; 2], "they outlive the cut");
+    });
+}
+
+#[test]
 fn an_unreadable_root_is_still_served_to_those_who_may() {
     if !is_root() {
         return;

@@ -89,11 +89,10 @@ impl LocalTree {
             if guard.is_some_and(|guard| guard != before.change_time) {
                 return Err(Status::NotSync);
             }
-            if let Some(size) = change.size {
-                self.truncate(object, caller, before, size)?;
-                self.identities.assume(caller)?;
+            match change.size {
+                Some(size) => self.resize(object, caller, before, (size, change)),
+                None => self.apply(object, caller, before, change),
             }
-            self.apply(object, caller, before, change)
         })
     }
 
@@ -106,6 +105,10 @@ impl LocalTree {
         change: &SetAttributes,
     ) -> Result<(), Status> {
         let descriptor = object.descriptor();
+        let times = Timestamps {
+            last_access: time_to_set(change.access_time)?,
+            last_modification: time_to_set(change.modify_time)?,
+        };
         if change.uid.is_some() || change.gid.is_some() {
             // All bits set would mean "keep" to the kernel.
             if change.uid == Some(u32::MAX) || change.gid == Some(u32::MAX) {
@@ -126,7 +129,7 @@ impl LocalTree {
             )
             .map_err(status)?;
         }
-        self.set_times(object, caller, before, change)
+        self.set_times(object, caller, before, (change, &times))
     }
 
     fn set_times(
@@ -134,17 +137,13 @@ impl LocalTree {
         object: &Object,
         caller: &Credentials,
         before: &Attributes,
-        change: &SetAttributes,
+        (change, times): (&SetAttributes, &Timestamps),
     ) -> Result<(), Status> {
-        let times = Timestamps {
-            last_access: time_to_set(change.access_time)?,
-            last_modification: time_to_set(change.modify_time)?,
-        };
         if change.access_time == SetTime::Keep && change.modify_time == SetTime::Keep {
             return Ok(());
         }
         let set = || {
-            rustix::fs::utimensat(object.descriptor(), "", &times, AtFlags::EMPTY_PATH)
+            rustix::fs::utimensat(object.descriptor(), "", times, AtFlags::EMPTY_PATH)
                 .map_err(status)
         };
         let only_now = [change.access_time, change.modify_time]
@@ -161,12 +160,16 @@ impl LocalTree {
         }
     }
 
-    fn truncate(
+    /// Sets the size, and the attributes that come with it.
+    ///
+    /// The others are set first, too: the kernel checks one right at a time, and a file that was cut cannot be put back
+    /// when the kernel refuses the rest. The cut changes the times and clears set-uid bits, so they are set again.
+    fn resize(
         &self,
         object: &Object,
         caller: &Credentials,
         before: &Attributes,
-        size: u64,
+        (size, change): (u64, &SetAttributes),
     ) -> Result<(), Status> {
         object.require_regular()?;
         if size > FILE_SIZE_MAX {
@@ -174,8 +177,22 @@ impl LocalTree {
         }
         object.require_write(self, caller, before)?;
         let file = self.writable(object, caller)?;
+        let others = SetAttributes {
+            size: None,
+            ..*change
+        };
+        let comes_alone = others == SetAttributes::default();
         self.identities.assume(caller)?;
-        rustix::fs::ftruncate(file.as_fd(), size).map_err(status)
+        if !comes_alone {
+            self.apply(object, caller, before, &others)?;
+            self.identities.assume(caller)?;
+        }
+        rustix::fs::ftruncate(file.as_fd(), size).map_err(status)?;
+        if comes_alone {
+            return Ok(());
+        }
+        self.identities.assume(caller)?;
+        self.apply(object, caller, before, &others)
     }
 
     /// A descriptor to write to, for a caller whose right was checked: opened as the caller where the kernel agrees,
