@@ -201,6 +201,39 @@ fn a_modification_time_holds_until_the_next_write() {
 }
 
 #[test]
+fn nothing_is_cut_when_what_comes_with_the_size_is_refused() {
+    run(23, 2, |bed| async move {
+        let fs = bed.mount();
+        let mode = CreateMode::Guarded(SetAttributes {
+            mode: Some(0o666),
+            ..SetAttributes::default()
+        });
+        let made = fs.create(&root(), &fs.root(), b"shared", &mode).await;
+        let file = made.result.unwrap().handle;
+        write(&fs, &file, 0, &noise(1000, 1)).await.unwrap();
+        let ann = Credentials::new(1000, 1000, &[]);
+        let cut = SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        };
+        let with_time = SetAttributes {
+            modify_time: SetTime::To(Time::default()),
+            ..cut
+        };
+        let refused = fs.set_attributes(&ann, &file, &with_time, None).await;
+        assert_eq!(
+            refused.result,
+            Err(Status::Perm),
+            "only the owner sets times"
+        );
+        assert_eq!(read(&fs, &file, 0, 1000).await, noise(1000, 1));
+        let done = fs.set_attributes(&ann, &file, &cut, None).await;
+        assert_eq!(done.result, Ok(()), "but who may write may cut");
+        assert_eq!(fs.attributes(&file).await.unwrap().size, 0);
+    });
+}
+
+#[test]
 fn a_handle_is_good_everywhere_and_cannot_be_made_up() {
     run(10, 1, |bed| async move {
         let (one, other) = (bed.mount(), bed.mount());

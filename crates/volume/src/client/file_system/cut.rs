@@ -34,9 +34,10 @@ impl VolumeFs {
             Ok(found)
         };
         let cut = match change.modify_time {
-            // Cutting a file is a write, which the modification time is to hold beyond.
-            SetTime::To(_) => match set(size_alone(change), guard).await {
-                Ok(_) => set(without_size(change), None).await,
+            // Cutting a file is a write, and the modification time is to outlast it: it is set again afterwards. The
+            // manager gets the whole change first, so that it cuts nothing if it refuses any part.
+            SetTime::To(_) => match set(*change, guard).await {
+                Ok(_) => set(modify_time_alone(change), None).await,
                 Err(status) => Err(status),
             },
             _ => set(*change, guard).await,
@@ -113,6 +114,13 @@ impl VolumeFs {
 fn size_alone(change: &SetAttributes) -> SetAttributes {
     SetAttributes {
         size: change.size,
+        ..SetAttributes::default()
+    }
+}
+
+fn modify_time_alone(change: &SetAttributes) -> SetAttributes {
+    SetAttributes {
+        modify_time: change.modify_time,
         ..SetAttributes::default()
     }
 }
