@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "mount/shared.rs"]
+mod shared;
 mod support;
 
 use std::fs::{self, File, OpenOptions};

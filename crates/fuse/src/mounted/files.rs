@@ -27,11 +27,19 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// True where the modification time stands for a write, a cut or a touch: with its write-back cache the kernel says
+    /// its own time with each, for whoever may write. An explicit time of utimensat(2) gets here only from the owner.
+    fn has_time_of_write(&self) -> bool {
+        let is_explicit =
+            |time: Option<TimeOrNow>| matches!(time, Some(TimeOrNow::SpecificTime(_)));
+        let is_for_writers = self.mode.is_none() && self.uid.is_none() && self.gid.is_none();
+        let by_kernel = is_explicit(self.modify_time) && self.change_time.is_some();
+        by_kernel && is_for_writers && !is_explicit(self.access_time)
+    }
+
     /// True for the times of writes that the kernel cached, which it sends after them for whoever comes along.
     fn is_times_of_writes(&self) -> bool {
-        let others = self.mode.is_some() || self.uid.is_some() || self.gid.is_some();
-        let rest = self.size.is_some() || self.access_time.is_some();
-        self.modify_time.is_some() && self.change_time.is_some() && !others && !rest
+        self.has_time_of_write() && self.size.is_none() && self.access_time.is_none()
     }
 
     fn attributes(&self) -> SetAttributes {
@@ -95,14 +103,15 @@ impl<V: Vfs> Mounted<V> {
             .vfs
             .set_attributes(&caller, &handle, &change, None)
             .await;
-        if setting.is_times_of_writes() && done.result.is_err_and(is_refused) {
-            // Only the owner sets times at will. Who may write has the server set its own time, and that it has done.
+        if setting.has_time_of_write() && done.result.is_err_and(is_refused) {
+            // Only the owner sets times at will. Others who may write get the server's time.
             let now = SetAttributes {
                 modify_time: SetTime::Now,
-                ..SetAttributes::default()
+                ..change
             };
             done = self.vfs.set_attributes(&caller, &handle, &now, None).await;
-            if done.result.is_err_and(is_refused) {
+            if setting.is_times_of_writes() && done.result.is_err_and(is_refused) {
+                // The server has set its time at the write already.
                 done.result = Ok(());
             }
         }

@@ -1,0 +1,115 @@
+//! Files that several users or programs of one machine share through a mount.
+
+use super::MODES;
+use super::support::mount::{Mount, is_left_out};
+use super::support::{Place, Server, succeed};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+/// Some user who is not root, and owns nothing.
+const USER: u32 = 54_321;
+/// A group of that user.
+const TEAM: u32 = 54_400;
+
+/// An export and a volume, and a directory to mount them on.
+struct Shares {
+    place: Place,
+    export: Server,
+    volume: Server,
+}
+
+impl Shares {
+    fn new() -> Shares {
+        let place = Place::new();
+        fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+        let export = Server::of(&place.path("share"), &place.path("state"));
+        let volume = place.text("volume");
+        succeed(&["volume", "create", &volume, "--io-servers", "2"]);
+        let ports = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"];
+        let native = ["--native", "127.0.0.1:0", "--no-root-squash"];
+        let volume = Server::with(&[&["--volume", &volume][..], &ports, &native].concat());
+        Shares {
+            place,
+            export,
+            volume,
+        }
+    }
+
+    /// Has `story` done with each of them mounted, cached and not, for all users.
+    fn with_each(&self, story: impl Fn(&Mount, &str)) {
+        let key = self.place.text("volume/client-key");
+        let sources: [(String, &[&str]); 2] = [
+            (format!("nfs+rdma://{}/", self.export.rdma), &[]),
+            (
+                format!("gannet://{}/", self.volume.native),
+                &["--volume-key", &key],
+            ),
+        ];
+        for (url, with_key) in sources {
+            for mode in MODES {
+                let options = [with_key, mode, &["--allow-other"]].concat();
+                let mount = Mount::of(&url, &self.place.path("mnt"), &options);
+                story(&mount, &format!("{url} {mode:?}"));
+                mount.unmount();
+            }
+        }
+    }
+}
+
+/// Has a member of the team, who is not root, run a script in the mounted directory.
+fn by_member(mount: &Mount, script: &str) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", script]).current_dir(mount.path(""));
+    shell.uid(USER).gid(TEAM).stdin(Stdio::null());
+    shell.output().unwrap()
+}
+
+#[test]
+fn a_group_member_rewrites_cuts_and_touches_a_file_of_another_owner() {
+    if is_left_out() {
+        return;
+    }
+    let shares = Shares::new();
+    shares.with_each(|mount, how| {
+        let shared = mount.path("shared");
+        fs::write(&shared, "what was there before").unwrap();
+        fs::write(mount.path("new"), "copied").unwrap();
+        chown(&shared, None, Some(TEAM)).unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o664)).unwrap();
+        let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        let set_back = || {
+            let file = fs::File::options().write(true).open(&shared).unwrap();
+            file.set_times(long_ago).unwrap();
+        };
+        for (script, content) in [
+            ("echo x > shared", "x\n"),
+            ("truncate -s 1 shared", "x"),
+            ("cp new shared", "copied"),
+            ("touch shared", "copied"),
+            ("echo more >> shared", "copiedmore\n"),
+        ] {
+            set_back();
+            let output = by_member(mount, script);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{script}: {said} {how}");
+            assert_eq!(fs::read_to_string(&shared).unwrap(), content, "{how}");
+            let age = fs::metadata(&shared).unwrap().mtime();
+            assert!(age > 1_000_000, "{script} leaves the time alone, {how}");
+        }
+        for script in ["touch -d 2001-01-01 shared", "chmod 600 shared"] {
+            assert!(!by_member(mount, script).status.success(), "{script} {how}");
+        }
+        assert_eq!(fs::read_to_string(&shared).unwrap(), "copiedmore\n");
+        fs::set_permissions(&shared, Permissions::from_mode(0o644)).unwrap();
+        for script in ["echo y > shared", "truncate -s 0 shared", "touch shared"] {
+            assert!(!by_member(mount, script).status.success(), "{script} {how}");
+        }
+        assert_eq!(
+            fs::read_to_string(&shared).unwrap(),
+            "copiedmore\n",
+            "{how}"
+        );
+    });
+}
