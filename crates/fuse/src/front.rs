@@ -200,8 +200,9 @@ impl<V: Vfs> Filesystem for Front<V> {
         _key: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
+        let process = request.pid();
         self.submit(request, attr_answer(reply, self.age), async move |it, _| {
-            it.attr_of(number.0).await
+            it.attr_of(number.0, process).await
         });
     }
 
@@ -233,9 +234,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             change_time,
             open_file: key.map(|key| key.0),
         };
-        let answer = attr_answer(reply, self.age);
+        let (answer, process) = (attr_answer(reply, self.age), request.pid());
         self.submit(request, answer, async move |it, caller| {
-            it.set(&caller, number.0, setting).await
+            it.set((&caller, process), number.0, setting).await
         });
     }
 

@@ -1,5 +1,6 @@
 //! A mounted store without a kernel: the same core, asked by a program.
 
+use crate::inodes::NOBODY;
 use crate::limits::KeptBounds;
 use crate::listing::{PortionPlus, is_unknown};
 use crate::mounted::{Entry, IfThere, Mounted, Setting};
@@ -179,7 +180,7 @@ impl<V: Vfs> Headless<V> {
             change_time: None,
             open_file: None,
         };
-        let set = self.ask(self.mounted.set(&self.caller, number, setting));
+        let set = self.ask((self.mounted).set((&self.caller, NOBODY), number, setting));
         set.await.map(|_| ())
     }
 

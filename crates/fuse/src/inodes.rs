@@ -15,12 +15,13 @@
 //! object (a write of our own, say) may be those from before it, and count for nothing: see [`Moment`].
 
 use crate::hidden::Hidden;
-use crate::limits::{FORGOTTEN_MAX, REFUSAL_AGE, RETURN_AGE};
+use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, REFUSAL_AGE, RETURN_AGE};
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 /// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
@@ -97,6 +98,8 @@ pub(crate) struct Inodes {
     own_made: u64,
     generations: u64,
     opens: u64,
+    /// Opens that are being done, of all files.
+    openings: u64,
     last: Moment,
     /// Objects that the kernel forgot lately, and when something was learnt of them last; the oldest first.
     forgotten: VecDeque<(FileHandle, Moment)>,
@@ -106,12 +109,25 @@ pub(crate) struct Inodes {
     unstable: HashMap<FileHandle, Weak<Unstable>>,
 }
 
-/// An open was refused since the file has changed.
+/// A request of a process was refused with `ESTALE`, since the file has changed or is gone. The kernel looks the path up
+/// once more, and the process comes back; a second refusal would be the program's to handle.
 struct Refused {
-    handle: FileHandle,
+    /// The file, if it has changed.
+    handle: Option<FileHandle>,
     since: Instant,
-    /// The number that a lookup has told it since, and when.
+    /// The number that a lookup has told it last, and when.
     told: Option<(u64, Instant)>,
+}
+
+/// What becomes of a file that lost its only name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is open, and stays until its last close.
+    Open,
+    /// A process is about to open the file with this number.
+    Awaited(u64),
+    /// Nobody asks for it any more.
+    No,
 }
 
 impl Inodes {
@@ -123,6 +139,7 @@ impl Inodes {
             own_made: 0,
             generations: 0,
             opens: 0,
+            openings: 0,
             last: Moment(0),
             forgotten: VecDeque::new(),
             refused: BTreeMap::new(),
@@ -175,6 +192,13 @@ impl Inodes {
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &Inode)> {
         self.by_number
             .iter()
+            .map(|(number, inode)| (*number, inode))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (u64, &mut Inode)> {
+        self.by_number
+            .iter_mut()
             .map(|(number, inode)| (*number, inode))
     }
 
@@ -237,9 +261,7 @@ impl Inodes {
         if is_new || !is_old && !self.kernel_caches {
             self.learn(number, attributes);
         }
-        if let Some(refused) = self.refused.get_mut(&asker)
-            && refused.handle == *handle
-        {
+        if let Some(refused) = self.refused.get_mut(&asker) {
             refused.told = Some((number, now));
         }
         let Some(inode) = self.by_number.get_mut(&number) else {
@@ -266,10 +288,40 @@ impl Inodes {
 
     /// Somebody who was refused has just been told this number, and is about to open it: he must not be refused again.
     fn is_awaited(&self, number: u64, now: Instant) -> bool {
+        self.is_awaited_for(number, now, RETURN_AGE)
+    }
+
+    /// Somebody who was refused has been told this number less than `age` ago, and has not come back yet.
+    fn is_awaited_for(&self, number: u64, now: Instant, age: Duration) -> bool {
         let awaited = |refused: &Refused| {
-            (refused.told).is_some_and(|(told, when)| told == number && now < when + RETURN_AGE)
+            (refused.told).is_some_and(|(told, when)| told == number && now < when + age)
         };
         self.refused.values().any(awaited)
+    }
+
+    /// A process is refused with `ESTALE`: it will look the path up once more.
+    pub(crate) fn refuse(&mut self, asker: u32, handle: Option<FileHandle>, now: Instant) {
+        let refused = Refused {
+            handle,
+            since: now,
+            told: None,
+        };
+        if asker == NOBODY {
+            return;
+        }
+        self.refused.retain(|_, refused| refused.is_recent(now));
+        self.refused.insert(asker, refused);
+    }
+
+    /// Whether a process was refused just now and has not come back yet.
+    pub(crate) fn is_returning(&self, asker: u32, now: Instant) -> bool {
+        let since = self.refused.get(&asker).map(|refused| refused.since);
+        since.is_some_and(|since| now < since + KEPT_FOR_RETURN_AGE)
+    }
+
+    /// A process that may have been refused has learnt that what it looks up is not there.
+    pub(crate) fn returned(&mut self, asker: u32) {
+        self.refused.remove(&asker);
     }
 
     /// True when the kernel would believe wrong things of an object that has these attributes now: a lookup by name
@@ -313,12 +365,14 @@ impl Inodes {
     pub(crate) fn opening(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.opening += 1;
+            self.openings += 1;
         }
     }
 
     /// What [`Inodes::opening`] was called for is over.
     pub(crate) fn opening_ended(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
+            self.openings = self.openings.saturating_sub(1);
             inode.opening = inode.opening.saturating_sub(1);
             self.drop_unused(number);
         }
@@ -336,9 +390,9 @@ impl Inodes {
             return Opened::Outdated;
         };
         let handle = inode.handle;
-        let lately = |refused: &Refused| now < refused.since + REFUSAL_AGE;
-        let refused = self.refused.remove(&asker).filter(lately);
-        let was_refused = refused.is_some_and(|refused| refused.handle == handle);
+        let refused = self.refused.remove(&asker);
+        let refused = refused.filter(|refused| refused.is_recent(now));
+        let was_refused = refused.is_some_and(|refused| refused.is_about(number, &handle));
         let opened = match inode.seen {
             _ if inode.is_replaced => Opened::Outdated,
             Some(known) if known == Seen::of(attributes) => Opened::Unchanged,
@@ -347,13 +401,7 @@ impl Inodes {
             None => Opened::Changed,
         };
         if opened == Opened::Outdated {
-            let refused = Refused {
-                handle,
-                since: now,
-                told: None,
-            };
-            self.refused.retain(|_, refused| lately(refused));
-            self.refused.insert(asker, refused);
+            self.refuse(asker, Some(handle), now);
             return opened;
         }
         inode.opens += 1;
@@ -393,9 +441,37 @@ impl Inodes {
         }
     }
 
-    /// True when any file is open.
-    pub(crate) fn any_open(&self) -> bool {
-        self.opens > 0
+    /// True when any file is open, or may be about to.
+    pub(crate) fn any_in_use(&self) -> bool {
+        self.opens > 0 || self.openings > 0 || !self.refused.is_empty()
+    }
+
+    /// Whether a file that loses its only name must be kept.
+    pub(crate) fn is_kept(&self, handle: &FileHandle, now: Instant) -> Kept {
+        let Some(number) = self.number(handle) else {
+            return Kept::No;
+        };
+        let (open, opening) = self
+            .inode(number)
+            .map_or((false, false), |inode| (inode.is_open(), inode.opening > 0));
+        if open {
+            return Kept::Open;
+        }
+        match opening || self.is_awaited_for(number, now, KEPT_FOR_RETURN_AGE) {
+            true => Kept::Awaited(number),
+            false => Kept::No,
+        }
+    }
+
+    /// Takes the hidden name of a file that nobody has opened meanwhile; `None` if it is in use, or gone.
+    pub(crate) fn take_hidden(&mut self, number: u64) -> Option<Hidden> {
+        let inode = self.by_number.get_mut(&number)?;
+        if inode.is_open() || inode.opening > 0 {
+            return None;
+        }
+        let hidden = inode.hidden.take();
+        self.drop_unused(number);
+        hidden
     }
 
     /// The number of an object, if it is open.
@@ -437,6 +513,17 @@ impl Inodes {
     }
 }
 
+impl Refused {
+    fn is_recent(&self, now: Instant) -> bool {
+        now < self.since + REFUSAL_AGE
+    }
+
+    /// Whether the process comes back for what it was refused, or for what a lookup told it since.
+    fn is_about(&self, number: u64, handle: &FileHandle) -> bool {
+        self.handle.as_ref() == Some(handle) || self.told.is_some_and(|(told, _)| told == number)
+    }
+}
+
 impl Inode {
     pub(crate) fn is_open(&self) -> bool {
         self.opens > 0
@@ -448,7 +535,7 @@ impl Inode {
     }
 
     fn is_used(&self) -> bool {
-        [self.lookups, self.opens, self.opening, self.closing] != [0; 4]
+        [self.lookups, self.opens, self.opening, self.closing] != [0; 4] || self.hidden.is_some()
     }
 
     fn is_outdated(&self, attributes: &Attributes) -> bool {
@@ -461,7 +548,6 @@ impl Inode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn handle(name: u8) -> FileHandle {
         FileHandle::new(&[name]).unwrap()
@@ -569,7 +655,7 @@ mod tests {
         assert!(inodes.close(number));
         inodes.closed(number);
         assert_eq!(open(&mut inodes, number, 11, 5), Opened::Outdated);
-        assert!(!inodes.any_open());
+        assert_eq!(inodes.is_kept(&handle(1), at(5)), Kept::No);
         let told = tell_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
         let (renewed, _) = told;
         assert_ne!(renewed, number);
@@ -630,6 +716,24 @@ mod tests {
         inodes.close(number);
         // What the kernel was told last is known to be old.
         assert_eq!(inodes.open(number, &file(77, 13), asker), Opened::Outdated);
+    }
+
+    #[test]
+    fn a_file_that_replaced_another_is_kept_for_the_process_that_comes_back_for_it() {
+        for kernel_caches in [true, false] {
+            let mut inodes = Inodes::new(handle(0), kernel_caches);
+            inodes.refuse(PROCESS, None, at(0));
+            assert!(inodes.is_returning(PROCESS, at(1)));
+            let (number, _) = tell_to(&mut inodes, 2, &file(78, 10), (PROCESS, at(1)));
+            assert_eq!(inodes.is_kept(&handle(2), at(900)), Kept::Awaited(number));
+            let asker = (PROCESS, at(900));
+            assert_eq!(inodes.open(number, &file(78, 11), asker), Opened::Changed);
+            assert_eq!(inodes.is_kept(&handle(2), at(901)), Kept::Open);
+            assert!(!inodes.is_returning(PROCESS, at(901)));
+            inodes.close(number);
+            inodes.closed(number);
+            assert_eq!(inodes.is_kept(&handle(2), at(902)), Kept::No);
+        }
     }
 
     #[test]

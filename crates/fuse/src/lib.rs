@@ -25,6 +25,7 @@ mod mounted;
 mod open;
 mod session;
 mod status;
+mod takings;
 mod turns;
 mod unstable;
 

@@ -69,6 +69,11 @@ pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
 /// How long after that lookup it keeps its number, so that the kernel can come back with it.
 pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
+/// How long a file that a process was told of, and that lost its name since, is kept for it to come back: beyond any
+/// pause of a busy machine.
+pub(crate) const KEPT_FOR_RETURN_AGE: Duration = Duration::from_secs(10);
+/// How often a name is looked up again whose file has gone before its attributes were known.
+pub(crate) const LOOKED_UP_AGAIN_MAX: u32 = 8;
 /// Objects of which is known, after the kernel forgot them, when something was learnt of them: lookups that were asked
 /// for before may be on their way.
 pub(crate) const FORGOTTEN_MAX: usize = 256;

@@ -13,6 +13,7 @@ use crate::limits::{
 use crate::open::OpenTable;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
+use crate::takings::Takings;
 use crate::turns::Turns;
 use fuser::{Errno, FileAttr, Generation, INodeNo};
 use gannet_fabric::Arena;
@@ -41,6 +42,10 @@ pub(crate) struct Mounted<V> {
     pub(crate) open: OpenTable,
     callers: Callers,
     turns: Turns,
+    /// Held shared by whatever takes names away, and alone by the lookup of a process that was refused with `ESTALE`: what
+    /// it is told of is kept for it, also where its name is being taken away at this moment.
+    taking_names: tokio::sync::RwLock<()>,
+    takings: Takings,
     /// A file was closed.
     closed: tokio::sync::Notify,
     bounds: KeptBounds,
@@ -82,6 +87,8 @@ impl<V: Vfs> Mounted<V> {
             open: OpenTable::default(),
             callers: Callers::default(),
             turns: Turns::new(options.caching),
+            taking_names: tokio::sync::RwLock::new(()),
+            takings: Takings::default(),
             closed: tokio::sync::Notify::new(),
             bounds: KeptBounds::default(),
             kept: Cell::new(0),

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Containers may have the device and root, and still not the right.
@@ -165,5 +166,32 @@ fn a_file_removed_while_open_waits_to_be_closed() {
         while fs::read_dir(share).unwrap().count() > 0 {
             fs::metadata(mnt).unwrap();
         }
+    });
+}
+
+#[test]
+fn a_file_that_is_replaced_all_the_time_can_be_opened_all_the_time() {
+    const OPENS: usize = 1000;
+    mounted(|_, mnt| {
+        let (target, new) = (mnt.join("target"), mnt.join("new"));
+        fs::write(&target, "complete").unwrap();
+        let readers_left = AtomicUsize::new(2);
+        std::thread::scope(|scope| {
+            let readers = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let read = || fs::metadata(&target).and_then(|_| fs::read_to_string(&target));
+                    let all: Vec<_> = (0..OPENS).map(|_| read()).collect();
+                    readers_left.fetch_sub(1, Ordering::Relaxed);
+                    all
+                })
+            });
+            while readers_left.load(Ordering::Relaxed) > 0 {
+                fs::write(&new, "complete").unwrap();
+                fs::rename(&new, &target).unwrap();
+            }
+            for read in readers.into_iter().flat_map(|it| it.join().unwrap()) {
+                assert_eq!(read.unwrap(), "complete");
+            }
+        });
     });
 }

@@ -8,7 +8,7 @@ use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
 use gannet_runtime::timeout;
-use gannet_vfs::{Attributes, Credentials, SetAttributes, SetTime, Status, Vfs};
+use gannet_vfs::{Attributes, Credentials, FileHandle, SetAttributes, SetTime, Status, Vfs};
 use std::cell::RefCell;
 use std::time::SystemTime;
 
@@ -74,15 +74,37 @@ impl Drop for Opening<'_> {
 }
 
 impl<V: Vfs> Mounted<V> {
-    pub(crate) async fn attr_of(&self, number: u64) -> Result<FileAttr, Errno> {
+    /// Attributes of an object, for a process.
+    pub(crate) async fn attr_of(&self, number: u64, process: u32) -> Result<FileAttr, Errno> {
         let (handle, asked) = (self.handle(number)?, self.moment());
-        let attributes = self.attributes(&handle).await?;
+        let attributes = self.attributes(&handle).await;
+        let attributes = self.note_gone(process, attributes)?;
         let known = (&attributes, asked);
         self.inodes.borrow_mut().told(number, known);
         Ok(self.attr(number, &attributes))
     }
 
+    /// Remembers a process whose path led to a file that is gone: it will look that up once more. Gives `outcome`.
+    fn note_gone<T>(&self, process: u32, outcome: Result<T, Errno>) -> Result<T, Errno> {
+        if outcome.as_ref().err() == Some(&Errno::ESTALE) {
+            let now = self.runtime.now();
+            self.inodes.borrow_mut().refuse(process, None, now);
+        }
+        outcome
+    }
+
+    /// Sets attributes, for a process.
     pub(crate) async fn set(
+        &self,
+        (caller, process): (&Credentials, u32),
+        number: u64,
+        setting: Setting,
+    ) -> Result<FileAttr, Errno> {
+        let set = self.set_all(caller, number, setting).await;
+        self.note_gone(process, set)
+    }
+
+    async fn set_all(
         &self,
         caller: &Credentials,
         number: u64,
@@ -163,7 +185,8 @@ impl<V: Vfs> Mounted<V> {
         let handle = self.handle(number)?;
         // Also when the request ends before it is answered.
         let _opening = Opening::new(&self.inodes, number);
-        let (mut attributes, _) = self.newest(&handle, None).await?;
+        self.takings.over(&handle).await;
+        let mut attributes = self.newest_to_open(&handle, process).await?;
         if self.is_changed_while_open(number, &attributes) {
             // Read-ahead holds a file open for a moment after its last close(2), if it ends then.
             let closed = async {
@@ -172,7 +195,7 @@ impl<V: Vfs> Mounted<V> {
                 }
             };
             let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
-            (attributes, _) = self.newest(&handle, None).await?;
+            attributes = self.newest_to_open(&handle, process).await?;
         }
         let now = self.runtime.now();
         let mut inodes = self.inodes.borrow_mut();
@@ -189,6 +212,13 @@ impl<V: Vfs> Mounted<V> {
         };
         let key = self.open.borrow_mut().add_file(file);
         Ok((key, opened == Opened::Unchanged))
+    }
+
+    /// Attributes of a file that a process opens; when it is gone, the process will look its path up once more.
+    async fn newest_to_open(&self, handle: &FileHandle, process: u32) -> Result<Attributes, Errno> {
+        let newest = self.newest(handle, None).await;
+        self.note_gone(process, newest)
+            .map(|(attributes, _)| attributes)
     }
 
     /// See [`Inodes::is_changed_while_open`].
@@ -242,9 +272,9 @@ impl<V: Vfs> Mounted<V> {
     /// What is left to do when the kernel is gone: commits what is kept, and removes what was removed while open.
     pub(crate) async fn finish(&self) {
         let left: Vec<_> = {
-            let inodes = self.inodes.borrow();
-            let all = inodes.all();
-            all.map(|(number, inode)| (number, inode.hidden.clone(), inode.writer.clone()))
+            let mut inodes = self.inodes.borrow_mut();
+            let all = inodes.all_mut();
+            all.map(|(number, inode)| (number, inode.hidden.take(), inode.writer.clone()))
                 .collect()
         };
         for (number, hidden, writer) in left {

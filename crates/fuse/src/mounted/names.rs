@@ -3,14 +3,18 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::{Moment, NOBODY, ROOT};
+use crate::inodes::{Kept, Moment, NOBODY, ROOT};
+use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX};
 use crate::open::OpenFile;
 use crate::status::errno;
+use crate::takings::Taking;
 use fuser::Errno;
+use gannet_runtime::sleep;
 use gannet_vfs::{
     Attributes, Changed, CreateMode, Created, Credentials, FileHandle, FileKind, SetAttributes,
     SetTime, Status, Vfs,
 };
+use std::rc::Rc;
 
 /// How a file that may exist is opened by open(2) with O_CREAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +23,16 @@ pub(crate) enum IfThere {
     Truncate,
     /// O_EXCL.
     Refuse,
+}
+
+/// What is taken away with a name.
+enum Taken<'a> {
+    /// The last name of a file that is open here, or about to be.
+    InUse(FileHandle),
+    /// The last name of a file that nobody has in use, or that nobody knows.
+    Free(#[expect(dead_code, reason = "held until the name is taken")] Taking<'a>),
+    /// Nothing, a file with other names, or no file.
+    Nothing,
 }
 
 /// A directory and a name in it.
@@ -31,8 +45,37 @@ impl<V: Vfs> Mounted<V> {
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
-        let (directory, asked) = (self.handle(parent)?, self.moment());
-        let (found, _) = self.vfs.lookup(caller, &directory, name).await;
+        let directory = self.handle(parent)?;
+        let is_returning = (self.inodes.borrow()).is_returning(process, self.runtime.now());
+        let _alone = match is_returning {
+            true => Some(self.taking_names.write().await),
+            false => None,
+        };
+        let mut again = 0..LOOKED_UP_AGAIN_MAX;
+        loop {
+            let looked = self.look_up_once((caller, process), &directory, name).await;
+            // The file may have gone since the store found it, and its name stand for another.
+            if looked.as_ref().err() == Some(&Errno::ESTALE)
+                && again.next().is_some()
+                && self.attributes(&directory).await.is_ok()
+            {
+                continue;
+            }
+            if looked.is_err() {
+                self.inodes.borrow_mut().returned(process);
+            }
+            return looked;
+        }
+    }
+
+    async fn look_up_once(
+        &self,
+        (caller, process): (&Credentials, u32),
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let asked = self.moment();
+        let (found, _) = self.vfs.lookup(caller, directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
         let known = Some((attributes, asked));
         self.tell_newest(&handle, known, process).await
@@ -184,13 +227,15 @@ impl<V: Vfs> Mounted<V> {
 
     /// Removes a name. A file that is open here and has no other name keeps a hidden one until it is closed.
     pub(crate) async fn remove(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         parent: u64,
         name: &[u8],
     ) -> Result<(), Errno> {
         let directory = self.handle(parent)?;
-        if let Some(handle) = self.last_name_of_open(caller, (&directory, name)).await? {
+        let _taking = self.taking_names.read().await;
+        let taken = self.taken(caller, (&directory, name)).await?;
+        if let Taken::InUse(handle) = taken {
             let hidden = self.hidden(&directory, caller);
             let to = (&directory, hidden.name.as_slice());
             let (moved, ..) = self.vfs.rename(caller, (&directory, name), to).await;
@@ -215,21 +260,27 @@ impl<V: Vfs> Mounted<V> {
 
     /// Moves a name. What it replaces, if it is open here and has no other name, gets a hidden one first.
     pub(crate) async fn rename(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         (parent, name): (u64, &[u8]),
         (new_parent, new_name): (u64, &[u8]),
     ) -> Result<(), Errno> {
         let (directory, new_directory) = (self.handle(parent)?, self.handle(new_parent)?);
         let (from, to) = ((&directory, name), (&new_directory, new_name));
-        let replaced = self.last_name_of_open(caller, to).await?;
-        let Some(handle) = replaced else {
+        let _taking = self.taking_names.read().await;
+        let taken = self.taken(caller, to).await?;
+        let Taken::InUse(handle) = taken else {
             return self.vfs.rename(caller, from, to).await.0.map_err(errno);
         };
         let hidden = self.hidden(&new_directory, caller);
         // A second name rather than another one: the target never goes missing for others.
         let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
-        linked.await.0.result.map_err(errno)?;
+        match linked.await.0.result {
+            Ok(()) => {}
+            // Somebody elsewhere has replaced or removed it: there is nothing left to keep.
+            Err(Status::Stale) => return self.vfs.rename(caller, from, to).await.0.map_err(errno),
+            Err(status) => return Err(errno(status)),
+        }
         match self.vfs.rename(caller, from, to).await.0 {
             Ok(()) => {
                 self.hide(&handle, hidden).await;
@@ -242,22 +293,28 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// What a name stands for, if it is a file that is open here and has no other name.
-    async fn last_name_of_open(
+    /// What is taken away with a name.
+    async fn taken(
         &self,
         caller: &Credentials,
         (directory, name): Place<'_>,
-    ) -> Result<Option<FileHandle>, Errno> {
-        if !self.inodes.borrow().any_open() {
-            return Ok(None);
+    ) -> Result<Taken<'_>, Errno> {
+        if !self.inodes.borrow().any_in_use() {
+            return Ok(Taken::Free(self.takings.begin(None)));
         }
-        match self.vfs.lookup(caller, directory, name).await.0 {
-            Ok((handle, attributes)) if is_last_name(&attributes) => {
-                let open = self.inodes.borrow().open_number(&handle);
-                Ok(open.map(|_| handle))
-            }
-            Ok(_) | Err(Status::Noent) => Ok(None),
-            Err(status) => Err(errno(status)),
+        let found = match self.vfs.lookup(caller, directory, name).await.0 {
+            Ok((handle, attributes)) if is_last_name(&attributes) => Some(handle),
+            Ok(_) | Err(Status::Noent | Status::Stale) => None,
+            Err(status) => return Err(errno(status)),
+        };
+        let Some(handle) = found else {
+            return Ok(Taken::Nothing);
+        };
+        // No other request comes between the answer and the beginning.
+        let now = self.runtime.now();
+        match self.inodes.borrow().is_kept(&handle, now) {
+            Kept::No => Ok(Taken::Free(self.takings.begin(Some(handle)))),
+            Kept::Open | Kept::Awaited(_) => Ok(Taken::InUse(handle)),
         }
     }
 
@@ -269,17 +326,41 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// An open file has only its hidden name now; that of an earlier time is gone already. If it was closed meanwhile,
-    /// nobody waits for it.
-    async fn hide(&self, handle: &FileHandle, hidden: Hidden) {
-        let is_open = {
-            let mut inodes = self.inodes.borrow_mut();
-            let open = inodes.open_number(handle);
-            let inode = open.and_then(|number| inodes.inode_mut(number));
-            inode.map(|inode| inode.hidden = Some(hidden.clone()))
+    /// A file has only its hidden name now; that of an earlier time is gone already. If nobody has it open any more, and
+    /// nobody comes back for it, the hidden name goes, too.
+    async fn hide(self: &Rc<Self>, handle: &FileHandle, hidden: Hidden) {
+        let (kept, number) = {
+            let inodes = self.inodes.borrow();
+            (
+                inodes.is_kept(handle, self.runtime.now()),
+                inodes.number(handle),
+            )
         };
-        if is_open.is_none() {
+        let Some(number) = number.filter(|_| kept != Kept::No) else {
             self.remove_hidden(&hidden).await;
+            return;
+        };
+        if let Some(inode) = self.inodes.borrow_mut().inode_mut(number) {
+            inode.hidden = Some(hidden);
+        }
+        if let Kept::Awaited(number) = kept {
+            let mounted = Rc::clone(self);
+            let later = async move { mounted.remove_unless_opened(number).await };
+            self.runtime.spawn("hidden file", Box::pin(later));
+        }
+    }
+
+    /// Removes a hidden file that was kept for a process to come back, if none came.
+    async fn remove_unless_opened(&self, number: u64) {
+        sleep(&self.runtime, KEPT_FOR_RETURN_AGE).await;
+        let hidden = self.inodes.borrow_mut().take_hidden(number);
+        if let Some(hidden) = hidden {
+            let removed = self.within(async {
+                self.remove_hidden(&hidden).await;
+                Ok(())
+            });
+            // The server is away: the file stays, as after a crash.
+            let _ = removed.await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Some user who is not root, and owns nothing.
 const USER: u32 = 54_321;
@@ -111,5 +112,53 @@ fn a_group_member_rewrites_cuts_and_touches_a_file_of_another_owner() {
             "copiedmore\n",
             "{how}"
         );
+    });
+}
+
+#[test]
+fn a_file_that_is_replaced_all_the_time_can_be_opened_all_the_time() {
+    const OPENS: usize = 150;
+    if is_left_out() {
+        return;
+    }
+    let shares = Shares::new();
+    shares.with_each(|mount, how| {
+        let (target, new) = (mount.path("target"), mount.path("new"));
+        fs::write(&target, "complete").unwrap();
+        let readers_left = AtomicUsize::new(2);
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| {
+                while readers_left.load(Ordering::Relaxed) > 0 {
+                    fs::write(&new, "complete").unwrap();
+                    fs::rename(&new, &target).unwrap();
+                }
+            });
+            let reading = || {
+                let read = || {
+                    fs::metadata(&target)?;
+                    fs::read_to_string(&target)
+                };
+                let all: Vec<_> = (0..OPENS).map(|_| read()).collect();
+                readers_left.fetch_sub(1, Ordering::Relaxed);
+                all
+            };
+            let readers = [scope.spawn(reading), scope.spawn(reading)];
+            let all: Vec<_> = readers
+                .into_iter()
+                .flat_map(|it| it.join().unwrap())
+                .collect();
+            replacing.join().unwrap();
+            let failed: Vec<_> = all.iter().filter_map(|read| read.as_ref().err()).collect();
+            assert!(
+                failed.is_empty(),
+                "{} of {}: {:?} {how}",
+                failed.len(),
+                all.len(),
+                failed[0]
+            );
+            let complete = |read: &std::io::Result<String>| read.as_ref().unwrap() == "complete";
+            assert!(all.iter().all(complete), "{how}");
+        });
+        assert_eq!(fs::read_to_string(&target).unwrap(), "complete");
     });
 }
