@@ -97,6 +97,25 @@ impl Call {
         }
     }
 
+    /// The names that it is about.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, other) = match self {
+            Call::Lookup(entry)
+            | Call::Create(entry, _)
+            | Call::CreateStriped(entry, ..)
+            | Call::Mkdir(entry, _)
+            | Call::Symlink(entry, ..)
+            | Call::Mknod(entry, ..)
+            | Call::Remove(entry)
+            | Call::Rmdir(entry)
+            | Call::Link(_, entry) => (Some(entry), None),
+            Call::Rename(from, to) => (Some(from), Some(to)),
+            _ => (None, None),
+        };
+        let entries = one.into_iter().chain(other);
+        entries.map(|(_, name)| name.as_slice())
+    }
+
     /// Whether it changes names or attributes: it has a [`Ticket`] then, and is done once however often it is sent.
     pub fn is_change(&self) -> bool {
         CHANGES.contains(&self.operation())

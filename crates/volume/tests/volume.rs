@@ -533,6 +533,26 @@ fn a_file_that_is_being_cut_is_never_seen_shorter_than_that() {
 }
 
 #[test]
+fn names_that_no_request_holds_are_too_long() {
+    run(24, 1, |bed| async move {
+        let (fs, caller) = (bed.mount(), root());
+        let (root, there) = (fs.root(), create(&fs, "there").await);
+        for len in [256, 1000, 100_000] {
+            let name = vec![b'n'; len];
+            let found = fs.lookup(&caller, &root, &name).await.0;
+            assert_eq!(found.map(|_| ()), Err(Status::Nametoolong), "{len}");
+            let how = CreateMode::Guarded(SetAttributes::default());
+            let made = fs.create(&caller, &root, &name, &how).await.result;
+            assert_eq!(made.map(|_| ()), Err(Status::Nametoolong), "{len}");
+            let (from, to) = ((&root, &b"there"[..]), (&root, &name[..]));
+            let renamed = fs.rename(&caller, from, to).await.0;
+            assert_eq!(renamed, Err(Status::Nametoolong), "{len}");
+        }
+        fs.attributes(&there).await.unwrap();
+    });
+}
+
+#[test]
 fn others_may_not_read_what_is_not_theirs() {
     run(7, 2, |bed| async move {
         let fs = bed.mount();

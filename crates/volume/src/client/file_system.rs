@@ -28,6 +28,7 @@ use crate::meta::{Body, FileId};
 use crate::secret::Secret;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, Instant, sleep, timeout};
+use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
@@ -196,6 +197,10 @@ impl VolumeFs {
         call: Call,
         turn: Option<&Turn>,
     ) -> Result<Message, Status> {
+        // A request with a longer name could not even be read.
+        if call.names().any(|name| name.len() > NAME_MAX) {
+            return Err(Status::Nametoolong);
+        }
         let deadline = self.deadline();
         let held = match call.is_change() {
             true => {
