@@ -5,6 +5,7 @@ use gannet_vfs::{Credentials, FileHandle};
 /// Where a removed file waits to be closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hidden {
+    pub(crate) file: FileHandle,
     pub(crate) directory: FileHandle,
     pub(crate) name: Vec<u8>,
     /// Who removed it.

@@ -88,6 +88,17 @@ pub(crate) enum Opened {
     Outdated,
 }
 
+/// A hidden name that is to go.
+#[derive(Debug)]
+pub(crate) enum TakenHidden {
+    /// There is none, or its file is open: the last close takes it.
+    None,
+    /// Somebody is about to open the file.
+    Awaited,
+    /// Nobody has the file in use.
+    Free(Hidden),
+}
+
 /// All objects that the kernel knows.
 pub(crate) struct Inodes {
     /// In order, so that a run of the simulator can be repeated.
@@ -463,15 +474,25 @@ impl Inodes {
         }
     }
 
-    /// Takes the hidden name of a file that nobody has opened meanwhile; `None` if it is in use, or gone.
-    pub(crate) fn take_hidden(&mut self, number: u64) -> Option<Hidden> {
-        let inode = self.by_number.get_mut(&number)?;
-        if inode.is_open() || inode.opening > 0 {
-            return None;
+    /// Takes the hidden name of a file, unless somebody has the file in use.
+    pub(crate) fn take_hidden(&mut self, number: u64, now: Instant) -> TakenHidden {
+        let is_awaited = self.is_awaited_for(number, now, KEPT_FOR_RETURN_AGE);
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return TakenHidden::None;
+        };
+        if inode.hidden.is_none() || inode.is_open() {
+            return TakenHidden::None;
+        }
+        if inode.opening > 0 || is_awaited {
+            return TakenHidden::Awaited;
         }
         let hidden = inode.hidden.take();
+        hidden.map_or(TakenHidden::None, TakenHidden::Free)
+    }
+
+    /// What was left to do for a file whose hidden name was taken is done.
+    pub(crate) fn unhidden(&mut self, number: u64) {
         self.drop_unused(number);
-        hidden
     }
 
     /// The number of an object, if it is open.

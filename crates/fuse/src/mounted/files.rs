@@ -10,6 +10,7 @@ use fuser::{Errno, FileAttr, TimeOrNow};
 use gannet_runtime::timeout;
 use gannet_vfs::{Attributes, Credentials, FileHandle, SetAttributes, SetTime, Status, Vfs};
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::SystemTime;
 
 /// What SETATTR sets.
@@ -228,7 +229,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Closes a file. After the last close nothing of it is kept, and what was removed meanwhile goes.
-    pub(crate) async fn close(&self, key: u64) {
+    pub(crate) async fn close(self: &Rc<Self>, key: u64) {
         let Some(file) = self.open.borrow_mut().remove_file(key) else {
             return;
         };
@@ -241,21 +242,18 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    async fn close_last(&self, number: u64, caller: &Credentials) {
-        let hidden = match self.inodes.borrow_mut().inode_mut(number) {
-            Some(inode) => inode.hidden.take(),
-            None => return,
-        };
+    async fn close_last(self: &Rc<Self>, number: u64, caller: &Credentials) {
+        let hidden = self.with_inode(number, |inode| inode.hidden.is_some());
         match hidden {
-            Some(hidden) => {
-                self.drop_kept(number);
+            Err(_) => {}
+            Ok(true) => {
                 let removed = self.within(async {
-                    self.remove_hidden(&hidden).await;
+                    self.remove_unused(number).await;
                     Ok(())
                 });
                 let _ = removed.await;
             }
-            None => {
+            Ok(false) => {
                 let committed = self.within(self.commit(number, caller)).await;
                 let handle = self.handle(number).ok();
                 let inodes = self.inodes.borrow();

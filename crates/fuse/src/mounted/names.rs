@@ -3,7 +3,7 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::{Kept, Moment, NOBODY, ROOT};
+use crate::inodes::{Kept, Moment, NOBODY, ROOT, TakenHidden};
 use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX};
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -236,11 +236,11 @@ impl<V: Vfs> Mounted<V> {
         let _taking = self.taking_names.read().await;
         let taken = self.taken(caller, (&directory, name)).await?;
         if let Taken::InUse(handle) = taken {
-            let hidden = self.hidden(&directory, caller);
+            let hidden = self.hidden(handle, &directory, caller);
             let to = (&directory, hidden.name.as_slice());
             let (moved, ..) = self.vfs.rename(caller, (&directory, name), to).await;
             moved.map_err(errno)?;
-            self.hide(&handle, hidden).await;
+            self.hide(hidden).await;
             return Ok(());
         }
         let removed = self.vfs.remove(caller, &directory, name).await;
@@ -272,7 +272,7 @@ impl<V: Vfs> Mounted<V> {
         let Taken::InUse(handle) = taken else {
             return self.vfs.rename(caller, from, to).await.0.map_err(errno);
         };
-        let hidden = self.hidden(&new_directory, caller);
+        let hidden = self.hidden(handle, &new_directory, caller);
         // A second name rather than another one: the target never goes missing for others.
         let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
         match linked.await.0.result {
@@ -283,7 +283,7 @@ impl<V: Vfs> Mounted<V> {
         }
         match self.vfs.rename(caller, from, to).await.0 {
             Ok(()) => {
-                self.hide(&handle, hidden).await;
+                self.hide(hidden).await;
                 Ok(())
             }
             Err(status) => {
@@ -318,8 +318,9 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    fn hidden(&self, directory: &FileHandle, caller: &Credentials) -> Hidden {
+    fn hidden(&self, file: FileHandle, directory: &FileHandle, caller: &Credentials) -> Hidden {
         Hidden {
+            file,
             directory: *directory,
             name: hidden_name(self.runtime.random()),
             caller: caller.clone(),
@@ -328,44 +329,66 @@ impl<V: Vfs> Mounted<V> {
 
     /// A file has only its hidden name now; that of an earlier time is gone already. If nobody has it open any more, and
     /// nobody comes back for it, the hidden name goes, too.
-    async fn hide(self: &Rc<Self>, handle: &FileHandle, hidden: Hidden) {
-        let (kept, number) = {
-            let inodes = self.inodes.borrow();
-            (
-                inodes.is_kept(handle, self.runtime.now()),
-                inodes.number(handle),
-            )
-        };
-        let Some(number) = number.filter(|_| kept != Kept::No) else {
-            self.remove_hidden(&hidden).await;
-            return;
-        };
-        if let Some(inode) = self.inodes.borrow_mut().inode_mut(number) {
-            inode.hidden = Some(hidden);
-        }
-        if let Kept::Awaited(number) = kept {
-            let mounted = Rc::clone(self);
-            let later = async move { mounted.remove_unless_opened(number).await };
-            self.runtime.spawn("hidden file", Box::pin(later));
+    async fn hide(self: &Rc<Self>, hidden: Hidden) {
+        let number = self.inodes.borrow().number(&hidden.file);
+        match number {
+            Some(number) => {
+                if let Some(inode) = self.inodes.borrow_mut().inode_mut(number) {
+                    inode.hidden = Some(hidden);
+                }
+                self.remove_unused(number).await;
+            }
+            None => self.remove_hidden(&hidden).await,
         }
     }
 
-    /// Removes a hidden file that was kept for a process to come back, if none came.
-    async fn remove_unless_opened(&self, number: u64) {
-        sleep(&self.runtime, KEPT_FOR_RETURN_AGE).await;
-        let hidden = self.inodes.borrow_mut().take_hidden(number);
-        if let Some(hidden) = hidden {
-            let removed = self.within(async {
+    /// Removes a hidden file that nobody has in use. One that a process is about to open is looked at again later.
+    pub(super) async fn remove_unused(self: &Rc<Self>, number: u64) {
+        let now = self.runtime.now();
+        let taken = self.inodes.borrow_mut().take_hidden(number, now);
+        match taken {
+            TakenHidden::None => {}
+            TakenHidden::Free(hidden) => {
+                self.drop_hidden(number);
                 self.remove_hidden(&hidden).await;
-                Ok(())
-            });
-            // The server is away: the file stays, as after a crash.
-            let _ = removed.await;
+            }
+            TakenHidden::Awaited => {
+                let mounted = Rc::clone(self);
+                let later = async move { mounted.remove_when_unused(number).await };
+                self.runtime.spawn("hidden file", Box::pin(later));
+            }
         }
+    }
+
+    /// What is kept of a removed file is of no use any more.
+    fn drop_hidden(&self, number: u64) {
+        self.drop_kept(number);
+        self.inodes.borrow_mut().unhidden(number);
+    }
+
+    async fn remove_when_unused(&self, number: u64) {
+        let hidden = loop {
+            sleep(&self.runtime, KEPT_FOR_RETURN_AGE).await;
+            let now = self.runtime.now();
+            let taken = self.inodes.borrow_mut().take_hidden(number, now);
+            match taken {
+                TakenHidden::None => return,
+                TakenHidden::Awaited => {}
+                TakenHidden::Free(hidden) => break hidden,
+            }
+        };
+        self.drop_hidden(number);
+        let removed = self.within(async {
+            self.remove_hidden(&hidden).await;
+            Ok(())
+        });
+        // When the server is away the file stays, as after a crash.
+        let _ = removed.await;
     }
 
     /// Removes a file that waited to be closed.
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
+        let _taking = self.takings.begin(Some(hidden.file));
         let removed = self
             .vfs
             .remove(&hidden.caller, &hidden.directory, &hidden.name);
