@@ -1,6 +1,6 @@
 //! Between the kernel's attributes and the file vocabulary's.
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use gannet_vfs::{Attributes, FileKind, NodeKind, SetTime, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -65,17 +65,25 @@ fn system_time(time: Time) -> SystemTime {
     UNIX_EPOCH + Duration::new(u64::from(time.seconds), time.nanoseconds)
 }
 
-/// A time of the kernel's. Those outside 1970 to 2106, which NFS has no words for, become the nearest inside.
-pub(crate) fn time(time: SystemTime) -> Time {
-    Time::since_epoch(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+/// A time of the kernel's; `None` outside 1970 to 2106, which NFSv3's 32 bits cannot hold.
+pub(crate) fn time(time: SystemTime) -> Option<Time> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(Time {
+        seconds: u32::try_from(since.as_secs()).ok()?,
+        nanoseconds: since.subsec_nanos(),
+    })
 }
 
-pub(crate) fn set_time(change: Option<TimeOrNow>) -> SetTime {
-    match change {
+/// What is to become of a time.
+///
+/// # Errors
+/// `EINVAL` for a time that cannot be kept: another one in its place would go unnoticed.
+pub(crate) fn set_time(change: Option<TimeOrNow>) -> Result<SetTime, Errno> {
+    Ok(match change {
         None => SetTime::Keep,
         Some(TimeOrNow::Now) => SetTime::Now,
-        Some(TimeOrNow::SpecificTime(to)) => SetTime::To(time(to)),
-    }
+        Some(TimeOrNow::SpecificTime(to)) => SetTime::To(time(to).ok_or(Errno::EINVAL)?),
+    })
 }
 
 /// What mknod(2) makes, by the type bits of its mode.
@@ -122,16 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn times_outside_the_protocols_range_become_its_ends() {
-        let second = Duration::from_secs(1);
-        assert_eq!(time(UNIX_EPOCH - second), Time::default());
+    fn times_outside_the_protocols_range_are_refused() {
         let exact = Time {
-            seconds: 5,
+            seconds: u32::MAX,
             nanoseconds: 7,
         };
-        assert_eq!(time(system_time(exact)), exact);
-        let far = UNIX_EPOCH + Duration::from_secs(1 << 33);
-        assert_eq!(time(far).seconds, u32::MAX);
+        assert_eq!(time(system_time(exact)), Some(exact));
+        let second = Duration::from_secs(1);
+        for outside in [UNIX_EPOCH - second, system_time(exact) + second] {
+            let set = set_time(Some(TimeOrNow::SpecificTime(outside)));
+            assert_eq!(set, Err(Errno::EINVAL));
+        }
     }
 
     #[test]

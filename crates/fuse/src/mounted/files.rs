@@ -43,15 +43,17 @@ impl Setting {
         self.has_time_of_write() && self.size.is_none() && self.access_time.is_none()
     }
 
-    fn attributes(&self) -> SetAttributes {
-        SetAttributes {
+    /// # Errors
+    /// `EINVAL` for a time that cannot be kept.
+    fn attributes(&self) -> Result<SetAttributes, Errno> {
+        Ok(SetAttributes {
             mode: self.mode.map(|mode| mode & 0o7777),
             uid: self.uid,
             gid: self.gid,
             size: self.size,
-            access_time: set_time(self.access_time),
-            modify_time: set_time(self.modify_time),
-        }
+            access_time: set_time(self.access_time)?,
+            modify_time: set_time(self.modify_time)?,
+        })
     }
 }
 
@@ -111,7 +113,7 @@ impl<V: Vfs> Mounted<V> {
         number: u64,
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
-        let handle = self.handle(number)?;
+        let (handle, change) = (self.handle(number)?, setting.attributes()?);
         let caller = self.setter(caller, number, &setting);
         if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {
             // The kernel would believe that size of what it does not use any more.
@@ -121,7 +123,6 @@ impl<V: Vfs> Mounted<V> {
             // What is written again after a server's restart must not make the file longer than it is cut to now.
             self.commit(number, &caller).await?;
         }
-        let change = setting.attributes();
         let mut done = self
             .vfs
             .set_attributes(&caller, &handle, &change, None)
