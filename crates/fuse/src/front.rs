@@ -163,6 +163,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
+            // Servers take set-uid bits away when others write, cut or give files away. A kernel that did it itself would
+            // set the mode for a writer who is not the owner, which servers refuse.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         wanted.push(match self.caching {
             Caching::Writeback => InitFlags::FUSE_WRITEBACK_CACHE,
@@ -417,12 +420,13 @@ impl<V: Vfs> Filesystem for Front<V> {
         key: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let (len, stability) = (data.len(), wanted_stability(flags));
+        let takes_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // The core wakes while the bytes are being copied.
         let (copied, copy) = oneshot::channel();
         let answer = move |outcome: Result<u32, Errno>| match outcome {
@@ -431,7 +435,11 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
-            it.write(key.0, offset, data, len, stability).await
+            let written = it.write(key.0, offset, data, len, stability).await?;
+            if takes_set_id {
+                it.take_set_id(key.0).await?;
+            }
+            Ok(written)
         });
         // Who was to write it may be gone.
         let _ = copied.send(self.copy(data));

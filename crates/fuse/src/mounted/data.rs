@@ -65,6 +65,18 @@ impl<V: Vfs> Mounted<V> {
         Ok(Data::Copied(bytes, len))
     }
 
+    /// Takes the set-uid and set-gid bits from an open file, for a program without root's rights that has written to it.
+    pub(crate) async fn take_set_id(&self, key: u64) -> Result<(), Errno> {
+        let file = self.open_file(key)?;
+        if file.caller.uid != 0 {
+            return Ok(());
+        }
+        let handle = self.handle(file.number)?;
+        let attributes = self.attributes(&handle).await?;
+        let taken = self.without_set_id(&file.caller, &handle, attributes);
+        taken.await.map(|_| ())
+    }
+
     /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at
     /// once.
     pub(crate) async fn write(

@@ -8,7 +8,9 @@ use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
 use gannet_runtime::timeout;
-use gannet_vfs::{Attributes, Credentials, FileHandle, SetAttributes, SetTime, Status, Vfs};
+use gannet_vfs::{
+    Attributes, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -114,6 +116,7 @@ impl<V: Vfs> Mounted<V> {
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
         let (handle, change) = (self.handle(number)?, setting.attributes()?);
+        let asker = caller;
         let caller = self.setter(caller, number, &setting);
         if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {
             // The kernel would believe that size of what it does not use any more.
@@ -144,9 +147,37 @@ impl<V: Vfs> Mounted<V> {
             return Ok(unknown_attr(number));
         }
         done.result.map_err(errno)?;
-        let attributes = self.known(done.wcc.after, number).await?;
+        let mut attributes = self.known(done.wcc.after, number).await?;
+        if setting.size.is_some() && caller.uid == 0 && asker.uid != 0 {
+            attributes = self.without_set_id(&caller, &handle, attributes).await?;
+        }
         self.inodes.borrow_mut().changed(number, &attributes);
         Ok(self.attr(number, &attributes))
+    }
+
+    /// Takes the set-uid and set-gid bits from a file that was written to for a program without root's rights, through a
+    /// descriptor that root has opened. Servers do it by themselves for other callers.
+    pub(super) async fn without_set_id(
+        &self,
+        root: &Credentials,
+        handle: &FileHandle,
+        attributes: Attributes,
+    ) -> Result<Attributes, Errno> {
+        let runs_as_group = attributes.mode & 0o2010 == 0o2010;
+        let set_id = attributes.mode & 0o4000 | if runs_as_group { 0o2000 } else { 0 };
+        if set_id == 0 || attributes.kind != FileKind::Regular {
+            return Ok(attributes);
+        }
+        let change = SetAttributes {
+            mode: Some(attributes.mode & !set_id),
+            ..SetAttributes::default()
+        };
+        let done = self.vfs.set_attributes(root, handle, &change, None).await;
+        done.result.map_err(errno)?;
+        match done.wcc.after {
+            Some(attributes) => Ok(attributes),
+            None => self.attributes(handle).await,
+        }
     }
 
     /// Whom attributes are set for: who opened the file, if it comes through one; the last writer, for the times of
