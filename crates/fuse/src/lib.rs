@@ -15,6 +15,7 @@
 
 mod callers;
 mod convert;
+mod device;
 mod front;
 pub mod headless;
 mod hidden;

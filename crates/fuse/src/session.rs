@@ -1,9 +1,9 @@
 //! Mounting, and the end of it.
 
+use crate::device::{self, Unmounter};
 use crate::front::Front;
 use crate::limits::{QUEUE_MAX, READAHEAD_KIB};
 use crate::mounted::{Mounted, write_arena};
-use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
 use gannet_runtime::{Handle, run_blocking, timeout};
 use gannet_vfs::{Credentials, FileHandle, Vfs};
 use std::io;
@@ -61,7 +61,7 @@ pub struct Mount<V> {
     directory: PathBuf,
     /// How long an operation may take.
     deadline: Duration,
-    unmounter: Option<SessionUnmounter>,
+    unmounter: Option<Unmounter>,
     /// Says how the session with the kernel ended; `None` when it has said so.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
     /// What it said.
@@ -83,17 +83,17 @@ impl<V: Vfs> Mount<V> {
         options: MountOptions,
     ) -> Result<Mount<V>, MountError> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
-        let (arena, config) = (write_arena(), config(&options));
+        let (arena, settings) = (write_arena(), options.clone());
         let front = Front::new(jobs, arena, &options);
         let deadline = options.deadline;
         let mounted = Rc::new(Mounted::new(Handle::clone(runtime), (vfs, root), options));
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {
             let target = target.canonicalize()?;
-            let session = fuser::Session::new(front, &target, &config)?;
-            Ok::<_, io::Error>((session, target))
+            let (session, unmounter) = device::open_session(front, &target, &settings)?;
+            Ok::<_, io::Error>((session, unmounter, target))
         });
-        let (mut session, directory) = starting.await.map_err(|_| MountError::Closed)??;
+        let (session, unmounter, directory) = starting.await.map_err(|_| MountError::Closed)??;
         // Before anybody can open a file, which reads ahead as was right when it was opened.
         raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();
@@ -103,7 +103,6 @@ impl<V: Vfs> Mount<V> {
             let _ = all_answered.send(());
         });
         runtime.spawn("fuse", serve);
-        let unmounter = Some(session.unmount_callable());
         let (ends, ended) = oneshot::channel();
         std::thread::Builder::new()
             .name(String::from("fuse"))
@@ -116,7 +115,7 @@ impl<V: Vfs> Mount<V> {
             runtime: Handle::clone(runtime),
             directory,
             deadline,
-            unmounter,
+            unmounter: Some(unmounter),
             ended: Some(ended),
             outcome: Ok(()),
             served: Some(served),
@@ -158,7 +157,7 @@ impl<V: Vfs> Mount<V> {
     /// # Errors
     /// It cannot even be taken out of the tree.
     pub async fn unmount(&mut self) -> io::Result<()> {
-        let Some(mut unmounter) = self.unmounter.take() else {
+        let Some(unmounter) = self.unmounter.take() else {
             return Ok(());
         };
         let directory = self.directory.clone();
@@ -234,24 +233,6 @@ async fn raise_limits(runtime: &Handle, directory: PathBuf) {
     if let Ok(Err(error)) = raising.await {
         tracing::info!(%error, "the kernel reads ahead, or keeps of what is written, less than is fast");
     }
-}
-
-fn config(options: &MountOptions) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype(String::from("gannet")),
-        MountOption::DefaultPermissions,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-    ];
-    if options.read_only {
-        config.mount_options.push(MountOption::RO);
-    }
-    if options.allow_other {
-        config.acl = SessionACL::All;
-    }
-    config
 }
 
 /// The device number, `MAJOR:MINOR`, of what is mounted on `directory`, in the text of `/proc/self/mountinfo`. The last
