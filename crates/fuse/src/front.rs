@@ -4,12 +4,12 @@ use crate::callers::Asker;
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
-use crate::session::{Caching, MountOptions};
+use crate::session::{Caching, Locks, MountOptions};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use gannet_fabric::{Arena, Buffer};
 use gannet_vfs::{Credentials, Stability, Vfs};
@@ -27,6 +27,8 @@ const BLOCK_BYTES: u64 = 4096;
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_DSYNC: i32 = 0o10000;
+/// fcntl(2)'s word for giving a lock back.
+const F_UNLCK: i32 = 2;
 const O_SYNC: i32 = 0o4000000 | O_DSYNC;
 
 /// What an operation comes to.
@@ -37,6 +39,7 @@ pub(crate) struct Front<V> {
     jobs: mpsc::Sender<Job<V>>,
     arena: Arena,
     caching: Caching,
+    locks: Locks,
     age: Duration,
 }
 
@@ -50,6 +53,7 @@ impl<V: Vfs> Front<V> {
             jobs,
             arena,
             caching: options.caching,
+            locks: options.locks,
             age: options.cache_age,
         }
     }
@@ -171,6 +175,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             Caching::Writeback => InitFlags::FUSE_WRITEBACK_CACHE,
             Caching::Direct => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         });
+        if self.locks == Locks::None {
+            wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
+        }
         for flag in wanted {
             if config.add_capabilities(flag).is_err() {
                 tracing::info!(?flag, "this kernel's FUSE does not have it");
@@ -584,6 +591,41 @@ impl<V: Vfs> Filesystem for Front<V> {
         self.submit(request, answer, async move |it, _| {
             Ok((it.usage().await?, it.vfs.limits().name_max))
         });
+    }
+
+    fn getlk(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _key: FileHandle,
+        _owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        _kind: i32,
+        _process: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(Errno::ENOLCK);
+    }
+
+    fn setlk(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _key: FileHandle,
+        _owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        kind: i32,
+        _process: u32,
+        _waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        // Asked only of a mount without locks: there is nothing to unlock.
+        match kind {
+            F_UNLCK => reply.ok(),
+            _ => reply.error(Errno::ENOLCK),
+        }
     }
 
     fn access(&self, _request: &Request, _number: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

@@ -30,4 +30,4 @@ mod takings;
 mod turns;
 mod unstable;
 
-pub use session::{Caching, Mount, MountError, MountOptions};
+pub use session::{Caching, Locks, Mount, MountError, MountOptions};

@@ -24,6 +24,16 @@ pub enum Caching {
     Direct,
 }
 
+/// Where file locks (flock, fcntl) hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Locks {
+    /// Among the programs of this machine, by its kernel alone: other machines do not see them.
+    Local,
+    /// Nowhere: asking for one fails with `ENOLCK`.
+    None,
+}
+
 /// How a store is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
@@ -39,6 +49,8 @@ pub struct MountOptions {
     pub caller: Option<Credentials>,
     /// For how long names and attributes are believed without asking again.
     pub cache_age: Duration,
+    /// Where file locks hold.
+    pub locks: Locks,
     /// How long an operation may take before it fails with `EIO`.
     pub deadline: Duration,
 }

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_fuse::{Caching, Mount, MountOptions};
+use gannet_fuse::{Caching, Locks, Mount, MountOptions};
 use gannet_runtime::{run_blocking, tokio_plug};
 use gannet_vfs::Vfs;
 use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
@@ -50,6 +50,7 @@ fn mounted(story: fn(&Path, &Path)) {
                 allow_other: false,
                 caller: None,
                 cache_age: Duration::from_secs(1),
+                locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
             let mount = Mount::start(&runtime, (store, root), &mnt, options);

@@ -903,7 +903,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mount)
-            opts="-h --direct --read-only --allow-other --cache-age --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --direct --read-only --allow-other --cache-age --locks --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -911,6 +911,10 @@ _gannet() {
             case "${prev}" in
                 --cache-age)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --locks)
+                    COMPREPLY=($(compgen -W "local none" -- "${cur}"))
                     return 0
                     ;;
                 --ready-file)

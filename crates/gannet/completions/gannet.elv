@@ -84,6 +84,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
         }
         &'gannet;mount'= {
             cand --cache-age 'For how long names and attributes are believed without asking again'
+            cand --locks 'Where file locks (flock, fcntl) hold'
             cand --ready-file 'Write the line that it is mounted to this file too'
             cand --timeout 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]'
             cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'

@@ -96,6 +96,8 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l cache-age -d 'For how long names and attributes are believed without asking again' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l locks -d 'Where file locks (flock, fcntl) hold' -r -f -a "local\t'Among the programs of this machine alone'
+none\t'Nowhere: programs that ask for one are told ENOLCK'"
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l ready-file -d 'Write the line that it is mounted to this file too' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''

@@ -90,6 +90,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
         }
         'gannet;mount' {
             [CompletionResult]::new('--cache-age', '--cache-age', [CompletionResultType]::ParameterName, 'For how long names and attributes are believed without asking again')
+            [CompletionResult]::new('--locks', '--locks', [CompletionResultType]::ParameterName, 'Where file locks (flock, fcntl) hold')
             [CompletionResult]::new('--ready-file', '--ready-file', [CompletionResultType]::ParameterName, 'Write the line that it is mounted to this file too')
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
             [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')

@@ -9,7 +9,7 @@ pub use bench::{
     PapersOptions, RegistrationOptions, TransferOptions,
 };
 
-pub use mount::MountOptions;
+pub use mount::{Locks, MountOptions};
 pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
     StripesOptions, VolumeOptions, VolumeRole, VolumeWhat,

@@ -45,7 +45,7 @@ use gannet_runtime::tokio_plug::set_busy_poll;
 /// What failed, why, and what to do about it.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let default_level = match arguments.command {
-        Command::Serve(_) | Command::Cp(_) => LogLevel::Info,
+        Command::Serve(_) | Command::Cp(_) | Command::Mount(_) => LogLevel::Info,
         _ => LogLevel::Warn,
     };
     logs::start(&arguments.logs, default_level);

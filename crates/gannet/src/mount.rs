@@ -1,6 +1,6 @@
 //! `gannet mount`: a server's directory in the tree of this machine.
 
-use crate::cli::MountOptions;
+use crate::cli::{Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
@@ -85,6 +85,7 @@ async fn hold<V: Vfs>(
         allow_other: options.allow_other,
         caller: (call.uid.is_some() || call.gid.is_some()).then(|| caller(&options.client)),
         cache_age: options.cache_age,
+        locks: locks(options.locks),
         deadline: deadline(options),
     };
     let mount = Mount::start(runtime, store, &options.directory, settings).await;
@@ -108,6 +109,19 @@ async fn hold<V: Vfs>(
             tracing::warn!("second signal: exiting at once");
             std::process::exit(0);
         }
+    }
+}
+
+/// Says where file locks hold: programs on several machines may rely on them.
+fn locks(chosen: Locks) -> gannet_fuse::Locks {
+    match chosen {
+        Locks::Local => {
+            tracing::info!(
+                "file locks hold among the programs of this machine alone (`--locks none` refuses them)"
+            );
+            gannet_fuse::Locks::Local
+        }
+        Locks::None => gannet_fuse::Locks::None,
     }
 }
 

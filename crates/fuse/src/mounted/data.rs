@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use crate::limits::COMMIT_AHEAD;
     use crate::mounted::IfThere;
-    use crate::session::{Caching, MountOptions};
+    use crate::session::{Caching, Locks, MountOptions};
     use gannet_runtime::{both, timeout, tokio_plug};
     use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
     use std::path::Path;
@@ -382,6 +382,7 @@ mod tests {
                 allow_other: false,
                 caller: Some(caller.clone()),
                 cache_age: Duration::from_secs(1),
+                locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
             let mounted = Rc::new(Mounted::new(runtime, (store, root), options));

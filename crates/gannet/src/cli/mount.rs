@@ -2,9 +2,18 @@
 
 use super::{ClientOptions, parse_seconds, url_parser};
 use crate::url::Url;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Where file locks hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Locks {
+    /// Among the programs of this machine alone
+    Local,
+    /// Nowhere: programs that ask for one are told ENOLCK
+    None,
+}
 
 /// `gannet mount`.
 #[derive(Debug, Args)]
@@ -27,6 +36,9 @@ pub struct MountOptions {
     /// For how long names and attributes are believed without asking again
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1")]
     pub cache_age: Duration,
+    /// Where file locks (flock, fcntl) hold
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = Locks::Local)]
+    pub locks: Locks,
     /// Write the line that it is mounted to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

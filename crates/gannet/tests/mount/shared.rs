@@ -6,8 +6,10 @@ use super::support::{Place, Server, succeed};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Some user who is not root, and owns nothing.
 const USER: u32 = 54_321;
@@ -160,5 +162,135 @@ fn a_file_that_is_replaced_all_the_time_can_be_opened_all_the_time() {
             assert!(all.iter().all(complete), "{how}");
         });
         assert_eq!(fs::read_to_string(&target).unwrap(), "complete");
+    });
+}
+
+/// Tries to lock `file` with flock(2) and lockf(3), and names the errors; prints `locked` where it could.
+const LOCKER: &str = r#"
+import errno, fcntl
+with open("file", "r+") as file:
+    for lock in fcntl.flock, fcntl.lockf:
+        try:
+            lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            print("locked")
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+"#;
+
+#[test]
+fn locks_hold_between_programs_of_this_machine_or_are_refused() {
+    if is_left_out() {
+        return;
+    }
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    fs::write(place.path("share/file"), "").unwrap();
+    let url = format!("nfs+rdma://{}/", server.rdma);
+    let locker = |directory: &Path| {
+        let mut python = Command::new("python3");
+        python.args(["-c", LOCKER]).current_dir(directory);
+        python
+            .output()
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for mode in MODES {
+        let mount = Mount::of(&url, &place.path("mnt"), mode);
+        let file = fs::File::open(mount.path("file")).unwrap();
+        assert!(file.try_lock().is_ok(), "{mode:?}");
+        let other = fs::File::open(mount.path("file")).unwrap();
+        assert!(other.try_lock().is_err(), "it holds, {mode:?}");
+        drop((file, other));
+        mount.unmount();
+        let options = [mode, &["--locks", "none"]].concat();
+        let mount = Mount::of(&url, &place.path("mnt"), &options);
+        if let Ok(said) = locker(&mount.path("")) {
+            assert_eq!(said, "ENOLCK\nENOLCK\n", "{mode:?}");
+        }
+        mount.unmount();
+    }
+}
+
+#[test]
+fn the_table_of_mounts_names_the_file_system() {
+    if is_left_out() {
+        return;
+    }
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let [url, _] = server.urls();
+    let mount = Mount::of(&url, &place.path("mnt"), &["--read-only"]);
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let directory = place.text("mnt");
+    let line = table
+        .lines()
+        .find(|line| line.split(' ').nth(1) == Some(&directory));
+    let words: Vec<_> = line.unwrap().split(' ').collect();
+    assert_eq!(
+        (words[0].trim_end_matches('/'), words[2]),
+        (url.as_str(), "fuse.gannet")
+    );
+    for option in ["ro", "nosuid", "nodev", "default_permissions"] {
+        assert!(
+            words[3].split(',').any(|it| it == option),
+            "{option}: {words:?}"
+        );
+    }
+    mount.unmount();
+}
+
+#[test]
+fn what_others_write_into_loses_its_set_uid_bit() {
+    if is_left_out() {
+        return;
+    }
+    let shares = Shares::new();
+    shares.with_each(|mount, how| {
+        // Of a volume, I/O servers see the writes and only the manager knows the mode.
+        if how.starts_with("gannet:") {
+            return;
+        }
+        let program = mount.path("program");
+        for script in [
+            "echo x >> program",
+            "echo x > program",
+            "truncate -s 1 program",
+        ] {
+            fs::write(&program, "a program").unwrap();
+            chown(&program, Some(USER + 1), Some(TEAM)).unwrap();
+            fs::set_permissions(&program, Permissions::from_mode(0o6775)).unwrap();
+            let output = by_member(mount, script);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{script}: {said} {how}");
+            let mode = fs::metadata(&program).unwrap().mode() & 0o7777;
+            assert_eq!(mode, 0o775, "{script} {how}");
+        }
+    });
+}
+
+#[test]
+fn times_that_cannot_be_kept_are_refused() {
+    if is_left_out() {
+        return;
+    }
+    let shares = Shares::new();
+    shares.with_each(|mount, how| {
+        let path = mount.path("file");
+        let file = fs::File::create(&path).unwrap();
+        let set = |time| file.set_times(fs::FileTimes::new().set_modified(time));
+        let epoch = std::time::UNIX_EPOCH;
+        let last = epoch + Duration::from_secs(u32::MAX.into());
+        set(last).unwrap();
+        for outside in [
+            epoch - Duration::from_secs(1),
+            last + Duration::from_secs(1),
+        ] {
+            let refused = set(outside).map_err(|error| error.kind());
+            assert_eq!(refused, Err(std::io::ErrorKind::InvalidInput), "{how}");
+            assert_eq!(
+                fs::metadata(&path).unwrap().modified().unwrap(),
+                last,
+                "{how}"
+            );
+        }
     });
 }

@@ -24,7 +24,7 @@ use crate::volume::{Bed, Carrier};
 use crate::world::{Faults, World};
 use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
-use gannet_fuse::{Caching, MountOptions};
+use gannet_fuse::{Caching, Locks, MountOptions};
 use gannet_vfs::{Credentials, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gateway::Gateway;
@@ -115,6 +115,7 @@ impl Mounts {
             allow_other: false,
             caller: Some(Credentials::new(0, 0, &[])),
             cache_age: Duration::from_secs(1),
+            locks: Locks::Local,
             deadline: match face {
                 Face::Volume => self.deadline,
                 Face::Nfs => NFS_PATIENCE,
