@@ -44,6 +44,23 @@ impl Callers {
     }
 }
 
+/// Whether a thread has a signal to handle, so that its system call must end.
+pub(crate) fn has_signal(thread: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
+    // A thread that is gone waits for nothing.
+    status.map_or(true, |status| is_signalled(&status))
+}
+
+/// Whether a signal is pending that is not blocked, by the text of `/proc/PID/status`.
+fn is_signalled(status: &str) -> bool {
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+            .unwrap_or(0)
+    };
+    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
+}
+
 /// The supplementary groups in the text of `/proc/PID/status`.
 fn groups(status: &str) -> Vec<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
@@ -60,6 +77,21 @@ mod tests {
         let status = "Name:\tsh\nUid:\t7\t7\t7\t7\nGroups:\t4 24 100 \nNStgid:\t9\n";
         assert_eq!(groups(status), [4, 24, 100]);
         assert_eq!(groups("Name:\tsh\n"), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn a_signal_counts_unless_it_is_blocked() {
+        let status = |thread: &str, process: &str, blocked: &str| {
+            is_signalled(&format!(
+                "Name:\tsh\nSigPnd:\t{thread}\nShdPnd:\t{process}\nSigBlk:\t{blocked}\n"
+            ))
+        };
+        let none = "0000000000000000";
+        let interrupt = "0000000000000002";
+        assert!(!status(none, none, none));
+        assert!(status(interrupt, none, none) && status(none, interrupt, none));
+        assert!(!status(interrupt, none, interrupt));
+        assert!(has_signal(u32::MAX), "it is gone");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::callers::Asker;
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
+use crate::open::WriteWay;
 use crate::session::{Caching, Locks, MountOptions};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -12,7 +13,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use gannet_fabric::{Arena, Buffer};
-use gannet_vfs::{Credentials, Stability, Vfs};
+use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -26,9 +27,14 @@ const BLOCK_BYTES: u64 = 4096;
 /// open(2)'s flags, as Linux numbers them on the machines we run on.
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+const O_APPEND: i32 = 0o2000;
 const O_DSYNC: i32 = 0o10000;
-/// fcntl(2)'s word for giving a lock back.
+/// fcntl(2)'s kinds of locks, and its word for giving one back.
+const F_RDLCK: i32 = 0;
+const F_WRLCK: i32 = 1;
 const F_UNLCK: i32 = 2;
+/// The kernel's word for the end of a file.
+const LAST_OFFSET: u64 = i64::MAX as u64;
 const O_SYNC: i32 = 0o4000000 | O_DSYNC;
 
 /// What an operation comes to.
@@ -40,6 +46,8 @@ pub(crate) struct Front<V> {
     arena: Arena,
     caching: Caching,
     locks: Locks,
+    /// The store gives appended bytes their places.
+    has_append: bool,
     age: Duration,
 }
 
@@ -47,6 +55,7 @@ impl<V: Vfs> Front<V> {
     pub(crate) fn new(
         jobs: mpsc::Sender<Job<V>>,
         arena: Arena,
+        has_append: bool,
         options: &MountOptions,
     ) -> Front<V> {
         Front {
@@ -54,6 +63,7 @@ impl<V: Vfs> Front<V> {
             arena,
             caching: options.caching,
             locks: options.locks,
+            has_append,
             age: options.cache_age,
         }
     }
@@ -117,9 +127,20 @@ impl<V: Vfs> Front<V> {
         self.submit(request, answer, operation);
     }
 
+    /// How a file is written that is opened with these flags.
+    fn write_way(&self, flags: OpenFlags) -> Option<WriteWay> {
+        match flags.acc_mode() {
+            OpenAccMode::O_RDONLY => None,
+            _ if self.has_append && flags.0 & O_APPEND != 0 => Some(WriteWay::Appends),
+            _ => Some(WriteWay::AtOffsets),
+        }
+    }
+
     /// How an open file is cached.
-    fn open_flags(&self, is_unchanged: bool) -> FopenFlags {
+    fn open_flags(&self, is_unchanged: bool, way: Option<WriteWay>) -> FopenFlags {
         match self.caching {
+            // Where its bytes go is known when they are written.
+            Caching::Writeback if way == Some(WriteWay::Appends) => FopenFlags::FOPEN_DIRECT_IO,
             Caching::Direct => {
                 FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             }
@@ -154,6 +175,28 @@ fn wanted_stability(flags: OpenFlags) -> Stability {
     }
 }
 
+/// A lock as the kernel asks for it; `None` for a kind that there is not.
+fn byte_lock(
+    owner: LockOwner,
+    (start, end): (u64, u64),
+    kind: i32,
+    process: u32,
+) -> Option<ByteLock> {
+    let kind = match kind {
+        F_RDLCK => LockKind::Shared,
+        // Whatever its kind was.
+        F_WRLCK | F_UNLCK => LockKind::Exclusive,
+        _ => return None,
+    };
+    Some(ByteLock {
+        owner: owner.0,
+        kind,
+        start,
+        end: if end >= LAST_OFFSET { u64::MAX } else { end },
+        process,
+    })
+}
+
 /// A name as its bytes.
 fn owned(name: &OsStr) -> Vec<u8> {
     name.as_bytes().to_vec()
@@ -175,7 +218,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Caching::Writeback => InitFlags::FUSE_WRITEBACK_CACHE,
             Caching::Direct => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         });
-        if self.locks == Locks::None {
+        if self.locks != Locks::Local {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
         for flag in wanted {
@@ -359,8 +402,8 @@ impl<V: Vfs> Filesystem for Front<V> {
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        let (unchanged, changed) = (self.open_flags(true), self.open_flags(false));
+        let way = self.write_way(flags);
+        let (unchanged, changed) = (self.open_flags(true, way), self.open_flags(false, way));
         let answer = move |outcome: Result<(u64, bool), Errno>| match outcome {
             Ok((key, true)) => reply.opened(FileHandle(key), unchanged),
             Ok((key, false)) => reply.opened(FileHandle(key), changed),
@@ -368,7 +411,9 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         let process = request.pid();
         self.submit(request, answer, async move |it, caller| {
-            it.open((&caller, process), number.0, writes).await
+            let opened = it.open((&caller, process), number.0, way.is_some()).await?;
+            it.open.borrow_mut().note_write_way(opened.0, way);
+            Ok(opened)
         });
     }
 
@@ -387,7 +432,8 @@ impl<V: Vfs> Filesystem for Front<V> {
             flags if flags & O_TRUNC != 0 => IfThere::Truncate,
             _ => IfThere::Keep,
         };
-        let (name, age, flags) = (owned(name), self.age, self.open_flags(false));
+        let way = self.write_way(OpenFlags(flags));
+        let (name, age, flags) = (owned(name), self.age, self.open_flags(false, way));
         let answer = move |outcome: Result<(Entry, u64), Errno>| match outcome {
             Ok((entry, key)) => {
                 let (age, generation) = (entry.attr_age(age), entry.generation);
@@ -396,7 +442,9 @@ impl<V: Vfs> Filesystem for Front<V> {
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, async move |it, caller| {
-            it.create(&caller, parent.0, &name, mode, if_there).await
+            let made = it.create(&caller, parent.0, &name, mode, if_there).await?;
+            it.open.borrow_mut().note_write_way(made.1, way);
+            Ok(made)
         });
     }
 
@@ -442,7 +490,11 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
-            let written = it.write(key.0, offset, data, len, stability).await?;
+            let appends = it.open.borrow().appends(key.0);
+            let written = match appends {
+                true => it.append(key.0, offset, (data, len), stability).await?,
+                false => it.write(key.0, offset, data, len, stability).await?,
+            };
             if takes_set_id {
                 it.take_set_id(key.0).await?;
             }
@@ -457,11 +509,17 @@ impl<V: Vfs> Filesystem for Front<V> {
         request: &Request,
         number: INodeNo,
         key: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let has_locks = self.locks == Locks::Shared;
         self.submit_empty(request, reply, async move |it, _| {
-            it.sync(number.0, key.0).await
+            let synced = it.sync(number.0, key.0).await;
+            if has_locks {
+                // fcntl(2)'s go with the first close of the process, whatever becomes of the data.
+                it.unlock_all(key.0, lock_owner.0).await?;
+            }
+            synced
         });
     }
 
@@ -484,12 +542,17 @@ impl<V: Vfs> Filesystem for Front<V> {
         _number: INodeNo,
         key: FileHandle,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let owner = lock_owner.filter(|_| self.locks == Locks::Shared);
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
+                if let Some(owner) = owner {
+                    // flock(2)'s go with the last close. What cannot be told now is told later.
+                    let _ = mounted.unlock_all(key.0, owner.0).await;
+                }
                 mounted.close(key.0).await;
                 reply.ok();
             })
@@ -595,36 +658,77 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn getlk(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
-        _key: FileHandle,
-        _owner: LockOwner,
-        _start: u64,
-        _end: u64,
-        _kind: i32,
-        _process: u32,
+        key: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        process: u32,
         reply: ReplyLock,
     ) {
-        reply.error(Errno::ENOLCK);
+        let lock = byte_lock(owner, (start, end), kind, process);
+        let Some(lock) = lock.filter(|_| self.locks == Locks::Shared) else {
+            return reply.error(Errno::ENOLCK);
+        };
+        let answer = move |outcome: Result<Locked, Errno>| match outcome {
+            Ok(Locked::Denied(other)) => {
+                let kind = match other.kind {
+                    LockKind::Shared => F_RDLCK,
+                    LockKind::Exclusive => F_WRLCK,
+                };
+                let end = other.end.min(LAST_OFFSET);
+                reply.locked(other.start, end, kind, other.process);
+            }
+            Ok(_) => reply.locked(0, 0, F_UNLCK, 0),
+            Err(errno) => reply.error(errno),
+        };
+        let thread = request.pid();
+        self.submit(request, answer, async move |it, _| {
+            it.lock(key.0, lock, LockRequest::Test, thread).await
+        });
     }
 
     fn setlk(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
-        _key: FileHandle,
-        _owner: LockOwner,
-        _start: u64,
-        _end: u64,
+        key: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
         kind: i32,
-        _process: u32,
-        _waits: bool,
+        process: u32,
+        waits: bool,
         reply: ReplyEmpty,
     ) {
-        // Asked only of a mount without locks: there is nothing to unlock.
-        match kind {
-            F_UNLCK => reply.ok(),
-            _ => reply.error(Errno::ENOLCK),
+        let lock = byte_lock(owner, (start, end), kind, process);
+        let thread = request.pid();
+        let answer = move |outcome: Result<Locked, Errno>| match outcome {
+            Ok(_) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        };
+        match (lock, self.locks) {
+            (None, _) => answer(Err(Errno::EINVAL)),
+            (Some(lock), Locks::Shared) if kind != F_UNLCK && waits => {
+                self.send(Box::new(move |mounted| {
+                    mounted.lock_in_time(key.0, lock, thread, answer);
+                    Box::pin(std::future::ready(()))
+                }));
+            }
+            (Some(lock), Locks::Shared) => {
+                let asked = match kind {
+                    F_UNLCK => LockRequest::Unlock,
+                    _ => LockRequest::Try,
+                };
+                self.submit(request, answer, async move |it, _| {
+                    it.lock(key.0, lock, asked, thread).await
+                });
+            }
+            // Asked only of a mount without locks: there is nothing to unlock.
+            (Some(lock), _) if kind == F_UNLCK => answer(Ok(Locked::Denied(lock))),
+            _ => answer(Err(Errno::ENOLCK)),
         }
     }
 

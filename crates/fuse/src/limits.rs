@@ -82,3 +82,5 @@ pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
 const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);
+/// Programs of a mount that wait for file locks at a time; one more is told that there are too many.
+pub(crate) const LOCK_WAITS_MAX: usize = 1024;

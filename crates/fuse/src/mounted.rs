@@ -3,6 +3,7 @@
 mod data;
 mod files;
 mod names;
+mod shared;
 
 use crate::callers::{Asker, Callers};
 use crate::convert::file_attr;
@@ -46,6 +47,10 @@ pub(crate) struct Mounted<V> {
     /// it is told of is kept for it, also where its name is being taken away at this moment.
     taking_names: tokio::sync::RwLock<()>,
     takings: Takings,
+    /// Tells the kernel of files that others have changed; none without a kernel.
+    pub(crate) notifier: RefCell<Option<fuser::Notifier>>,
+    /// Programs that wait for file locks.
+    lock_waits: Cell<usize>,
     /// A file was closed.
     closed: tokio::sync::Notify,
     bounds: KeptBounds,
@@ -89,6 +94,8 @@ impl<V: Vfs> Mounted<V> {
             turns: Turns::new(options.caching),
             taking_names: tokio::sync::RwLock::new(()),
             takings: Takings::default(),
+            notifier: RefCell::default(),
+            lock_waits: Cell::new(0),
             closed: tokio::sync::Notify::new(),
             bounds: KeptBounds::default(),
             kept: Cell::new(0),

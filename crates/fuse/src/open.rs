@@ -13,6 +13,15 @@ pub(crate) struct OpenFile {
     pub(crate) caller: Credentials,
 }
 
+/// What an open file is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteWay {
+    /// At offsets, through the kernel's cache if the mount has one.
+    AtOffsets,
+    /// Behind the end that all hosts agree on, past the kernel's cache.
+    Appends,
+}
+
 /// An open directory.
 pub(crate) struct OpenDirectory {
     pub(crate) number: u64,
@@ -26,6 +35,8 @@ pub(crate) struct OpenDirectory {
 pub(crate) struct Open {
     last: u64,
     files: HashMap<u64, OpenFile>,
+    /// Of those that are open for writing, by their keys.
+    write_ways: HashMap<u64, WriteWay>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
 }
 
@@ -47,6 +58,25 @@ impl Open {
         key
     }
 
+    /// How a file that was opened just now is written.
+    pub(crate) fn note_write_way(&mut self, key: u64, way: Option<WriteWay>) {
+        if let Some(way) = way {
+            self.write_ways.insert(key, way);
+        }
+    }
+
+    pub(crate) fn appends(&self, key: u64) -> bool {
+        self.write_ways.get(&key) == Some(&WriteWay::Appends)
+    }
+
+    /// Whether a file is open for writes that the kernel may have cached.
+    pub(crate) fn has_cached_writers(&self, number: u64) -> bool {
+        self.write_ways.iter().any(|(key, way)| {
+            let file = self.files.get(key);
+            *way == WriteWay::AtOffsets && file.is_some_and(|file| file.number == number)
+        })
+    }
+
     pub(crate) fn file(&self, key: u64) -> Option<&OpenFile> {
         self.files.get(&key)
     }
@@ -56,6 +86,7 @@ impl Open {
     }
 
     pub(crate) fn remove_file(&mut self, key: u64) -> Option<OpenFile> {
+        self.write_ways.remove(&key);
         self.files.remove(&key)
     }
 

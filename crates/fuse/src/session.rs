@@ -28,6 +28,9 @@ pub enum Caching {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Locks {
+    /// Among all clients of the file system: the store keeps them, and is coordinated
+    /// ([`Vfs::is_coordinated`](gannet_vfs::Vfs::is_coordinated)).
+    Shared,
     /// Among the programs of this machine, by its kernel alone: other machines do not see them.
     Local,
     /// Nowhere: asking for one fails with `ENOLCK`.
@@ -96,7 +99,7 @@ impl<V: Vfs> Mount<V> {
     ) -> Result<Mount<V>, MountError> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let (arena, settings) = (write_arena(), options.clone());
-        let front = Front::new(jobs, arena, &options);
+        let front = Front::new(jobs, arena, vfs.is_coordinated(), &options);
         let deadline = options.deadline;
         let mounted = Rc::new(Mounted::new(Handle::clone(runtime), (vfs, root), options));
         let target = directory.to_path_buf();
@@ -106,6 +109,7 @@ impl<V: Vfs> Mount<V> {
             Ok::<_, io::Error>((session, unmounter, target))
         });
         let (session, unmounter, directory) = starting.await.map_err(|_| MountError::Closed)??;
+        mounted.notifier.replace(Some(session.notifier()));
         // Before anybody can open a file, which reads ahead as was right when it was opened.
         raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();

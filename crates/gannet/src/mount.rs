@@ -85,7 +85,7 @@ async fn hold<V: Vfs>(
         allow_other: options.allow_other,
         caller: (call.uid.is_some() || call.gid.is_some()).then(|| caller(&options.client)),
         cache_age: options.cache_age,
-        locks: locks(options.locks),
+        locks: locks(options, store.0.is_coordinated())?,
         deadline: deadline(options),
     };
     let mount = Mount::start(runtime, store, &options.directory, settings).await;
@@ -113,15 +113,24 @@ async fn hold<V: Vfs>(
 }
 
 /// Says where file locks hold: programs on several machines may rely on them.
-fn locks(chosen: Locks) -> gannet_fuse::Locks {
-    match chosen {
+fn locks(options: &MountOptions, server_has_locks: bool) -> Result<gannet_fuse::Locks, Failure> {
+    let default = match server_has_locks {
+        true => Locks::Shared,
+        false => Locks::Local,
+    };
+    match options.locks.unwrap_or(default) {
+        Locks::Shared if !server_has_locks => Err(Failure::new(
+            format!("cannot mount {}", options.url),
+            "an NFS server keeps no file locks for Gannet (--locks local, or none)",
+        )),
+        Locks::Shared => Ok(gannet_fuse::Locks::Shared),
         Locks::Local => {
             tracing::info!(
                 "file locks hold among the programs of this machine alone (`--locks none` refuses them)"
             );
-            gannet_fuse::Locks::Local
+            Ok(gannet_fuse::Locks::Local)
         }
-        Locks::None => gannet_fuse::Locks::None,
+        Locks::None => Ok(gannet_fuse::Locks::None),
     }
 }
 

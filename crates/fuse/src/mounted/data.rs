@@ -106,16 +106,26 @@ impl<V: Vfs> Mounted<V> {
                 self.keep(&unstable, |unstable| unstable.keep(write));
             }
         }
-        self.commit_ahead(&file, &unstable);
+        self.bound_kept(&file, &unstable).await?;
+        u32::try_from(len).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Has what is kept made durable where it has become much.
+    pub(super) async fn bound_kept(
+        self: &Rc<Self>,
+        file: &OpenFile,
+        unstable: &Rc<Unstable>,
+    ) -> Result<(), Errno> {
+        self.commit_ahead(file, unstable);
         if unstable.bytes() > self.bounds.file_max {
             self.commit(file.number, &file.caller).await?;
         }
         while self.kept.get() > self.bounds.all_max {
-            if !self.commit_fullest(&file).await? {
+            if !self.commit_fullest(file).await? {
                 break;
             }
         }
-        u32::try_from(len).map_err(|_| Errno::EINVAL)
+        Ok(())
     }
 
     /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives what is to be kept, and whether
@@ -166,7 +176,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Changes what is kept of a file, and the sum over all.
-    fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
+    pub(super) fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
         let before = unstable.bytes();
         let changed = change(unstable);
         self.kept.set(self.kept.get() + unstable.bytes() - before);

@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Where file locks hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Locks {
+    /// Among all mounts, by the manager of a volume
+    Shared,
     /// Among the programs of this machine alone
     Local,
     /// Nowhere: programs that ask for one are told ENOLCK
@@ -36,9 +38,9 @@ pub struct MountOptions {
     /// For how long names and attributes are believed without asking again
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1")]
     pub cache_age: Duration,
-    /// Where file locks (flock, fcntl) hold
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t = Locks::Local)]
-    pub locks: Locks,
+    /// Where file locks (flock, fcntl) hold; by default shared on volumes, and local over NFS
+    #[arg(long, value_name = "WHERE", value_enum)]
+    pub locks: Option<Locks>,
     /// Write the line that it is mounted to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
