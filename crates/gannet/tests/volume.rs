@@ -560,6 +560,49 @@ fn damaged_pages_of_the_metadata_are_told_on_one_line() {
 }
 
 #[test]
+fn a_flipped_bit_in_an_inode_is_never_served_and_the_check_names_it() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "1"]);
+    let file = place.text("file");
+    fs::write(&file, "secret").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let server = serve(&place, &volume);
+    succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    drop(server);
+    // What the journal has goes into the metadata.
+    succeed(&["volume", "check", &volume]);
+    let path = place.path("volume/metadata");
+    let sound = fs::read(&path).unwrap();
+    // Format, kind and mode of an inode of a file with mode 0600.
+    let head = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0x80];
+    let mut bytes = sound.clone();
+    let mut flipped = 0;
+    for at in 0..bytes.len() - head.len() {
+        if sound[at..].starts_with(&head) {
+            bytes[at + 11] ^= 0x07;
+            flipped += 1;
+        }
+    }
+    assert!(flipped > 0, "no inode is in the metadata");
+    fs::write(&path, bytes).unwrap();
+    let refused = fail(
+        &[
+            &["serve", "--volume", &volume, "--log", "error"],
+            &NATIVE[..],
+        ]
+        .concat(),
+        1,
+    );
+    assert!(refused.contains("gannet volume check"), "{refused}");
+    let output = run(&["volume", "check", &volume]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("the inode of file "), "{text}");
+    fs::write(&path, sound).unwrap();
+    drop(serve(&place, &volume));
+}
+
+#[test]
 fn an_old_copy_of_the_metadata_costs_no_object() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "2"]);

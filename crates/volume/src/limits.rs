@@ -132,6 +132,24 @@ pub const CHANGES_MAX: usize = 1 << 14;
 /// all fit in a half, and need not go down at once however little room there is.
 pub const CHANGES_AT_A_TIME: usize = 2048;
 const _: () = assert!(CHANGES_AT_A_TIME as u64 * 4096 <= JOURNAL_HALF_LEN);
+/// Changes of one batch that are refused one by one because of damaged values: with more of them all are.
+pub const REFUSED_OF_BATCH_MAX: usize = 16;
+/// Terms of its own that the metadata remembers.
+pub const TERMS_KEPT: usize = 16;
+/// How long the manager waits for what an I/O server says of its term.
+pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
+/// Between two times that it asks for a majority.
+pub const TERM_PAUSE: Duration = Duration::from_millis(250);
+/// How often it tells each I/O server that its term goes on: so soon a manager that was paused hears that it is replaced.
+pub const TERM_HEARTBEAT: Duration = Duration::from_millis(500);
+/// How long callers of a manager wait for its term to begin before they are told to try again.
+pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a manager that need not wait for a majority waits for one.
+pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the answer to a change waits for the I/O servers to confirm the term.
+pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
+/// After how long an I/O server writes down which change it has heard of.
+pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
 pub const GATHERING_SEEN_MIN: u32 = 16;
 /// How long it waits at most; timers may be late by as much.

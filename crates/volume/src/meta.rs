@@ -23,7 +23,7 @@ pub(crate) use inode::gives_privileges;
 pub use inode::{Body, FileId, Inode, ROOT};
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
-pub use redb_store::RedbStore;
+pub use redb_store::{DamagedValue, RedbStore};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub(crate) use stripes::{put_stripes, take_stripes};
 

@@ -2,7 +2,7 @@
 
 use super::host::{lock_folder, open_metadata};
 use super::owner::Owner;
-use super::{Volume, check_served};
+use super::{METADATA_CACHE, Volume, check_served};
 use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -12,7 +12,7 @@ use gannet_volume::layout::{placements, size_from_object};
 use gannet_volume::meta::check::{Survey, files_on, survey};
 use gannet_volume::meta::namespace::{self, Outcome};
 use gannet_volume::meta::standing::{Judge, standing_by_age};
-use gannet_volume::meta::{FileId, MetaStore, View};
+use gannet_volume::meta::{FileId, MetaStore, RedbStore, View};
 use gannet_wire::volume::Standing;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{DirEntry, File};
@@ -60,7 +60,10 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
 fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
     let volume = Volume::open(path)?;
     let what = || format!("cannot check the volume {}", path.display());
-    let metadata = open_metadata(&volume)?;
+    let metadata = match open_metadata(&volume) {
+        Ok(metadata) => metadata,
+        Err(failure) => return tell_of_damage(&volume, failure),
+    };
     let mut looked = None;
     let read = metadata.read(&mut |view| looked = Some(survey(view)));
     read.explain(what)?;
@@ -117,6 +120,20 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
     };
     drop::<Vec<File>>(locks);
     report(&survey, &objects, repaired)
+}
+
+/// Tells which values of a metadata file that cannot be opened are damaged, as far as they can be found.
+///
+/// # Errors
+/// Always: the volume cannot be used as it is.
+fn tell_of_damage(volume: &Volume, failure: Failure) -> Result<(), Failure> {
+    let path = volume.metadata();
+    // Opened elsewhere, missing or no store at all: the failure says so.
+    let damaged = RedbStore::damaged_values(&path, METADATA_CACHE).unwrap_or_default();
+    for value in damaged {
+        output::line(&value.to_string())?;
+    }
+    Err(failure)
 }
 
 /// Tells of what may be as it should.

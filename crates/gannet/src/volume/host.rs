@@ -377,6 +377,9 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
         }
         let way_out = match error.is_disk_full() {
             true => "make room on its disk: nothing is lost",
+            false if error.is_damage() => {
+                "`gannet volume check` lists what is damaged; put metadata and metadata.journal back from a backup, both of the same time"
+            }
             false => {
                 "if it is damaged or lost, put metadata and metadata.journal back from a backup, both of the same time"
             }

@@ -1,25 +1,33 @@
 //! A [`MetaStore`] in one file, by redb.
 //!
-//! Redb takes it for granted that what is in its file is what it wrote: it panics where that has been damaged. Whatever
-//! is asked of it is guarded, so that who asks hears of the damage as of any other failure.
+//! The whole file is verified when it is opened, by redb's checksums of its pages. Later redb trusts what it reads, and
+//! panics where that has been damaged since. So every call is guarded, and each value has a check of its own (`sealed`):
+//! damage is an error, never an answer.
 //!
 //! Nor does it go on after a write for which the disk had no room. So the file has blocks in reserve, for commits of
 //! [`MetaStore::pairs_at_once`] pairs.
 
 mod file;
 mod reserve;
+mod sealed;
 
 use super::{MetaStore, StoreError, Table, Transaction, View};
 use crate::limits::RESERVE_PAIRS;
 use file::ReservedFile;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableHandle};
 use redb::{TableDefinition, TableError};
 use reserve::Reserve;
+pub use sealed::DamagedValue;
+use sealed::{seal, unseal};
 use std::cell::{Cell, OnceCell};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
 use std::sync::{Arc, Once};
+use thiserror::Error;
+
+/// Most damaged values that are listed: a file with more is lost.
+const DAMAGE_SHOWN_MAX: usize = 10_000;
 
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -31,22 +39,15 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the file at `path`, or makes it. Up to `cache_len` bytes of it stay in memory. On its disk it has some
-    /// 17 MiB more than it needs, if there is so much.
+    /// Opens the file at `path`, or makes it, and verifies all of it. Up to `cache_len` bytes of it stay in memory. On
+    /// its disk it has some 17 MiB more than it needs, if there is so much. A file of the format before checks is
+    /// brought to the present one.
     ///
     /// # Errors
-    /// It cannot be opened, is not such a file, or is open elsewhere.
+    /// It cannot be opened, is not such a file, is damaged ([`StoreError::is_damage`]), or is open elsewhere.
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
-        let backend = ReservedFile::open(path).map_err(failed)?;
-        let reserve = backend.reserve();
-        let mut builder = Database::builder();
-        builder.set_cache_size(cache_len);
-        let database = guarded(|| builder.create_with_backend(backend).map_err(failed))?;
-        reserve.renew();
-        let store = RedbStore {
-            database: Some(database),
-            reserve,
-        };
+        let store = RedbStore::open_file(path, cache_len, true)?;
+        store.migrate()?;
         // Later, readers find all tables there.
         store.commit(&mut |transaction| {
             Table::ALL
@@ -54,6 +55,75 @@ impl RedbStore {
                 .try_for_each(|table| transaction.delete(table, b""))
         })?;
         Ok(store)
+    }
+
+    fn open_file(path: &Path, cache_len: usize, verify: bool) -> Result<RedbStore, StoreError> {
+        let backend = ReservedFile::open(path).map_err(failed)?;
+        let reserve = backend.reserve();
+        let mut builder = Database::builder();
+        builder
+            .set_cache_size(cache_len)
+            .set_check_integrity_on_open(verify);
+        let database = guarded(|| builder.create_with_backend(backend).map_err(failed))?;
+        reserve.renew();
+        Ok(RedbStore {
+            database: Some(database),
+            reserve,
+        })
+    }
+
+    /// The values in a file that is damaged which are not as they were written.
+    ///
+    /// # Errors
+    /// The damage is such that not even that can be told.
+    pub fn damaged_values(path: &Path, cache_len: usize) -> Result<Vec<DamagedValue>, StoreError> {
+        let store = RedbStore::open_file(path, cache_len, false)?;
+        let transaction = guarded(|| store.database()?.begin_read().map_err(failed))?;
+        let view = Open::new(&transaction);
+        let mut damaged = Vec::new();
+        for table in Table::ALL {
+            view.scan_stored(table, b"", &mut |key, stored| {
+                damaged.extend(unseal(table, key, stored).err());
+                Ok(damaged.len() < DAMAGE_SHOWN_MAX)
+            })?;
+        }
+        Ok(damaged)
+    }
+
+    /// Gives the values of a file of the first format their checks, in one transaction.
+    fn migrate(&self) -> Result<(), StoreError> {
+        let has_old = guarded(|| {
+            let transaction = self.database()?.begin_read().map_err(failed)?;
+            let mut tables = transaction.list_tables().map_err(failed)?;
+            Ok(tables.any(|it| {
+                Table::ALL
+                    .iter()
+                    .any(|table| it.name() == table.unchecked_name())
+            }))
+        })?;
+        if !has_old {
+            return Ok(());
+        }
+        tracing::info!("the metadata is of an earlier version: its values get checks");
+        guarded(|| {
+            let transaction = self.database()?.begin_write().map_err(failed)?;
+            for table in Table::ALL {
+                let old = Pairs::new(table.unchecked_name());
+                {
+                    let from = transaction.open_table(old).map_err(failed)?;
+                    let mut to = transaction.open_table(table.definition()).map_err(failed)?;
+                    for pair in from.iter().map_err(failed)? {
+                        let (key, value) = pair.map_err(failed)?;
+                        let stored = seal(table, key.value(), value.value());
+                        to.insert(key.value(), &stored[..]).map_err(failed)?;
+                    }
+                }
+                transaction.delete_table(old).map_err(failed)?;
+            }
+            transaction.commit().map_err(failed)
+        })?;
+        self.reserve.renew();
+        Ok(())
     }
 
     fn database(&self) -> Result<&Database, StoreError> {
@@ -99,15 +169,35 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
         let told = panic.downcast_ref::<String>().map(String::as_str);
         let told = told.or_else(|| panic.downcast_ref::<&str>().copied());
         let told = told.unwrap_or("it does not say where");
-        Err(StoreError(format!("its file is damaged: {told}").into()))
+        Err(failed(Damage(String::from(told))))
     })
 }
+
+/// Redb does not understand its file.
+#[derive(Debug, Error)]
+#[error("its file is damaged: {0}")]
+struct Damage(String);
 
 impl StoreError {
     /// Whether a store was not opened because it is open elsewhere.
     pub fn is_open_elsewhere(&self) -> bool {
         let opening = self.0.downcast_ref::<DatabaseError>();
         matches!(opening, Some(DatabaseError::DatabaseAlreadyOpen))
+    }
+
+    /// Whether something in the file is not as it was written.
+    pub fn is_damage(&self) -> bool {
+        let opening = self.0.downcast_ref::<DatabaseError>();
+        let corrupted = matches!(
+            opening,
+            Some(DatabaseError::Storage(StorageError::Corrupted(_)))
+        );
+        corrupted || self.0.is::<Damage>() || self.is_damaged_value()
+    }
+
+    /// Whether it is one value that is not as it was written, so that others can be used.
+    pub fn is_damaged_value(&self) -> bool {
+        self.0.is::<DamagedValue>()
     }
 
     /// Whether the disk had no room for what was to be done.
@@ -132,13 +222,25 @@ impl StoreError {
 impl Table {
     fn definition(self) -> Pairs {
         TableDefinition::new(match self {
+            Table::Inodes => "checked inodes",
+            Table::Names => "checked names",
+            Table::Listing => "checked listing",
+            Table::Pending => "checked pending",
+            Table::Answers => "checked answers",
+            Table::Volume => "checked volume",
+        })
+    }
+
+    /// Its name in files of the first format, whose values have no checks.
+    fn unchecked_name(self) -> &'static str {
+        match self {
             Table::Inodes => "inodes",
             Table::Names => "names",
             Table::Listing => "listing",
             Table::Pending => "pending",
             Table::Answers => "answers",
             Table::Volume => "volume",
-        })
+        }
     }
 }
 
@@ -204,12 +306,35 @@ fn no_table() -> StoreError {
     StoreError("a table is not there".into())
 }
 
+impl<S: Source> Open<S> {
+    /// Shows pairs as they are stored, values with their checks.
+    fn scan_stored(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let table = self.table(table)?;
+        let mut pairs = guarded(|| table.range::<&[u8]>(from..).map_err(failed))?;
+        while let Some((key, value)) = guarded(|| pairs.next().transpose().map_err(failed))? {
+            let (key, value) = guarded(|| Ok((key.value(), value.value())))?;
+            if !each(key, value)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl<S: Source> View for Open<S> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let table = self.table(table)?;
+        let pairs = self.table(table)?;
         guarded(|| {
-            let value = table.get(key).map_err(failed)?;
-            Ok(value.map(|value| value.value().to_vec()))
+            let Some(stored) = pairs.get(key).map_err(failed)? else {
+                return Ok(None);
+            };
+            let value = unseal(table, key, stored.value()).map_err(failed)?;
+            Ok(Some(value.to_vec()))
         })
     }
 
@@ -219,22 +344,17 @@ impl<S: Source> View for Open<S> {
         from: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let table = self.table(table)?;
-        let mut pairs = guarded(|| table.range::<&[u8]>(from..).map_err(failed))?;
-        while let Some((key, value)) = guarded(|| pairs.next().transpose().map_err(failed))? {
-            let (key, value) = guarded(|| Ok((key.value(), value.value())))?;
-            if !each(key, value) {
-                break;
-            }
-        }
-        Ok(())
+        self.scan_stored(table, from, &mut |key, stored| {
+            Ok(each(key, unseal(table, key, stored).map_err(failed)?))
+        })
     }
 }
 
 impl Transaction for Open<&redb::WriteTransaction> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let stored = seal(table, key, value);
         let table = self.table_mut(table)?;
-        guarded(|| table.insert(key, value).map(drop).map_err(failed))
+        guarded(|| table.insert(key, &stored[..]).map(drop).map_err(failed))
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
@@ -367,6 +487,125 @@ mod tests {
         assert!(damaged > 20, "{damaged}");
         std::fs::write(&path, &sound).unwrap();
         use_all(&path).unwrap();
+    }
+
+    /// A store whose values of two tables are far longer than their keys, closed; the value of number N is made of N.
+    fn filled(path: &Path) -> Vec<u8> {
+        let store = RedbStore::open(path, 1 << 20).unwrap();
+        let fill = |it: &mut dyn Transaction| {
+            (0..200_u64).try_for_each(|number| {
+                it.put(Table::Inodes, &number.to_be_bytes(), &[number as u8; 100])?;
+                it.put(Table::Names, &number.to_be_bytes(), &[number as u8; 30])
+            })
+        };
+        store.commit(&mut |it| fill(it)).unwrap();
+        drop(store);
+        std::fs::read(path).unwrap()
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_at_the_start_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metadata");
+        let sound = filled(&path);
+        let (mut refused, mut harmless) = (0, 0);
+        // An odd step, so that all parts of pages have their turn.
+        for at in (0..sound.len()).step_by(sound.len() / 120 | 1) {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            let store = match RedbStore::open(&path, 1 << 20) {
+                Ok(store) => store,
+                Err(error) => {
+                    assert!(error.is_damage() || at < 4096, "{at}: {error}");
+                    refused += 1;
+                    continue;
+                }
+            };
+            // Where nothing of use is, nothing has changed.
+            harmless += 1;
+            let look = |view: &dyn View| {
+                for number in 0..200_u64 {
+                    let key = number.to_be_bytes();
+                    let inode = view.get(Table::Inodes, &key).unwrap().unwrap();
+                    assert_eq!(inode, [number as u8; 100], "{at}");
+                    let name = view.get(Table::Names, &key).unwrap().unwrap();
+                    assert_eq!(name, [number as u8; 30], "{at}");
+                }
+            };
+            store.read(&mut |view| look(view)).unwrap();
+        }
+        assert!(refused > 3, "{refused} refused, {harmless} harmless");
+    }
+
+    #[test]
+    fn a_value_that_changes_while_its_store_is_open_is_never_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metadata");
+        let mut bytes = filled(&path);
+        let value = [77; 100];
+        let places = bytes.windows(value.len()).enumerate();
+        let places = places.filter(|(_, it)| *it == value).map(|(at, _)| at);
+        for at in places.collect::<Vec<_>>() {
+            bytes[at + 50] ^= 4;
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        // As if it had been opened before.
+        let store = RedbStore::open_file(&path, 1 << 20, false).unwrap();
+        let read = |number: u64| {
+            let mut found = Ok(None);
+            let key = number.to_be_bytes();
+            let look = store.read(&mut |view| found = view.get(Table::Inodes, &key));
+            look.and(found)
+        };
+        let error = read(77).unwrap_err();
+        assert!(error.is_damaged_value() && error.is_damage());
+        assert!(error.to_string().contains("inode of file 77"), "{error}");
+        assert_eq!(read(78).unwrap(), Some(vec![78; 100]));
+        let mut scanned = Ok(());
+        let look = &mut |view: &dyn View| {
+            scanned = view.scan(Table::Inodes, b"", &mut |key, _| {
+                assert_ne!(key, 77_u64.to_be_bytes());
+                true
+            });
+        };
+        store.read(look).unwrap();
+        assert!(scanned.is_err());
+        drop(store);
+        let damaged = RedbStore::damaged_values(&path, 1 << 20).unwrap();
+        let expected = DamagedValue {
+            table: Table::Inodes,
+            key: 77_u64.to_be_bytes().to_vec(),
+        };
+        assert_eq!(damaged, [expected]);
+        assert!(RedbStore::open(&path, 1 << 20).err().unwrap().is_damage());
+    }
+
+    #[test]
+    fn values_of_the_first_format_get_checks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metadata");
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        for table in Table::ALL {
+            let old = Pairs::new(table.unchecked_name());
+            let mut pairs = transaction.open_table(old).unwrap();
+            pairs
+                .insert(&b"a"[..], table.unchecked_name().as_bytes())
+                .unwrap();
+        }
+        transaction.commit().unwrap();
+        drop(database);
+        for _ in 0..2 {
+            let store = RedbStore::open(&path, 1 << 20).unwrap();
+            let look = |view: &dyn View| {
+                for table in Table::ALL {
+                    let value = view.get(table, b"a").unwrap();
+                    assert_eq!(value.as_deref(), Some(table.unchecked_name().as_bytes()));
+                }
+            };
+            store.read(&mut |view| look(view)).unwrap();
+        }
     }
 
     #[test]
