@@ -33,6 +33,37 @@ fn run<F: Future<Output = ()> + 'static>(
     world.run(story(bed)).unwrap();
 }
 
+#[test]
+fn a_name_that_is_too_long_is_told_so_however_long_it_is() {
+    run(41, 1, |bed| async move {
+        let (fs, caller) = (bed.mount(), root());
+        let (top, plain) = (fs.root(), SetAttributes::default());
+        let file = create(&fs, &"n".repeat(255)).await;
+        for len in [256, 257, 1024, 4096, 100_000] {
+            let name = vec![b'n'; len];
+            let too_long = Status::Nametoolong;
+            let found = fs.lookup(&caller, &top, &name).await.0;
+            assert_eq!(found.err(), Some(too_long), "{len}");
+            for mode in [
+                CreateMode::Guarded(plain),
+                CreateMode::Unchecked(SetAttributes {
+                    size: Some(0),
+                    ..plain
+                }),
+            ] {
+                let made = fs.create(&caller, &top, &name, &mode).await.result;
+                assert_eq!(made.err(), Some(too_long), "{len}");
+            }
+            let made = fs.make_directory(&caller, &top, &name, &plain).await;
+            assert_eq!(made.result.err(), Some(too_long), "{len}");
+            let linked = fs.link(&caller, &file, &top, &name).await;
+            assert_eq!(linked.0.result.err(), Some(too_long), "{len}");
+            let removed = fs.remove(&caller, &top, &name).await.result;
+            assert_eq!(removed.err(), Some(too_long), "{len}");
+        }
+    });
+}
+
 async fn create(fs: &VolumeFs, name: &str) -> FileHandle {
     let mode = CreateMode::Guarded(SetAttributes {
         mode: Some(0o644),
