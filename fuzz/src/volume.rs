@@ -6,9 +6,9 @@ use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
-    Accepted, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory, ObjectList,
+    Accepted, ClaimRecord, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory, ObjectList,
     ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Shape,
-    Standings, Transfer, TransferDone,
+    Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
 };
 use gannet_wire::xdr::Encoder;
 use std::fmt::Debug;
@@ -24,6 +24,8 @@ fn check<T: for<'a> Decode<'a> + Encode + PartialEq + Debug>(bytes: &[u8]) -> Op
 
 /// Private data of either side.
 pub(crate) fn volume_hello(data: &[u8]) {
+    // Of any length.
+    let _ = version_in(data);
     if let Some(hello) = Hello::from_bytes(data) {
         assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
     }
@@ -67,6 +69,10 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<ObjectPosition>(body);
             check::<ObjectPage>(body);
         }
+        Operation::Term => {
+            check::<TermCall>(body);
+            check::<TermAnswer>(body);
+        }
         operation => {
             if let Ok((caller, ticket, call)) = Call::from_body(operation, body) {
                 let again = Call::from_body(operation, &call.to_body(&caller, &ticket));
@@ -77,6 +83,7 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<Page>(body);
             check::<FilePage>(body);
             check::<Standings>(body);
+            check::<ClaimRecord>(body);
             // Nothing to compare: these are read by hand.
             let _ = (calls::parse_access(body), calls::parse_link(body));
             let _ = calls::parse_found(body);

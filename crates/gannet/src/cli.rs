@@ -385,6 +385,10 @@ pub struct ServeOptions {
     /// zeros from then on. Without this an empty folder is refused where the server was served before
     #[arg(long, value_name = "N", requires = "volume", conflicts_with = "path")]
     pub lost_disk: Vec<u32>,
+    /// Serve the volume's metadata though I/O servers know of newer ones, and do not wait for I/O servers that are gone
+    /// for good. For a backup that was put back: what was done since it was made is given up
+    #[arg(long, requires = "volume", conflicts_with_all = ["path", "config"])]
+    pub force_term: bool,
     /// Where I/O servers that run without the manager find it [default: what volume.toml says]
     #[arg(
         long,

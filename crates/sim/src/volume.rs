@@ -12,7 +12,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, Session};
-use gannet_volume::manager::Manager;
+use gannet_volume::manager::{Manager, TermError};
 use gannet_volume::meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View,
     namespace,
@@ -75,13 +75,35 @@ pub struct Bed {
     policy: ServerPolicy,
     /// Where the manager runs.
     pub manager: Node,
-    metadata: Arc<MemoryStore>,
-    journal: JournalMemory,
+    metadata: Metadata,
+    /// Why the manager has ended by itself.
+    ended: ManagerEnd,
     /// What the manager that was started last sees.
     seen: RefCell<Option<Arc<JournaledStore>>>,
     /// The I/O servers, by their numbers.
     pub io_servers: Vec<IoNode>,
 }
+
+/// What a manager keeps.
+#[derive(Clone)]
+pub struct Metadata {
+    base: Arc<MemoryStore>,
+    journal: JournalMemory,
+}
+
+impl Metadata {
+    /// Another volume's worth of the same bytes, as a backup of a running manager has them.
+    #[must_use]
+    pub fn copy(&self) -> Metadata {
+        Metadata {
+            base: Arc::new(self.base.copy()),
+            journal: JournalMemory::holding(self.journal.bytes()),
+        }
+    }
+}
+
+/// Why a manager has ended by itself, if it has.
+pub type ManagerEnd = Rc<RefCell<Option<TermError>>>;
 
 /// What its servers know.
 pub fn keys() -> ServerKeys {
@@ -122,8 +144,11 @@ impl Bed {
             unit,
             policy: ServerPolicy::default(),
             manager: world.add_node("manager"),
-            metadata: Arc::default(),
-            journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
+            metadata: Metadata {
+                base: Arc::default(),
+                journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
+            },
+            ended: Rc::default(),
             seen: RefCell::default(),
             io_servers: (0..servers)
                 .map(|_| IoNode {
@@ -167,23 +192,50 @@ impl Bed {
 
     /// Starts the process of the manager, which must not run.
     pub fn start_manager(&self) {
-        let runtime = self.manager.runtime();
+        let (node, ended) = (&self.manager, Rc::clone(&self.ended));
+        let store = self.run_manager(node, &self.metadata, false, ended);
+        *self.seen.borrow_mut() = Some(store);
+    }
+
+    /// A copy of the metadata as it is now.
+    pub fn copy_metadata(&self) -> Metadata {
+        self.metadata.copy()
+    }
+
+    /// Starts a manager of this metadata on another machine, where none must run.
+    pub fn start_rival(&self, node: &Node, metadata: &Metadata, force: bool) -> ManagerEnd {
+        let ended = ManagerEnd::default();
+        self.run_manager(node, metadata, force, Rc::clone(&ended));
+        ended
+    }
+
+    fn run_manager(
+        &self,
+        node: &Node,
+        metadata: &Metadata,
+        force: bool,
+        ended: ManagerEnd,
+    ) -> Arc<JournaledStore> {
+        let runtime = node.runtime();
         let addresses = self.io_servers.iter().map(|it| address(&it.node));
         let servers = io_servers(
-            self.manager.runtime(),
-            self.provider(&self.manager),
+            node.runtime(),
+            self.provider(node),
             identity(Role::Manager),
             addresses.collect(),
         );
         let stripes = Stripes::everywhere(self.unit);
-        let (base, journal) = (Arc::clone(&self.metadata), Box::new(self.journal.clone()));
-        let store = JournaledStore::over(base, journal, VOLUME);
+        let Metadata { base, journal } = metadata.clone();
+        let store = JournaledStore::over(base, Box::new(journal), VOLUME);
         let store = Arc::new(store.expect("what was synced is there"));
-        *self.seen.borrow_mut() = Some(Arc::clone(&store));
-        let manager = Manager::open(self.manager.runtime(), store, keys(), servers, stripes)
+        let seen = Arc::clone(&store) as Arc<dyn MetaStore>;
+        let manager = Manager::open(node.runtime(), seen, keys(), servers, stripes)
             .expect("metadata in memory can be read");
-        runtime.spawn("house", Box::pin(Rc::clone(&manager).keep_house()));
-        self.serve(&self.manager, Server::new(runtime, VOLUME, keys(), manager));
+        let ruling = Rc::clone(&manager);
+        let ruling = async move { *ended.borrow_mut() = Some(ruling.rule(force).await) };
+        runtime.spawn("manager's term", Box::pin(ruling));
+        self.serve(node, Server::new(runtime, VOLUME, keys(), manager));
+        store
     }
 
     /// What connections of `node` run over. After a crash take a new one.
@@ -205,7 +257,7 @@ impl Bed {
     /// Takes the manager down, and with it what its journal had not synced.
     pub fn kill_manager(&self, how: Crash) {
         self.faults.crash(self.manager.id(), how);
-        self.journal.crash(&mut || false);
+        self.metadata.journal.crash(&mut || false);
     }
 
     /// Takes an I/O server down, and with it what it had not synced.
@@ -222,8 +274,17 @@ impl Bed {
 
     /// One of several clients that stand for one server.
     pub fn mount_with(&self, node: &Node, siblings: Arc<Siblings>) -> VolumeFs {
+        self.mount_by(node, &self.manager, siblings)
+    }
+
+    /// A client on `node` of the manager on another one.
+    pub fn mount_of(&self, node: &Node, manager: &Node) -> VolumeFs {
+        self.mount_by(node, manager, Siblings::new(node.runtime().random()))
+    }
+
+    fn mount_by(&self, node: &Node, manager: &Node, siblings: Arc<Siblings>) -> VolumeFs {
         let addresses = Addresses {
-            manager: Some(address(&self.manager)),
+            manager: Some(address(manager)),
             io_servers: self.io_servers.iter().map(|it| address(&it.node)).collect(),
         };
         VolumeFs::new(
@@ -246,7 +307,7 @@ impl Bed {
 
     /// The disk of the metadata is full, or no more.
     pub fn fill_metadata(&self, is_full: bool) {
-        self.metadata.be_full(is_full);
+        self.metadata.base.be_full(is_full);
     }
 
     /// Changes metadata behind the back of the manager that was started last, as damage does.
@@ -269,11 +330,16 @@ impl Bed {
         open
     }
 
+    /// Why a manager has ended by itself, if one has.
+    pub fn manager_error(&self) -> Option<TermError> {
+        self.ended.borrow().clone()
+    }
+
     /// Objects on the disks of all I/O servers.
     pub fn objects(&self) -> usize {
         self.io_servers
             .iter()
-            .map(|it| it.disk.regular_files())
+            .map(|it| it.disk.files_in_folders())
             .sum()
     }
 }

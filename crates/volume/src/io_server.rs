@@ -9,6 +9,7 @@ mod lent;
 mod list;
 mod order;
 mod read;
+mod term;
 mod turns;
 mod write;
 
@@ -35,7 +36,10 @@ use order::Orders;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use term::Terms;
 use turns::Turns;
+
+pub use term::TERM_FILE;
 
 /// Whoever runs an I/O server keeps here, beside its objects' folders, whose they are.
 pub const OWNER_FILE: &str = "io-server.toml";
@@ -50,6 +54,7 @@ pub struct IoServer<V: Vfs> {
     policy: ServerPolicy,
     gone: RefCell<Gone>,
     orders: Orders,
+    terms: Terms,
     /// Memory for what is on its way to the disk.
     zones: Zones,
     fetches: Fetches,
@@ -126,12 +131,13 @@ impl<V: Vfs> IoServer<V> {
             objects: RefCell::default(),
             gone: RefCell::default(),
             orders: Orders::default(),
+            terms: Terms::default(),
         })
     }
 
     fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
         let now = self.runtime.wall_clock();
-        match self.keys.allows(capability, rights, now) {
+        match self.keys.allows(capability, rights, now) && self.terms.allows(capability) {
             true => Ok(()),
             false => Err(Status::Stale),
         }
@@ -332,6 +338,11 @@ impl<V: Vfs> Handler for IoServer<V> {
         Box::pin(async move {
             let operation = request.header.operation;
             let from_manager = link.peer() == Role::Manager;
+            if !self.terms.is_loaded()
+                && let Err(status) = self.load_term().await
+            {
+                return Answer::of(Err(status));
+            }
             let done = match operation {
                 Operation::Read => return Answer::with_data(self.read(&link, &request).await),
                 Operation::Write => self.write(&link, request).await,
@@ -339,6 +350,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Commit => self.commit(request.body()).await,
                 Operation::Truncate if from_manager => self.truncate(request.body()).await,
                 Operation::Unlink if from_manager => self.unlink(request.body()).await,
+                Operation::Term if from_manager => self.term(request.body()).await,
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(request.body()).await,
                 Operation::Lend => self.lend(&link, request.body()),

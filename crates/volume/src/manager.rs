@@ -13,6 +13,7 @@ mod locks;
 mod promises;
 mod registry;
 mod sizes;
+mod term;
 
 use crate::calls::{
     Appending, Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,
@@ -24,7 +25,7 @@ use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View, gives_pri
 use crate::secret::ServerKeys;
 use appends::Appends;
 use change::{Task, Work};
-use gannet_runtime::{Handle, LocalFuture, Notify, all, both, run_blocking};
+use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
 use gannet_wire::volume::{BODY_MAX, Capability, LayoutRecord, Operation};
 use gannet_wire::xdr::Encoder;
@@ -36,9 +37,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use term::Office;
 
 pub use promises::IoServers;
 pub use registry::{ClaimError, Registration, Registry};
+pub use term::TermError;
 
 /// See the module.
 pub struct Manager {
@@ -48,6 +51,7 @@ pub struct Manager {
     /// Stripes of files for which nobody chose others.
     stripes: Stripes,
     servers: Rc<dyn IoServers>,
+    office: Rc<Office>,
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
     appends: RefCell<Appends>,
@@ -66,7 +70,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager of the volume in `store`, which is made ready if it is new. Run [`Manager::keep_house`] beside it.
+    /// A manager of the volume in `store`, which is made ready if it is new. It answers while [`Manager::rule`] runs.
     ///
     /// # Errors
     /// The store fails, or is damaged.
@@ -90,16 +94,23 @@ impl Manager {
             );
         }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
-        let mut lock_sessions = Ok(BTreeSet::new());
+        let (mut lock_sessions, mut change) = (Ok(BTreeSet::new()), Ok(0));
         store.read(&mut |view| {
             open = namespace::promises(view);
             new_servers = meta::claims::new_servers(view);
             lock_sessions = locks::noted_sessions(view);
+            change = meta::terms::last_change(view);
         })?;
+        let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change?);
         Ok(Rc::new(Manager {
             sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
-            objects: Objects::new(Handle::clone(&runtime), keys, Rc::clone(&servers)),
+            objects: Objects::new(
+                Handle::clone(&runtime),
+                keys,
+                (Rc::clone(&servers), Rc::clone(&office)),
+            ),
             servers,
+            office,
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions?),
             promises: Promises::new(open?),
@@ -129,15 +140,6 @@ impl Manager {
         let store = Arc::clone(&self.store);
         let worked = run_blocking(&self.runtime, move || work(&*store)).await;
         worked.map_err(|_| Status::Io)?.map_err(status)
-    }
-
-    /// Keeps promises, old and new, forgets old answers, and releases locks of silent clients, until the runtime ends.
-    pub async fn keep_house(self: Rc<Self>) {
-        let forget = both(
-            Rc::clone(&self).forget_answers(),
-            Rc::clone(&self).expire_locks(),
-        );
-        both(Rc::clone(&self).keep_promises(), forget).await;
     }
 
     async fn perform(
@@ -314,7 +316,7 @@ impl Manager {
         };
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         Ok(Granted {
-            capability: self.keys.grant(id.0, rights, expires),
+            capability: self.keys.grant(self.office.number(), id.0, rights, expires),
             number,
             layout,
         })
@@ -399,6 +401,22 @@ impl Handler for Manager {
         if matches!(operation, Operation::Claim | Operation::Register) {
             return Box::pin(async move { Answer::of(self.hear_of_folder(&link, &request).await) });
         }
+        if self.office.is_held() {
+            return self.answer_call(link, request);
+        }
+        Box::pin(async move {
+            match self.office.must_be_held().await {
+                Ok(()) => self.answer_call(link, request).await,
+                Err(status) => Answer::of(Err(status)),
+            }
+        })
+    }
+}
+
+impl Manager {
+    /// Answers while the manager's term lasts.
+    fn answer_call(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
+        let operation = request.header.operation;
         if matches!(operation, Operation::Lock | Operation::RenewLocks) {
             return Box::pin(async move { Answer::of(self.hear_of_locks(&link, &request).await) });
         }

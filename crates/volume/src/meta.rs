@@ -18,6 +18,7 @@ pub mod numbers;
 mod redb_store;
 pub mod standing;
 mod stripes;
+pub mod terms;
 
 pub(crate) use inode::gives_privileges;
 pub use inode::{Body, FileId, Inode, ROOT};

@@ -85,12 +85,13 @@ impl ServerKeys {
         }
     }
 
-    /// A capability for `file`, good until `expires` (since the Unix epoch).
-    pub fn grant(&self, file: u64, rights: u32, expires: Duration) -> Capability {
+    /// A capability for `file`, given in this term and good until `expires` (since the Unix epoch).
+    pub fn grant(&self, term: u64, file: u64, rights: u32, expires: Duration) -> Capability {
         let capability = Capability {
             file,
             rights,
             expires: expires.as_secs(),
+            term,
             proof: Token::default(),
         };
         let proof = self.proof_of(&capability);
@@ -141,7 +142,7 @@ mod tests {
     fn a_capability_is_good_for_what_it_says_and_no_longer() {
         let keys = ServerKeys::new(Secret::new([7; 16]));
         let now = Duration::from_secs(1_000);
-        let granted = keys.grant(5, Capability::READ, Duration::from_secs(1_001));
+        let granted = keys.grant(2, 5, Capability::READ, Duration::from_secs(1_001));
         assert!(keys.allows(&granted, Capability::READ, now));
         assert!(!keys.allows(&granted, Capability::WRITE, now));
         assert!(!keys.allows(&granted, Capability::READ, Duration::from_secs(1_001)));
@@ -155,6 +156,7 @@ mod tests {
                 expires: u64::MAX,
                 ..granted
             },
+            Capability { term: 3, ..granted },
         ] {
             assert!(!keys.allows(&forged, Capability::READ, now));
         }

@@ -72,7 +72,7 @@ fn a_file_lies_on_the_servers_that_were_named_and_on_no_other() {
         reply.file.try_read_at(0, &mut read).unwrap();
         assert!(read == bytes);
         let objects: Vec<usize> = (bed.io_servers.iter())
-            .map(|it| it.disk.regular_files())
+            .map(|it| it.disk.files_in_folders())
             .collect();
         assert_eq!(objects, [1, 0, 0, 1]);
     });

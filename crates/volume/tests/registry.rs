@@ -79,7 +79,9 @@ impl Bed {
         let store = Arc::clone(&self.metadata);
         let manager =
             Manager::open(self.manager.runtime(), store, keys(), servers, stripes).unwrap();
-        runtime.spawn("house", Box::pin(Rc::clone(&manager).keep_house()));
+        let ruling = Rc::clone(&manager).rule(false);
+        let ruling = async move { drop(ruling.await) };
+        runtime.spawn("manager's term", Box::pin(ruling));
         let server = Server::new(runtime, VOLUME, keys(), registry.before(manager));
         self.serve(&self.manager, MANAGER_PORT, server.named(Hello::MANAGER));
     }

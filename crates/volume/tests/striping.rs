@@ -111,11 +111,12 @@ fn without_a_capability_nothing_is_read_or_written() {
         };
         let stranger = ServerKeys::new(Secret::new([6; 16]));
         let foreign = stranger.grant(
+            0,
             1,
             Capability::READ,
             Duration::from_secs(u64::from(u32::MAX)),
         );
-        let late = keys().grant(1, Capability::READ, Duration::ZERO);
+        let late = keys().grant(0, 1, Capability::READ, Duration::ZERO);
         for capability in [forged, foreign, late] {
             let request = Request {
                 capability,

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "volume/managers.rs"]
+mod managers;
 
 use common::{Bed, noise, root};
 use gannet_fabric::Buffer;

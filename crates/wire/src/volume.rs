@@ -13,10 +13,11 @@ mod lent;
 mod locks;
 mod registry;
 mod shape;
+mod term;
 
 pub use buffers::{Buffers, Place};
 pub use header::{Class, Header, HeaderError, Kind, Operation, StatusCode};
-pub use hello::{Accepted, Hello, Role};
+pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inventory::{
     FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
     Standing, Standings,
@@ -32,9 +33,10 @@ pub use locks::{
 };
 pub use registry::{Address, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Level, Piece, Pieces, Shape};
+pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a [`Header`].
 pub const HEADER_LEN: usize = 32;
 /// Most bytes of a message: a header, a body, and [`INLINE_DATA_MAX`] bytes of data.

@@ -5,9 +5,9 @@ use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket
 use gannet_volume::meta::{Body, Chosen, FileId, Inode, ROOT, Stripes};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
-    Accepted, Capability, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent, LentDone,
+    Accepted, Capability, ClaimRecord, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent, LentDone,
     Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates,
-    Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Transfer,
+    Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Term, TermAnswer, TermCall, TermStage, Transfer,
     TransferDone,
 };
 use gannet_wire::xdr::Encoder;
@@ -173,6 +173,7 @@ fn capability() -> Capability {
         file: 7,
         rights: Capability::READ,
         expires: 1_800_000_000,
+        term: 3,
         proof: [9; 16],
     }
 }
@@ -242,6 +243,23 @@ fn io_servers() -> Vec<Seed> {
         states: vec![(0, state); 3],
     };
     let (objects, files, standings) = inventory();
+    let claim = ClaimRecord {
+        number: 3,
+        is_lost: true,
+    };
+    let term = TermCall {
+        stage: TermStage::Hold,
+        term: Term {
+            number: 3,
+            token: [4; 16],
+        },
+        change: 5,
+    };
+    let known = TermAnswer {
+        accepted: true,
+        known: term.term,
+        change: term.change,
+    };
     let (ask, reply) = (Kind::Request, Kind::Reply);
     vec![
         ("write", ask, Operation::Write, bytes_of(&transfer)),
@@ -254,7 +272,9 @@ fn io_servers() -> Vec<Seed> {
             Operation::Write,
             bytes_of(&lent_done),
         ),
-        ("claim", ask, Operation::Claim, 3u32.to_be_bytes().to_vec()),
+        ("claim", ask, Operation::Claim, bytes_of(&claim)),
+        ("term", ask, Operation::Term, bytes_of(&term)),
+        ("term-known", reply, Operation::Term, bytes_of(&known)),
         ("return", ask, Operation::Return, bytes_of(&lent.number)),
         ("truncate", ask, Operation::Truncate, bytes_of(&range)),
         ("read-done", reply, Operation::Read, bytes_of(&done)),
@@ -274,6 +294,7 @@ fn inventory() -> (ObjectPage, FilePage, Standings) {
     let objects = ObjectPage {
         next,
         strangers: 1,
+        lost_below: 6,
         objects: vec![ObjectEntry { file: 7, size: 10 }; 3],
     };
     let files = FilePage {

@@ -335,6 +335,7 @@ fn host_options(
         dscp: options.dscp,
         threads: cores,
         crc,
+        force_term: options.force_term,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::url::Location;
-use gannet_volume::io_server::OWNER_FILE;
+use gannet_volume::io_server::{OWNER_FILE, TERM_FILE};
 use gannet_volume::layout::{placements, size_from_object};
 use gannet_volume::meta::check::{Survey, files_on, survey};
 use gannet_volume::meta::namespace::{self, Outcome};
@@ -162,7 +162,10 @@ fn look_at_server(
     let files = files_on(survey, number);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name() == OWNER_FILE {
+        if [OWNER_FILE, TERM_FILE]
+            .iter()
+            .any(|own| entry.file_name() == *own)
+        {
             continue;
         }
         if !entry.file_type()?.is_dir() {

@@ -34,6 +34,9 @@ use tokio::sync::watch;
 /// How long the manager is asked about an empty folder before the process says that it listens.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long the process waits for the manager's term to begin before it says that it listens.
+const TERM_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Which servers of a volume a process runs, and where they listen.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
@@ -52,6 +55,8 @@ pub struct HostOptions {
     pub threads: usize,
     /// Insist on CRCs on their connections.
     pub crc: bool,
+    /// Have the manager serve its metadata though I/O servers know of newer ones, or do not answer.
+    pub force_term: bool,
 }
 
 impl HostOptions {
@@ -138,6 +143,7 @@ struct Roles {
     io_servers: Vec<IoServerRole>,
     threads: usize,
     crc: bool,
+    force_term: bool,
     classes: TrafficClasses,
     stop: watch::Receiver<bool>,
     /// Takes why a server of this process, which runs already, is none.
@@ -206,6 +212,7 @@ impl OpenHost {
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
             crc: options.crc,
+            force_term: options.force_term,
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
             stop: stopped,
             failed,
@@ -573,7 +580,11 @@ async fn serve(
         start_io_server(&runtime, &roles, at);
     }
     if index == 0 {
-        let outcome = start_manager(&runtime, &roles);
+        let outcome = match start_manager(&runtime, &roles) {
+            Ok(Some(manager)) => has_begun(&runtime, &manager).await,
+            Ok(None) => Ok(()),
+            Err(why) => Err(why),
+        };
         let failed = outcome.is_err();
         // Who started the threads waits for this.
         let _ = started.send(outcome);
@@ -698,10 +709,19 @@ impl Roles {
     }
 }
 
+/// Waits a moment until the manager may serve. Where I/O servers are away it says for whom it waits, and its clients
+/// wait with it.
+async fn has_begun(runtime: &Handle, manager: &Manager) -> Result<(), String> {
+    match timeout(runtime, TERM_PATIENCE, manager.has_begun()).await {
+        Ok(begun) => begun.map_err(|error| error.to_string()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Starts the manager, if this process has it.
-fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<(), String> {
+fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<Option<Rc<Manager>>, String> {
     let Some(role) = &roles.manager else {
-        return Ok(());
+        return Ok(None);
     };
     let stripes = || role.stripes.clone();
     let registry = Registry::new(role.name.clone(), stripes(), role.servers.clone());
@@ -720,13 +740,25 @@ fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<(), String> {
     let clock = Handle::clone(runtime);
     let manager = Manager::open(clock, metadata, keys, servers, stripes());
     let manager = manager.map_err(|error| error.to_string())?;
-    let promises = Rc::clone(&manager).keep_house();
-    runtime.spawn("promises", Box::pin(promises));
-    let handler = registry.before(manager);
+    let (ruling, force, failed) = (
+        Rc::clone(&manager).rule(roles.force_term),
+        roles.force_term,
+        roles.failed.clone(),
+    );
+    if force {
+        tracing::warn!("the metadata are served whatever I/O servers know of newer ones");
+    }
+    let ruling = async move {
+        let error = ruling.await;
+        // One reason is enough to end.
+        let _ = failed.try_send(Failure::new("the manager of the volume ends", error));
+    };
+    runtime.spawn("manager's term", Box::pin(ruling));
+    let handler = registry.before(Rc::clone(&manager) as Rc<dyn Handler>);
     accept(runtime, roles, (handler, Hello::MANAGER), |roles| {
         roles.manager.as_ref().map(|role| &role.listener)
     });
-    Ok(())
+    Ok(Some(manager))
 }
 
 /// Has `handler`, the server that is called `name`, answer those who connect to a listener of this thread alone.

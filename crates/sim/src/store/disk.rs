@@ -514,11 +514,19 @@ impl FileSystem {
     }
 
     /// How many regular files there are.
-    pub(super) fn regular_files(&self) -> usize {
-        let inodes = self.inodes.values();
-        inodes
-            .filter(|inode| matches!(inode.content, Content::File(_)))
-            .count()
+    /// Regular files that are not in the root directory.
+    pub(super) fn files_in_folders(&self) -> usize {
+        let is_file = |inode: &&Inode| matches!(inode.content, Content::File(_));
+        let all = self.inodes.values().filter(is_file).count();
+        let top = match self.inodes.get(&ROOT).map(|root| &root.content) {
+            Some(Content::Directory(root)) => {
+                let inside = root.names.values();
+                let inside = inside.filter_map(|(inode, _)| self.inodes.get(inode));
+                inside.filter(is_file).count()
+            }
+            _ => 0,
+        };
+        all - top
     }
 
     pub(super) fn usage(&self) -> FileSystemUsage {

@@ -66,9 +66,9 @@ impl Disk {
         self.profile.set(profile);
     }
 
-    /// How many regular files it holds.
-    pub fn regular_files(&self) -> usize {
-        self.system.borrow().regular_files()
+    /// How many regular files it holds that are not in its root directory.
+    pub fn files_in_folders(&self) -> usize {
+        self.system.borrow().files_in_folders()
     }
 
     /// The machine loses its power: each write that was not synced is lost or not, as the seed says.

@@ -1,6 +1,6 @@
 //! Which objects there are: for who compares them with the files of the volume.
 
-use super::{IoServer, OWNER_FILE, own, parse, place_of};
+use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, place_of};
 use crate::calls::encode;
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
@@ -175,7 +175,8 @@ impl Entries for RootNames {
             .object
             .is_none_or(|(_, attributes)| attributes.kind == FileKind::Directory);
         let has_objects = is_folder && (0..FOLDERS).any(|folder| folder_name(folder) == entry.name);
-        let is_ours = has_objects || entry.name == OWNER_FILE.as_bytes();
+        let own_files = [OWNER_FILE.as_bytes(), TERM_FILE.as_bytes()];
+        let is_ours = has_objects || own_files.contains(&entry.name);
         if !is_ours && !is_dots(entry.name) {
             self.strangers = self.strangers.saturating_add(1);
         }

@@ -6,11 +6,13 @@ use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, com
 use crate::limits::{CREDITS, HELLO_DEADLINE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
-    Arena, Buffer, ConnectOptions, Connected, Done, Incoming, Provider, next_completions,
+    Arena, Buffer, ConnectError, ConnectOptions, Connected, Done, Incoming, Provider,
+    next_completions,
 };
 use gannet_runtime::{Handle, Notify, timeout};
 use gannet_wire::volume::{
-    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token,
+    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token, VERSION,
+    refusal, version_in,
 };
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -102,7 +104,8 @@ pub async fn connect(
         receives: receives(&pool.messages),
         traffic_class: classes.of(&hello),
     };
-    let endpoint = provider.connect(address, options).await.map_err(ended)?;
+    let connected = provider.connect(address, options).await;
+    let endpoint = connected.map_err(|error| ended(reason(&error)))?;
     let accepted = Accepted::from_bytes(endpoint.private_data());
     let genuine = |it: &Accepted| {
         let proof = server_proof(key, &hello, &it.volume, &it.nonce);
@@ -122,6 +125,23 @@ pub async fn connect(
     link.push(Outgoing::Send(message));
     start(&link);
     Ok(link)
+}
+
+/// Why there is no connection.
+fn reason(error: &ConnectError) -> String {
+    match error {
+        ConnectError::Rejected { private_data } => match version_in(private_data) {
+            Some(theirs) if theirs != VERSION => other_version("server", theirs),
+            _ => format!("{error} (it is another server, full, or of an earlier version)"),
+        },
+        error => error.to_string(),
+    }
+}
+
+fn other_version(peer: &str, theirs: u8) -> String {
+    format!(
+        "the {peer} speaks version {theirs} of the native protocol and this program version {VERSION}: use the same release of gannet everywhere"
+    )
 }
 
 /// A connection that nothing moves on yet.
@@ -168,6 +188,10 @@ pub async fn accept(
 ) -> Result<Link, LinkError> {
     let hello = Hello::from_bytes(incoming.private_data());
     let Some(hello) = hello.filter(|hello| hello.volume == volume) else {
+        if let Some(theirs) = version_in(incoming.private_data()).filter(|it| *it != VERSION) {
+            incoming.reject(refusal().to_vec()).await;
+            return Err(ended(other_version("peer", theirs)));
+        }
         incoming.reject(Vec::new()).await;
         return Err(ended(
             "the peer does not mean this volume, or does not speak its protocol",

@@ -327,7 +327,7 @@ mod tests {
     async fn write(link: Link, slot: FastSlot) -> Result<u32, LinkError> {
         let forever = Duration::from_secs(u64::from(u32::MAX));
         let transfer = Transfer {
-            capability: keys().grant(1, Capability::WRITE, forever),
+            capability: keys().grant(0, 1, Capability::WRITE, forever),
             placement: Placement {
                 unit: 1 << 20,
                 width: 1,

@@ -6,14 +6,17 @@ use crate::calls::{Call, Entry, Ticket};
 use crate::layout::place;
 use crate::limits::{
     ANSWER_AGE, CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
+    REFUSED_OF_BATCH_MAX,
 };
 use crate::meta::answers::{self, Done};
 use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
-use crate::meta::{FileId, Inode, MetaStore, Stripes, Transaction};
+use crate::meta::terms;
+use crate::meta::{FileId, Inode, MetaStore, StoreError, Stripes, Transaction};
 use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Status, Time};
 use gannet_wire::volume::LayoutRecord;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
@@ -114,6 +117,7 @@ impl Manager {
                     outcomes,
                     promised,
                     made,
+                    change,
                 }) => {
                     made.into_iter().for_each(|file| self.sizes.is_new(file));
                     // What was promised, also to files just made, is known before anybody is answered.
@@ -127,9 +131,10 @@ impl Manager {
                         }
                     }
                     self.promises.learn(promised);
-                    for (whose, outcome) in askers.into_iter().zip(outcomes) {
-                        // Who asked may be gone.
-                        let _ = whose.done.send(outcome);
+                    let answers = askers.into_iter().zip(outcomes).collect();
+                    match change {
+                        Some(change) => self.answer_when_confirmed(change, answers),
+                        None => answer(answers),
                     }
                 }
                 Err(status) => {
@@ -142,6 +147,19 @@ impl Manager {
             self.gathering.borrow_mut().ends(lasted, (count, waiting));
             self.settle();
         }
+    }
+
+    /// Answers changes once it is certain that no other manager has taken over before they were durable. Later ones go
+    /// on meanwhile.
+    fn answer_when_confirmed(&self, change: u64, answers: Vec<(Whose, Result<Done, Status>)>) {
+        let office = Rc::clone(&self.office);
+        let answering = async move {
+            let confirmed = office.confirm(change).await;
+            let answers = answers.into_iter();
+            let answers = answers.map(|(whose, outcome)| (whose, confirmed.and(outcome)));
+            answer(answers.collect());
+        };
+        self.runtime.spawn("confirmed changes", Box::pin(answering));
     }
 
     /// Those whose turn it is.
@@ -209,6 +227,13 @@ impl Manager {
     }
 }
 
+fn answer(answers: Vec<(Whose, Result<Done, Status>)>) {
+    for (whose, outcome) in answers {
+        // Who asked may be gone.
+        let _ = whose.done.send(outcome);
+    }
+}
+
 /// What a transaction did.
 #[derive(Default)]
 struct Committed {
@@ -217,19 +242,50 @@ struct Committed {
     promised: Vec<(u64, Promise)>,
     /// Files without objects.
     made: Vec<FileId>,
+    /// Its number, if something was done.
+    change: Option<u64>,
 }
 
-/// Does a batch of changes in one transaction, on the blocking pool.
+/// Does a batch of changes in one transaction, on the blocking pool. Changes that meet a damaged value are refused, and
+/// the others are done without them: nothing of the failed transaction stays.
 fn commit(
     store: &dyn MetaStore,
     work: Vec<Work>,
     layouts: Layouts,
     now: Time,
 ) -> Result<Committed, Status> {
+    let mut refused = BTreeSet::new();
+    loop {
+        let mut stopped = None;
+        let error = match commit_without(store, (&work, &refused), &layouts, now, &mut stopped) {
+            Ok(committed) => return Ok(committed),
+            Err(error) => error,
+        };
+        let is_one = error.is_damaged_value() && refused.len() < REFUSED_OF_BATCH_MAX;
+        let status = status(error.into());
+        match stopped.filter(|_| is_one) {
+            Some(place) => refused.insert(place),
+            None => return Err(status),
+        };
+    }
+}
+
+/// Does those changes of a batch that are not `refused`; says which one `stopped` it if one did.
+fn commit_without(
+    store: &dyn MetaStore,
+    (work, refused): (&[Work], &BTreeSet<u32>),
+    layouts: &Layouts,
+    now: Time,
+    stopped: &mut Option<u32>,
+) -> Result<Committed, StoreError> {
     let mut all = Committed::default();
     let (promised, has_room) = (RefCell::default(), store.has_room());
-    let committed = store.commit(&mut |transaction| {
-        for (place, work) in (0..).zip(&work) {
+    store.commit(&mut |transaction| {
+        for (place, work) in (0..).zip(work) {
+            if refused.contains(&place) {
+                all.outcomes.push(Err(Status::Io));
+                continue;
+            }
             let layouts = Layouts {
                 turn: layouts.turn.wrapping_add(place),
                 ..layouts.clone()
@@ -243,20 +299,23 @@ fn commit(
             all.outcomes.push(
                 match perform_once(transaction, request, work, &layouts, &mut all.made) {
                     Ok(done) => Ok(done),
-                    Err(Failure::Store(error)) => return Err(error),
+                    Err(Failure::Store(error)) => {
+                        *stopped = Some(place);
+                        return Err(error);
+                    }
                     Err(failure) => Err(status(failure)),
                 },
             );
         }
+        if all.outcomes.iter().any(Result::is_ok) {
+            all.change = Some(terms::next_change(transaction)?);
+        }
         Ok(())
-    });
-    match committed {
-        Ok(()) => Ok(Committed {
-            promised: promised.into_inner(),
-            ..all
-        }),
-        Err(error) => Err(status(error.into())),
-    }
+    })?;
+    Ok(Committed {
+        promised: promised.into_inner(),
+        ..all
+    })
 }
 
 /// Does a change, unless it was done before.
@@ -379,4 +438,119 @@ fn make(
 ) -> Outcome<Changed> {
     let made = namespace::make(transaction, request, (*directory, name), what, change)?;
     Ok((Some(made), vec![*directory]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{DamagedValue, MemoryStore, ROOT, Table, View};
+
+    /// A store in which one inode is damaged.
+    struct Spoiled(MemoryStore, FileId);
+
+    struct Seen<T>(T, FileId);
+
+    impl<T> Seen<T> {
+        fn check(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+            let key = key.to_vec();
+            match table == Table::Inodes && key == self.1.0.to_be_bytes() {
+                true => Err(StoreError(Box::new(DamagedValue { table, key }))),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl View for Seen<&mut dyn Transaction> {
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            self.check(table, key)?;
+            self.0.get(table, key)
+        }
+
+        fn scan(
+            &self,
+            table: Table,
+            from: &[u8],
+            each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        ) -> Result<(), StoreError> {
+            self.0.scan(table, from, each)
+        }
+    }
+
+    impl Transaction for Seen<&mut dyn Transaction> {
+        fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+            self.0.put(table, key, value)
+        }
+
+        fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+            self.0.delete(table, key)
+        }
+    }
+
+    impl MetaStore for Spoiled {
+        fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
+            self.0.read(look)
+        }
+
+        fn commit(
+            &self,
+            work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+        ) -> Result<(), StoreError> {
+            self.0.commit(&mut |it| work(&mut Seen(it, self.1)))
+        }
+    }
+
+    fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
+        let entry = (directory, name.as_bytes().to_vec());
+        Work {
+            caller: Credentials::new(0, 0, &[]),
+            ticket: Ticket {
+                client: [1; 16],
+                slot,
+                sequence: 1,
+            },
+            call: Call::Mkdir(entry, SetAttributes::default()),
+            last_write: Time::default(),
+        }
+    }
+
+    #[test]
+    fn a_damaged_inode_fails_the_changes_that_meet_it_and_no_others() {
+        let layouts = || Layouts {
+            default: Stripes::everywhere(4096),
+            servers: 1,
+            turn: 0,
+        };
+        let store = MemoryStore::default();
+        let format = |it: &mut dyn Transaction| {
+            namespace::format(it, Time::default()).unwrap();
+            Ok(())
+        };
+        store.commit(&mut |it| format(it)).unwrap();
+        let made = commit(
+            &store,
+            vec![mkdir(0, ROOT, "d")],
+            layouts(),
+            Time::default(),
+        )
+        .unwrap();
+        let damaged = made.outcomes[0].as_ref().unwrap().inodes[0].0;
+        let store = Spoiled(store, damaged);
+        let work = vec![
+            mkdir(1, ROOT, "before"),
+            mkdir(2, damaged, "lost"),
+            mkdir(3, ROOT, "after"),
+        ];
+        let done = commit(&store, work, layouts(), Time::default()).unwrap();
+        let outcomes = done.outcomes.iter().map(|it| it.as_ref().map(|_| ()).err());
+        let expected = [None, Some(&Status::Io), None];
+        assert_eq!(outcomes.collect::<Vec<_>>(), expected);
+        let caller = Credentials::new(0, 0, &[]);
+        store
+            .read(&mut |view| {
+                for name in [&b"before"[..], b"after"] {
+                    namespace::lookup(view, &caller, ROOT, name).unwrap();
+                }
+            })
+            .unwrap();
+    }
 }

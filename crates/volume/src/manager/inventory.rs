@@ -88,7 +88,9 @@ impl Manager {
     async fn remove_object(&self, link: &Link, id: FileId, now: Duration) -> Result<(), LinkError> {
         let expires = now + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         let range = ObjectRange {
-            capability: self.keys.grant(id.0, Capability::WRITE, expires),
+            capability: self
+                .keys
+                .grant(self.office.number(), id.0, Capability::WRITE, expires),
             size: 0,
         };
         let body = encode(&range);

@@ -222,6 +222,13 @@ impl Locks {
         }
     }
 
+    /// The manager begins to serve: clients have all of the lease to reclaim their locks.
+    pub(super) fn begin(&self) {
+        if let Some(recovery) = &mut self.table.borrow_mut().recovery {
+            recovery.until = self.runtime.now() + LOCK_LEASE;
+        }
+    }
+
     /// Tries once. `None`: the session must be noted durably first.
     fn attempt(
         &self,

@@ -1,6 +1,7 @@
 //! Work at I/O servers that the manager has promised: done until it is done.
 
 use super::Manager;
+use super::term::Office;
 use crate::calls::encode;
 use crate::layout::{object_size, placements};
 use crate::limits::{
@@ -36,6 +37,7 @@ pub(super) struct Objects {
     runtime: Handle,
     keys: ServerKeys,
     servers: Rc<dyn IoServers>,
+    office: Rc<Office>,
     /// How many more requests each may have now.
     room: RefCell<BTreeMap<u32, Arc<Semaphore>>>,
 }
@@ -44,12 +46,13 @@ impl Objects {
     pub(super) fn new(
         runtime: Handle,
         keys: ServerKeys,
-        servers: Rc<dyn IoServers>,
+        (servers, office): (Rc<dyn IoServers>, Rc<Office>),
     ) -> Rc<Objects> {
         Rc::new(Objects {
             runtime,
             keys,
             servers,
+            office,
             room: RefCell::default(),
         })
     }
@@ -96,7 +99,9 @@ impl Objects {
             Some(size) => (Operation::Truncate, object_size(size, placement)),
         };
         let range = ObjectRange {
-            capability: self.keys.grant(file.0, Capability::WRITE, expires),
+            capability: self
+                .keys
+                .grant(self.office.number(), file.0, Capability::WRITE, expires),
             size,
         };
         let link = Rc::clone(&self.servers).link(number).await?;

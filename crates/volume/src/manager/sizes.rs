@@ -101,6 +101,12 @@ impl Sizes {
         })
     }
 
+    /// The manager begins to serve: from now on only its grants are new.
+    pub(super) fn begin(&self) {
+        let mut grants = self.grants.borrow_mut();
+        grants.others_until = self.runtime.now() + GRANT_AGE;
+    }
+
     /// Lets a user of a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
     pub(super) fn grant(&self, file: FileId, uid: u32) -> u64 {
         self.changes(file);

@@ -19,6 +19,15 @@ pub struct MemoryStore {
 const PAIRS_AT_ONCE: usize = 3;
 
 impl MemoryStore {
+    /// Another store with the same pairs.
+    #[must_use]
+    pub fn copy(&self) -> MemoryStore {
+        MemoryStore {
+            pairs: Mutex::new(self.pairs().clone()),
+            is_full: AtomicBool::default(),
+        }
+    }
+
     /// Has it be full, or no more.
     pub fn be_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);

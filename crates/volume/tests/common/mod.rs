@@ -22,7 +22,7 @@ pub(crate) fn root() -> Credentials {
 
 /// The simulator's volume, and one machine for clients.
 pub(crate) struct Bed {
-    volume: gannet_sim::volume::Bed,
+    pub(crate) volume: gannet_sim::volume::Bed,
     pub(crate) client: Node,
 }
 

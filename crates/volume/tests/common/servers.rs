@@ -155,7 +155,7 @@ pub(crate) async fn connect_as(
 
 pub(crate) fn capability(file: u64) -> Capability {
     let rights = Capability::READ | Capability::WRITE;
-    keys().grant(file, rights, Duration::from_secs(u64::from(u32::MAX)))
+    keys().grant(0, file, rights, Duration::from_secs(u64::from(u32::MAX)))
 }
 
 pub(crate) fn noise(len: usize, salt: u8) -> Vec<u8> {

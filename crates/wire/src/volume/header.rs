@@ -133,6 +133,8 @@ operations! {
     Lend = 0x0310,
     /// I/O server: memory that it has lent and that the client is done with.
     Return = 0x0311,
+    /// I/O server, from the manager: which term it knows, the beginning of one, or that one goes on.
+    Term = 0x0312,
 }
 
 /// What came of a request: 0, or an NFSv3 status (RFC 1813 section 2.6).

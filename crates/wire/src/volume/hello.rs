@@ -81,6 +81,20 @@ impl Hello {
     }
 }
 
+/// What a server sends along when it refuses a peer that speaks another version.
+pub fn refusal() -> [u8; 8] {
+    let mut bytes = [0; 8];
+    fill(&mut bytes, (0, 0), &[]);
+    bytes
+}
+
+/// The version in a peer's private data, be it a [`Hello`], an [`Accepted`] or a [`refusal`]; `None` when the bytes are
+/// not of this protocol.
+pub fn version_in(bytes: &[u8]) -> Option<u8> {
+    let (magic, rest) = bytes.split_first_chunk::<4>()?;
+    rest.first().copied().filter(|_| *magic == MAGIC)
+}
+
 impl Accepted {
     /// Its bytes.
     pub fn to_bytes(&self) -> [u8; ACCEPTED_LEN] {
@@ -131,7 +145,7 @@ mod tests {
             nonce: [2; 16],
         };
         let bytes = hello.to_bytes();
-        assert_eq!(bytes[..10], *b"gvol\x01\x02\x00\x02\x01\x01");
+        assert_eq!(bytes[..10], *b"gvol\x02\x02\x00\x02\x01\x01");
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
         let accepted = Accepted {
             volume: [1; 16],
@@ -151,12 +165,18 @@ mod tests {
         }
         .to_bytes();
         assert_eq!(Hello::from_bytes(&bytes[..39]), None);
-        for (at, value) in [(0, 0), (4, 2), (5, 0), (5, 4)] {
+        for (at, value) in [(0, 0), (4, 1), (4, 3), (5, 0), (5, 4)] {
             let kept = core::mem::replace(&mut bytes[at], value);
             assert_eq!(Hello::from_bytes(&bytes), None);
             bytes[at] = kept;
         }
         assert!(Hello::from_bytes(&bytes).is_some());
+        bytes[4] = 1;
+        assert_eq!(version_in(&bytes), Some(1));
+        assert_eq!(version_in(&refusal()), Some(VERSION));
+        assert_eq!(version_in(b"gvo"), None);
+        assert_eq!(version_in(b""), None);
+        bytes[4] = VERSION;
         assert_eq!(Accepted::from_bytes(&bytes), None);
     }
 }

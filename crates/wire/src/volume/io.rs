@@ -69,6 +69,8 @@ pub struct Capability {
     pub rights: u32,
     /// Seconds since the Unix epoch at which it ends.
     pub expires: u64,
+    /// Number of the term of the manager that gave it: I/O servers that know a later one refuse it.
+    pub term: u64,
     /// Made over the rest with a key that clients do not have.
     pub proof: Token,
 }
@@ -80,13 +82,14 @@ impl Capability {
     pub const WRITE: u32 = 2;
 
     /// What the proof is made over.
-    pub fn claim(&self) -> [u8; 20] {
-        let parts: [&[u8]; 3] = [
+    pub fn claim(&self) -> [u8; 28] {
+        let parts: [&[u8]; 4] = [
             &self.file.to_be_bytes(),
             &self.rights.to_be_bytes(),
             &self.expires.to_be_bytes(),
+            &self.term.to_be_bytes(),
         ];
-        let mut bytes = [0; 20];
+        let mut bytes = [0; 28];
         let all = parts.into_iter().flatten();
         bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = *byte);
         bytes
@@ -98,6 +101,7 @@ impl Encode for Capability {
         encoder.u64(self.file);
         encoder.u32(self.rights);
         encoder.u64(self.expires);
+        encoder.u64(self.term);
         encoder.fixed(&self.proof);
     }
 }
@@ -108,6 +112,7 @@ impl Decode<'_> for Capability {
             file: decoder.u64()?,
             rights: decoder.u32()?,
             expires: decoder.u64()?,
+            term: decoder.u64()?,
             proof: *decoder.fixed::<TOKEN_LEN>()?,
         })
     }
@@ -411,6 +416,7 @@ mod tests {
                 file: 7,
                 rights: Capability::READ,
                 expires: 1_800_000_000,
+                term: 3,
                 proof: [9; 16],
             },
             placement: Placement {

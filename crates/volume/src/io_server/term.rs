@@ -1,0 +1,291 @@
+//! Which manager an I/O server obeys: the latest term that it has heard of, kept in a file beside the objects' folders.
+//!
+//! A term is durable before it is accepted. From then on nothing is done by capabilities of earlier terms: whatever a
+//! manager that was paused, or a copy of it, still hands out is refused. The number of the manager's last change is kept
+//! in memory at once, and in the file a second later: it tells a manager from its own restored copy.
+
+use super::{IoServer, own, parse};
+use crate::calls::encode;
+use crate::limits::TERM_WRITE_PAUSE;
+use gannet_fabric::Buffer;
+use gannet_runtime::{run_blocking, sleep};
+use gannet_vfs::{CreateMode, FileHandle, FileKind, SetAttributes, Stability, Status, Vfs};
+use gannet_wire::nfs3::Decode;
+use gannet_wire::volume::{Capability, Term, TermAnswer, TermCall, TermStage};
+use gannet_wire::xdr::{Decoder, Encoder};
+use siphasher::sip::SipHasher13;
+use std::cell::{Cell, RefCell};
+use std::hash::Hasher;
+use std::io;
+use std::rc::Rc;
+use tokio::sync::Mutex;
+
+/// The file, in the root of the store. `gannet volume check` counts it with what belongs there.
+pub const TERM_FILE: &str = "manager-term";
+
+/// Records begin here: they are written in turn, so that a torn one leaves the one before.
+const PLACES: [u64; 2] = [0, 4096];
+const MAGIC: &[u8; 8] = b"gannet-t";
+const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Terms {
+    known: Cell<Option<Known>>,
+    file: RefCell<Option<FileHandle>>,
+    /// Held by who writes, or reads it first: the file is to hold the latest.
+    writing: Mutex<()>,
+    /// Somebody will write the last change soon.
+    is_due: Cell<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Known {
+    term: Term,
+    change: u64,
+    /// Of the record in the file; its lowest bit says where that is.
+    sequence: u64,
+}
+
+impl Terms {
+    pub(super) fn is_loaded(&self) -> bool {
+        self.known.get().is_some()
+    }
+
+    fn known(&self) -> Known {
+        self.known.get().unwrap_or_default()
+    }
+
+    /// Whether a capability is the word of the present manager, or of a later one that is still to come here.
+    pub(super) fn allows(&self, capability: &Capability) -> bool {
+        capability.term >= self.known().term.number
+    }
+}
+
+impl<V: Vfs> IoServer<V> {
+    /// Reads which term was known in an earlier life.
+    ///
+    /// # Errors
+    /// It cannot be read: nobody can be obeyed.
+    pub(super) async fn load_term(&self) -> Result<(), Status> {
+        let _alone = self.terms.writing.lock().await;
+        if self.terms.is_loaded() {
+            return Ok(());
+        }
+        let (own, root) = (own(), self.store.root());
+        let found = self.store.lookup(&own, &root, TERM_FILE.as_bytes());
+        let known = match found.await.0 {
+            Err(Status::Noent) => Known::default(),
+            Err(status) => return Err(status),
+            Ok((_, found)) if found.kind != FileKind::Regular => return Err(unreadable()),
+            Ok((handle, found)) => {
+                let known = self.read_term(&handle, found.size).await?;
+                self.terms.file.replace(Some(handle));
+                known
+            }
+        };
+        self.terms.known.set(Some(known));
+        Ok(())
+    }
+
+    async fn read_term(&self, handle: &FileHandle, size: u64) -> Result<Known, Status> {
+        // Made, and not written before the server ended: no term was accepted.
+        if size == 0 {
+            return Ok(Known::default());
+        }
+        let file = self.store.read(&own(), handle, 0, 0).await?.file;
+        let records = run_blocking(&self.runtime, move || {
+            PLACES.map(|place| {
+                let mut record = [0; RECORD_LEN];
+                let (mut done, mut read) = (0, Ok(()));
+                while let Some(rest) = record.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                    match file.read_at(place + done as u64, rest) {
+                        Ok(0) => break,
+                        Ok(count) => done += count,
+                        Err(error) => {
+                            read = Err(error);
+                            break;
+                        }
+                    }
+                }
+                read.map(|()| known_in(&record))
+            })
+        });
+        let records = records.await.map_err(|_| Status::Jukebox)?;
+        let records: io::Result<Vec<_>> = records.into_iter().collect();
+        let records = records.map_err(|error| {
+            tracing::error!(%error, "{TERM_FILE} cannot be read");
+            Status::Io
+        })?;
+        let newest = records.into_iter().flatten().max_by_key(|it| it.sequence);
+        newest.ok_or_else(unreadable)
+    }
+
+    /// Answers a manager.
+    pub(super) async fn term(self: &Rc<Self>, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let call: TermCall = parse(body)?;
+        let known = self.terms.known();
+        let is_later = call.term.number > known.term.number;
+        let is_same = call.term == known.term;
+        let accepted = match call.stage {
+            TermStage::Ask => true,
+            TermStage::Propose => is_later || is_same,
+            // A majority has accepted it: another one of the same number cannot have one.
+            TermStage::Hold => call.term.number >= known.term.number,
+        };
+        if accepted && call.stage != TermStage::Ask {
+            self.obey(&call, is_same).await?;
+        }
+        let known = self.terms.known();
+        Ok(encode(&TermAnswer {
+            accepted: accepted && (call.stage == TermStage::Ask || known.term == call.term),
+            known: known.term,
+            change: known.change,
+        }))
+    }
+
+    /// Takes note of a term, durably if it is a new one.
+    async fn obey(self: &Rc<Self>, call: &TermCall, is_same: bool) -> Result<(), Status> {
+        let known = self.terms.known();
+        let change = match is_same {
+            true => call.change.max(known.change),
+            false => call.change,
+        };
+        // Before it is durable: from now on the earlier manager's word counts for nothing.
+        self.terms.known.set(Some(Known {
+            term: call.term,
+            change,
+            ..known
+        }));
+        if !is_same {
+            tracing::info!(
+                term = call.term.number,
+                "the volume's manager begins a term"
+            );
+            return self.write_term(Stability::FileSync).await;
+        }
+        if change != known.change && !self.terms.is_due.replace(true) {
+            let server = Rc::clone(self);
+            let writing = async move {
+                sleep(&server.runtime, TERM_WRITE_PAUSE).await;
+                server.terms.is_due.set(false);
+                if let Err(status) = server.write_term(Stability::Unstable).await {
+                    tracing::warn!(%status, "{TERM_FILE} cannot be written");
+                }
+            };
+            self.runtime.spawn("manager's term", Box::pin(writing));
+        }
+        Ok(())
+    }
+
+    async fn write_term(&self, stability: Stability) -> Result<(), Status> {
+        let _alone = self.terms.writing.lock().await;
+        let (own, made) = (own(), *self.terms.file.borrow());
+        let handle = match made {
+            Some(handle) => handle,
+            None => self.make_term_file().await?,
+        };
+        let mut known = self.terms.known();
+        known.sequence += 1;
+        let mut data = record_of(&known);
+        let mut at = PLACES[(known.sequence % 2) as usize];
+        while !data.is_empty() {
+            let (len, buffer) = (data.len(), Buffer::from_vec(data.clone()));
+            let written = self
+                .store
+                .write(&own, &handle, at, buffer, 0..len, stability);
+            let count = written.await.result?.count;
+            if count == 0 {
+                return Err(Status::Nospc);
+            }
+            at += u64::from(count);
+            data.drain(..len.min(count as usize));
+        }
+        // The term or change may have moved on meanwhile: whoever moved it writes next.
+        let now = self.terms.known();
+        self.terms.known.set(Some(Known {
+            sequence: known.sequence,
+            ..now
+        }));
+        Ok(())
+    }
+
+    async fn make_term_file(&self) -> Result<FileHandle, Status> {
+        let mode = CreateMode::Unchecked(SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        });
+        let root = self.store.root();
+        let name = TERM_FILE.as_bytes();
+        let made = self.store.create(&own(), &root, name, &mode).await;
+        let handle = made.result?.handle;
+        self.terms.file.replace(Some(handle));
+        Ok(handle)
+    }
+}
+
+fn unreadable() -> Status {
+    tracing::error!(
+        "{TERM_FILE} in the folder of an I/O server is damaged, so it does not know its manager: remove the file if no second manager of the volume can be running"
+    );
+    Status::Io
+}
+
+fn record_of(known: &Known) -> Vec<u8> {
+    let mut record = Vec::with_capacity(RECORD_LEN);
+    let mut encoder = Encoder::new(&mut record);
+    encoder.fixed(MAGIC);
+    encoder.u64(known.sequence);
+    encoder.u64(known.term.number);
+    encoder.fixed(&known.term.token);
+    encoder.u64(known.change);
+    let check = check(&record);
+    Encoder::new(&mut record).u64(check);
+    record
+}
+
+fn known_in(record: &[u8; RECORD_LEN]) -> Option<Known> {
+    let (said, check_said) = record.split_last_chunk::<8>()?;
+    let mut decoder = Decoder::new(said);
+    let magic = *decoder.fixed::<8>().ok()?;
+    let is_whole = magic == *MAGIC && u64::from_be_bytes(*check_said) == check(said);
+    is_whole.then_some(())?;
+    let sequence = decoder.u64().ok()?;
+    Some(Known {
+        sequence,
+        term: Term::decode(&mut decoder).ok()?,
+        change: decoder.u64().ok()?,
+    })
+}
+
+fn check(bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_not_otherwise() {
+        let known = Known {
+            term: Term {
+                number: 3,
+                token: [7; 16],
+            },
+            change: 1 << 40,
+            sequence: 9,
+        };
+        let record = record_of(&known);
+        let whole = <[u8; RECORD_LEN]>::try_from(&record[..]).unwrap();
+        assert_eq!(known_in(&whole), Some(known));
+        for bit in 0..RECORD_LEN * 8 {
+            let mut flipped = whole;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(known_in(&flipped), None);
+        }
+        assert_eq!(known_in(&[0; RECORD_LEN]), None);
+    }
+}

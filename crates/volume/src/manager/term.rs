@@ -1,0 +1,478 @@
+//! The manager's term: one process at a time rules a volume, and none that has missed what another one did.
+//!
+//! A manager that starts asks the I/O servers for the latest term that they know. If its metadata has not lived through
+//! that, or ends before the last change that they have heard of, it is a copy of older times, and the manager ends.
+//! Otherwise it begins the next term, once a majority of the servers has accepted that. From then on they refuse
+//! capabilities of earlier terms, and a change is answered only when half of the servers have confirmed that the term
+//! goes on: any half shares a server with any majority, so a manager that was paused hears that it was replaced before it
+//! can tell anybody that something was done.
+
+use super::{Manager, look};
+use crate::calls::encode;
+use crate::limits::{
+    CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE, TERM_HEARTBEAT,
+    TERM_PATIENCE, TERM_PAUSE,
+};
+use crate::link::LinkError;
+use crate::manager::IoServers;
+use crate::meta::namespace::{Failure, Outcome};
+use crate::meta::{MetaStore, terms};
+use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
+use gannet_vfs::Status;
+use gannet_wire::nfs3::from_bytes;
+use gannet_wire::volume::{Class, Operation, Term, TermAnswer, TermCall, TermStage};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use thiserror::Error;
+use tokio::sync::watch;
+
+/// Why a manager may not serve its volume, or not any more, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TermError {
+    /// Another one has served the volume since this metadata was copied.
+    #[error(
+        "its metadata is an older copy, or another manager runs: I/O server {server} knows term {known}, this metadata has lived through term {own} (stop this one and serve the newest metadata; --force-term serves this copy and gives up what was done since)"
+    )]
+    Superseded {
+        /// The I/O server that says so.
+        server: u32,
+        /// The term that it knows.
+        known: u64,
+        /// The last term of this metadata.
+        own: u64,
+    },
+    /// The metadata lacks changes that were answered.
+    #[error(
+        "its metadata is an older copy: I/O server {server} has heard of change {heard}, this metadata ends with change {own} (serve the newest metadata; --force-term serves this copy and gives up what was done since)"
+    )]
+    Behind {
+        /// The I/O server that says so.
+        server: u32,
+        /// The change that it has heard of.
+        heard: u64,
+        /// The last change of this metadata.
+        own: u64,
+    },
+    /// Another manager began a later term while this one ran.
+    #[error(
+        "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (leave one of them stopped; changes that this one has answered are in both)"
+    )]
+    Replaced {
+        /// The I/O server that says so.
+        server: u32,
+        /// The other's term.
+        known: u64,
+        /// This one's.
+        own: u64,
+    },
+    /// The term cannot be noted in the metadata.
+    #[error("its term cannot be noted: {0}")]
+    Store(String),
+}
+
+/// How far the manager is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Held,
+    Ended(TermError),
+}
+
+/// The manager's office: its term, and what the I/O servers say of it.
+pub(super) struct Office {
+    runtime: Handle,
+    servers: Rc<dyn IoServers>,
+    term: Cell<Term>,
+    state: watch::Sender<State>,
+    /// The last change that is durable.
+    change: watch::Sender<u64>,
+    /// The last change that half of the servers have heard of.
+    confirmed: watch::Sender<u64>,
+    /// The last one that each has heard of.
+    heard: RefCell<Vec<Option<u64>>>,
+}
+
+/// What the I/O servers answered; `None`: nothing.
+type Answers = Vec<Option<TermAnswer>>;
+
+impl Office {
+    /// Of a manager whose last change has this number.
+    pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>, change: u64) -> Rc<Office> {
+        Rc::new(Office {
+            runtime,
+            servers,
+            term: Cell::default(),
+            state: watch::Sender::new(State::Waiting),
+            change: watch::Sender::new(change),
+            confirmed: watch::Sender::new(0),
+            heard: RefCell::default(),
+        })
+    }
+
+    /// The number that goes into capabilities.
+    pub(super) fn number(&self) -> u64 {
+        self.term.get().number
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        *self.state.borrow() == State::Held
+    }
+
+    /// Waits until the term has begun, or the manager may not serve.
+    pub(super) async fn begun(&self) -> Result<(), TermError> {
+        let mut state = self.state.subscribe();
+        let decided = state.wait_for(|state| *state != State::Waiting).await;
+        match decided.as_deref() {
+            Ok(State::Ended(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Office::begun`], for a caller of the manager.
+    ///
+    /// # Errors
+    /// `Jukebox`: it has not, or the manager may not serve. The caller asks again, maybe another one.
+    pub(super) async fn must_be_held(&self) -> Result<(), Status> {
+        let begun = timeout(&self.runtime, TERM_PATIENCE, self.begun()).await;
+        match begun {
+            Ok(Ok(())) if self.is_held() => Ok(()),
+            _ => Err(Status::Jukebox),
+        }
+    }
+
+    /// Waits until the I/O servers have confirmed that the term went on when a change was durable.
+    ///
+    /// # Errors
+    /// `Jukebox`: too few of them answer, or another manager has taken over. The change may hold or not.
+    pub(super) async fn confirm(&self, change: u64) -> Result<(), Status> {
+        self.change.send_if_modified(|last| {
+            let is_later = *last < change;
+            *last = change.max(*last);
+            is_later
+        });
+        let mut confirmed = self.confirmed.subscribe();
+        let heard = confirmed.wait_for(|last| *last >= change);
+        match timeout(&self.runtime, CONFIRM_DEADLINE, heard).await {
+            Ok(Ok(_)) if self.is_held() => Ok(()),
+            _ => Err(Status::Jukebox),
+        }
+    }
+
+    /// Begins a term, as long as it takes until a majority of the I/O servers accepts it.
+    ///
+    /// # Errors
+    /// The metadata is not the newest, or cannot be written.
+    pub(super) async fn begin(
+        self: &Rc<Self>,
+        store: &Arc<dyn MetaStore>,
+        force: bool,
+    ) -> Result<(), TermError> {
+        let majority = self.servers.count() as usize / 2 + 1;
+        let (began, mut missing, mut proposed) = (self.runtime.now(), Vec::new(), None);
+        loop {
+            let answers = self.ask_all(TermStage::Ask, Term::default()).await;
+            let answered = answers.iter().flatten().count();
+            let is_forced = force && self.runtime.now() >= began + FORCE_PATIENCE;
+            if answered < majority && !is_forced {
+                self.complain(&answers, &mut missing);
+                sleep(&self.runtime, TERM_PAUSE).await;
+                continue;
+            }
+            let own = look(&**store, terms::own_terms).map_err(unnoted)?;
+            if !force {
+                judge(&own, *self.change.borrow(), &answers)?;
+            }
+            let term = self.next_term(&own, &answers, proposed);
+            if proposed != Some(term) {
+                self.note(store, term).await?;
+                proposed = Some(term);
+            }
+            let accepted = self.ask_all(TermStage::Propose, term).await;
+            let accepted = accepted.iter().flatten().filter(|it| it.accepted).count();
+            if accepted >= majority || is_forced {
+                self.term.set(term);
+                self.heard
+                    .replace(vec![None; self.servers.count() as usize]);
+                self.state.send_replace(State::Held);
+                tracing::info!(term = term.number, accepted, "the manager's term begins");
+                return Ok(());
+            }
+            sleep(&self.runtime, TERM_PAUSE).await;
+        }
+    }
+
+    /// Says for whom the manager waits, when that changes.
+    fn complain(&self, answers: &Answers, missing: &mut Vec<usize>) {
+        let silent = answers.iter().enumerate().filter(|(_, it)| it.is_none());
+        let silent: Vec<usize> = silent.map(|(number, _)| number).collect();
+        if silent != *missing {
+            tracing::warn!(
+                io_servers = ?silent,
+                "the manager serves when a majority of the I/O servers has accepted its term: waiting for these (--force-term if they are gone for good)"
+            );
+            *missing = silent;
+        }
+    }
+
+    /// One that is later than all that anybody here knows; again the one that was proposed before, if it still is.
+    fn next_term(&self, own: &[Term], answers: &Answers, proposed: Option<Term>) -> Term {
+        let known = answers.iter().flatten().map(|it| it.known);
+        let latest = known.max_by_key(|it| it.number).unwrap_or_default();
+        if let Some(term) = proposed
+            && (latest == term || latest.number < term.number)
+        {
+            return term;
+        }
+        let own = own.last().map_or(0, |term| term.number);
+        let token = u128::from(self.runtime.random()) << 64 | u128::from(self.runtime.random());
+        Term {
+            number: latest.number.max(own).saturating_add(1),
+            token: token.to_be_bytes(),
+        }
+    }
+
+    async fn note(&self, store: &Arc<dyn MetaStore>, term: Term) -> Result<(), TermError> {
+        let store = Arc::clone(store);
+        let noting = run_blocking(&self.runtime, move || -> Outcome<()> {
+            let mut begun = Ok(());
+            store.commit(&mut |transaction| {
+                begun = terms::begin_term(transaction, term);
+                Ok(())
+            })?;
+            begun
+        });
+        let noted = noting.await;
+        noted
+            .map_err(|_| TermError::Store(String::from("the process ends")))?
+            .map_err(unnoted)
+    }
+
+    /// Asks all I/O servers at once.
+    async fn ask_all(self: &Rc<Self>, stage: TermStage, term: Term) -> Answers {
+        let calls = (0..self.servers.count()).map(|number| {
+            let office = Rc::clone(self);
+            let call: LocalFuture<Option<TermAnswer>> = Box::pin(async move {
+                match office.ask(number, stage, term).await {
+                    Ok(answer) => Some(answer),
+                    Err(error) => {
+                        tracing::debug!(number, %error, "no answer about the term");
+                        None
+                    }
+                }
+            });
+            call
+        });
+        all(calls).await
+    }
+
+    async fn ask(
+        &self,
+        number: u32,
+        stage: TermStage,
+        term: Term,
+    ) -> Result<TermAnswer, LinkError> {
+        let body = encode(&TermCall {
+            stage,
+            term,
+            change: *self.change.borrow(),
+        });
+        let asking = async {
+            let link = Rc::clone(&self.servers).link(number).await?;
+            let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
+            let answer = answer.await?;
+            match answer.header.status.0 {
+                0 => from_bytes(answer.body())
+                    .map_err(|_| LinkError::Ended("an answer that is none".into())),
+                status => Err(LinkError::Ended(format!("status {status}"))),
+            }
+        };
+        let asked = timeout(&self.runtime, TERM_DEADLINE, asking).await;
+        asked.unwrap_or(Err(LinkError::TimedOut))
+    }
+
+    /// Tells all I/O servers of changes and that the term goes on, until it does not.
+    pub(super) async fn keep(self: Rc<Self>) -> TermError {
+        for number in 0..self.servers.count() {
+            let telling = Rc::clone(&self).keep_telling(number);
+            self.runtime.spawn("manager's term", Box::pin(telling));
+        }
+        let mut state = self.state.subscribe();
+        let ended = state.wait_for(|state| matches!(state, State::Ended(_)));
+        match ended.await.as_deref() {
+            Ok(State::Ended(error)) => error.clone(),
+            _ => TermError::Store(String::from("the process ends")),
+        }
+    }
+
+    async fn keep_telling(self: Rc<Self>, number: u32) {
+        let mut changes = self.change.subscribe();
+        let term = self.term.get();
+        while self.is_held() {
+            let change = *changes.borrow_and_update();
+            match self.ask(number, TermStage::Hold, term).await {
+                Ok(answer) if answer.accepted => {
+                    self.heard_of(number, change);
+                    // Either is a reason to tell again.
+                    let _ = timeout(&self.runtime, TERM_HEARTBEAT, changes.changed()).await;
+                }
+                Ok(answer) => self.end(TermError::Replaced {
+                    server: number,
+                    known: answer.known.number,
+                    own: term.number,
+                }),
+                Err(_) => sleep(&self.runtime, CONNECT_AGAIN_AFTER).await,
+            }
+        }
+    }
+
+    /// An I/O server confirms the term, and has heard of this change.
+    fn heard_of(&self, number: u32, change: u64) {
+        let mut heard = self.heard.borrow_mut();
+        if let Some(last) = heard.get_mut(number as usize) {
+            *last = (*last).max(Some(change));
+        }
+        // Any half shares a server with any majority.
+        let half = heard.len().div_ceil(2);
+        let mut sorted = heard.clone();
+        sorted.sort_unstable_by(|one, other| other.cmp(one));
+        let of_half = half.checked_sub(1).and_then(|at| sorted.get(at).copied());
+        if let Some(Some(change)) = of_half {
+            self.confirmed.send_if_modified(|confirmed| {
+                let is_later = *confirmed < change;
+                *confirmed = change.max(*confirmed);
+                is_later
+            });
+        }
+    }
+
+    /// The manager may not serve, or not any more.
+    pub(super) fn end(&self, error: TermError) {
+        tracing::error!(%error, "the manager ends");
+        self.state.send_replace(State::Ended(error));
+    }
+}
+
+/// Whether metadata that has lived through these terms, and ends with this change, is the newest as far as I/O servers
+/// can tell.
+fn judge(own: &[Term], change: u64, answers: &Answers) -> Result<(), TermError> {
+    let last = own.last().map_or(0, |term| term.number);
+    for (server, answer) in (0..).zip(answers) {
+        let Some(answer) = answer.filter(|it| it.known.number > 0) else {
+            continue;
+        };
+        let known = answer.known.number;
+        if !own.contains(&answer.known) {
+            if known >= last {
+                let own = last;
+                return Err(TermError::Superseded { server, known, own });
+            }
+        } else if answer.change > change {
+            let (heard, own) = (answer.change, change);
+            return Err(TermError::Behind { server, heard, own });
+        }
+    }
+    Ok(())
+}
+
+fn unnoted(failure: Failure) -> TermError {
+    TermError::Store(failure.to_string())
+}
+
+impl Manager {
+    /// Begins a term, and rules the volume: keeps promises, old and new, and forgets old answers. Comes back when the
+    /// manager may not serve, or not any more: its process is to end then. With `force` the I/O servers' word that the
+    /// metadata is an older copy counts for nothing, and those that do not answer are not waited for.
+    pub async fn rule(self: Rc<Self>, force: bool) -> TermError {
+        if let Err(error) = self.office.begin(&self.store, force).await {
+            self.office.end(error.clone());
+            return error;
+        }
+        self.sizes.begin();
+        self.locks.begin();
+        let promises = Rc::clone(&self).keep_promises();
+        self.runtime.spawn("promises", Box::pin(promises));
+        let forgetting = Rc::clone(&self).forget_answers();
+        self.runtime.spawn("old answers", Box::pin(forgetting));
+        let expiring = Rc::clone(&self).expire_locks();
+        self.runtime.spawn("file locks", Box::pin(expiring));
+        Rc::clone(&self.office).keep().await
+    }
+
+    /// Waits until the manager's term has begun.
+    ///
+    /// # Errors
+    /// It may not serve.
+    pub async fn has_begun(&self) -> Result<(), TermError> {
+        self.office.begun().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(number: u64, token: u8) -> Term {
+        Term {
+            number,
+            token: [token; 16],
+        }
+    }
+
+    fn answer(known: Term, change: u64) -> Option<TermAnswer> {
+        Some(TermAnswer {
+            accepted: true,
+            known,
+            change,
+        })
+    }
+
+    #[test]
+    fn metadata_is_the_newest_if_it_has_lived_through_what_servers_know() {
+        let own = [term(1, 1), term(2, 2), term(3, 3)];
+        let fresh = answer(Term::default(), 0);
+        for (own, change, answers) in [
+            (&own[..0], 0, vec![fresh, None]),
+            (&own[..], 9, vec![fresh, answer(term(3, 3), 9)]),
+            (
+                &own[..],
+                10,
+                vec![answer(term(3, 3), 9), answer(term(2, 2), 7)],
+            ),
+            // Proposed and never begun.
+            (&own[..], 9, vec![answer(term(2, 2), 9)]),
+            // Another one's, which got no majority.
+            (
+                &own[..],
+                9,
+                vec![answer(term(2, 7), 9), answer(term(3, 3), 9)],
+            ),
+        ] {
+            assert_eq!(judge(own, change, &answers), Ok(()), "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_older_times_is_told_from_the_newest() {
+        let own = [term(1, 1), term(2, 2)];
+        let judged = |own: &[Term], change, known, heard| {
+            judge(own, change, &vec![None, answer(known, heard)])
+        };
+        let superseded = |known, own| {
+            let server = 1;
+            Err(TermError::Superseded { server, known, own })
+        };
+        assert_eq!(judged(&own, 9, term(3, 3), 9), superseded(3, 2));
+        // Begun at the same time.
+        assert_eq!(judged(&own, 9, term(2, 3), 9), superseded(2, 2));
+        // Before it had terms at all.
+        assert_eq!(judged(&[], 9, term(1, 1), 0), superseded(1, 0));
+        let behind = Err(TermError::Behind {
+            server: 1,
+            heard: 10,
+            own: 9,
+        });
+        assert_eq!(judged(&own, 9, term(2, 2), 10), behind);
+    }
+}

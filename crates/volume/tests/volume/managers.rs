@@ -1,0 +1,215 @@
+//! Two managers of one volume: a copy of the metadata is started while the other one is cut off, stopped, or killed.
+
+use super::common::{Bed, noise, root, until};
+use super::{create, read, write};
+use gannet_runtime::sleep;
+use gannet_sim::{Crash, Node, World};
+use gannet_vfs::{Status, Vfs};
+use gannet_volume::client::VolumeFs;
+use gannet_volume::manager::TermError;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A volume, a machine for another manager, and one for its clients.
+struct Story {
+    bed: Rc<Bed>,
+    rival: Node,
+    client: Node,
+    world: World,
+}
+
+fn run<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    servers: usize,
+    tell: impl FnOnce(Rc<Story>) -> F,
+) {
+    let world = World::new(seed);
+    let story = Rc::new(Story {
+        bed: Bed::new(&world, servers),
+        rival: world.add_node("rival"),
+        client: world.add_node("client of the rival"),
+        world,
+    });
+    let told = tell(Rc::clone(&story));
+    story.world.run(told).unwrap();
+}
+
+impl Story {
+    async fn wait(&self, time: Duration) {
+        sleep(&self.client.runtime(), time).await;
+    }
+
+    /// Cuts the first manager off from I/O servers, or joins them again.
+    fn cut_off(&self, is_cut: bool) {
+        let (faults, manager) = (self.world.faults(), self.bed.manager.id());
+        for server in &self.bed.io_servers {
+            match is_cut {
+                true => faults.partition(manager, server.node.id()),
+                false => faults.heal(manager, server.node.id()),
+            }
+        }
+    }
+
+    /// Why the first manager has ended.
+    async fn end_of_the_first(&self) -> TermError {
+        loop {
+            if let Some(error) = self.bed.manager_error() {
+                return error;
+            }
+            self.wait(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn by_rival(&self) -> VolumeFs {
+        self.bed.mount_of(&self.client, &self.rival)
+    }
+}
+
+async fn names(fs: &VolumeFs, names: &[&str]) -> Vec<bool> {
+    let mut found = Vec::new();
+    for name in names {
+        let looked = fs.lookup(&root(), &fs.root(), name.as_bytes()).await.0;
+        found.push(match looked {
+            Ok(_) => true,
+            Err(Status::Noent) => false,
+            Err(status) => panic!("{name}: {status}"),
+        });
+    }
+    found
+}
+
+#[test]
+fn a_manager_that_was_cut_off_answers_no_change_once_a_copy_of_it_has_begun() {
+    run(1, 3, |story| async move {
+        let first = story.bed.mount();
+        let file = create(&first, "file").await;
+        let (old, new) = (noise(20_000, 1), noise(20_000, 2));
+        write(&first, &file, 0, &old).await.unwrap();
+        story.cut_off(true);
+        let copy = story.bed.copy_metadata();
+        let end = story.bed.start_rival(&story.rival, &copy, false);
+        let second = story.by_rival();
+        create(&second, "new").await;
+        let there = second.lookup(&root(), &second.root(), b"file").await.0;
+        let there = there.unwrap().0;
+        write(&second, &there, 0, &new).await.unwrap();
+        // The first one does not know yet. Its client hears of nothing that would be lost.
+        let mode = gannet_vfs::CreateMode::Guarded(Default::default());
+        let root_of = first.root();
+        let made = first.create(&root(), &root_of, b"lost", &mode).await;
+        assert_eq!(made.result.err(), Some(Status::Jukebox));
+        // Nor are its capabilities good any more, old ones or new.
+        let written = write(&first, &file, 0, &old).await;
+        assert_eq!(written.err(), Some(Status::Jukebox));
+        assert!(read(&second, &there, 0, 20_000).await == new);
+        assert_eq!(story.bed.manager_error(), None);
+        story.cut_off(false);
+        let error = story.end_of_the_first().await;
+        assert!(matches!(error, TermError::Replaced { .. }), "{error}");
+        let found = names(&second, &["file", "new", "lost"]).await;
+        assert_eq!(found, [true, true, false]);
+        assert_eq!(*end.borrow(), None);
+        // Started again, it is no better.
+        story.bed.kill_manager(Crash::Process);
+        story.world.faults().restart(story.bed.manager.id());
+        story.bed.start_manager();
+        story.wait(Duration::from_secs(2)).await;
+        let error = story.end_of_the_first().await;
+        assert!(matches!(error, TermError::Superseded { .. }), "{error}");
+        create(&second, "more").await;
+    });
+}
+
+#[test]
+fn a_copy_that_lacks_an_answered_change_is_refused_until_it_is_forced() {
+    run(2, 2, |story| async move {
+        let first = story.bed.mount();
+        create(&first, "kept").await;
+        let copy = story.bed.copy_metadata();
+        create(&first, "given up").await;
+        story.bed.kill_manager(Crash::Power);
+        let end = story.bed.start_rival(&story.rival, &copy, false);
+        story.wait(Duration::from_secs(2)).await;
+        let error = end.borrow().clone();
+        assert!(matches!(error, Some(TermError::Behind { .. })), "{error:?}");
+        story.world.faults().crash(story.rival.id(), Crash::Process);
+        story.world.faults().restart(story.rival.id());
+        let end = story.bed.start_rival(&story.rival, &copy, true);
+        let second = story.by_rival();
+        let found = names(&second, &["kept", "given up"]).await;
+        assert_eq!((found, end.borrow().clone()), (vec![true, false], None));
+        // Now the other one is the copy.
+        story.world.faults().restart(story.bed.manager.id());
+        story.bed.start_manager();
+        let error = story.end_of_the_first().await;
+        assert!(matches!(error, TermError::Superseded { .. }), "{error}");
+    });
+}
+
+#[test]
+fn io_servers_remember_the_term_over_a_loss_of_power() {
+    run(3, 3, |story| async move {
+        let first = story.bed.mount();
+        create(&first, "file").await;
+        story.bed.kill_manager(Crash::Power);
+        let copy = story.bed.copy_metadata();
+        // A life of its own.
+        story.world.faults().restart(story.bed.manager.id());
+        story.bed.start_manager();
+        create(&first, "new").await;
+        for number in 0..3 {
+            story.bed.volume.kill_io_server(number, Crash::Power);
+            story
+                .world
+                .faults()
+                .restart(story.bed.io_servers[number].node.id());
+            story.bed.start_io_server(number);
+        }
+        let end = story.bed.start_rival(&story.rival, &copy, false);
+        story.wait(Duration::from_secs(3)).await;
+        let error = end.borrow().clone();
+        assert!(
+            matches!(error, Some(TermError::Superseded { .. })),
+            "{error:?}"
+        );
+        create(&first, "still served").await;
+    });
+}
+
+#[test]
+fn a_manager_waits_for_a_majority_and_its_clients_wait_with_it() {
+    run(4, 3, |story| async move {
+        let first = story.bed.mount();
+        create(&first, "file").await;
+        story.bed.kill_manager(Crash::Process);
+        for number in [0, 1] {
+            story.bed.kill_io_server(number);
+        }
+        story.world.faults().restart(story.bed.manager.id());
+        story.bed.start_manager();
+        let waited = std::cell::Cell::new(false);
+        let making = async {
+            create(&first, "late").await;
+            assert!(waited.get(), "made without a majority");
+        };
+        let mending = async {
+            story.wait(Duration::from_secs(4)).await;
+            waited.set(true);
+            story
+                .world
+                .faults()
+                .restart(story.bed.io_servers[1].node.id());
+            story.bed.start_io_server(1);
+        };
+        until(making, mending).await;
+        assert_eq!(story.bed.manager_error(), None);
+        // While it rules, half of them are enough: one more goes, one comes.
+        story
+            .world
+            .faults()
+            .restart(story.bed.io_servers[0].node.id());
+        story.bed.start_io_server(0);
+        story.bed.kill_io_server(2);
+        create(&first, "with one away").await;
+    });
+}
