@@ -6,9 +6,9 @@ use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
-    Accepted, ClaimRecord, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory, ObjectList,
-    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Shape,
-    Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
+    Accepted, ClaimRecord, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory,
+    ObjectList, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
+    Shape, Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
 };
 use gannet_wire::xdr::Encoder;
 use std::fmt::Debug;

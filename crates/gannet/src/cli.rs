@@ -381,8 +381,8 @@ pub struct ServeOptions {
         conflicts_with = "path"
     )]
     pub role: Vec<VolumeRole>,
-    /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is
-    /// zeros from then on. Without this an empty folder is refused where the server was served before
+    /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there
+    /// cannot be read from then on. Without this an empty folder is refused where the server was served before
     #[arg(long, value_name = "N", requires = "volume", conflicts_with = "path")]
     pub lost_disk: Vec<u32>,
     /// Serve the volume's metadata though I/O servers know of newer ones, and do not wait for I/O servers that are gone

@@ -118,8 +118,9 @@ fn size_below(path: &std::path::Path) -> u64 {
     };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => size_below(&entry.path()),
-        // It says whose the folder is.
+        // They say whose the folder is, and who its manager.
         Ok(_) if entry.file_name() == "io-server.toml" => 0,
+        Ok(_) if entry.file_name() == "manager-term" => 0,
         Ok(found) => found.len(),
         // It is gone.
         Err(_) => 0,
@@ -768,22 +769,49 @@ fn an_io_server_whose_disk_is_not_mounted_does_not_serve() {
     bed.start_io_server(1);
     bed.succeed(&["cp", &bed.url("/file"), &back]);
     assert!(fs::read(&back).unwrap() == bytes(3, 200_000));
+
+    // The disk dies.
+    bed.io_servers[1] = None;
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let rest = ["--native", "127.0.0.1:0", "--manager", &bed.native];
+    let words = [
+        "--volume",
+        &bed.volume,
+        "--role",
+        "io-server=1",
+        "--lost-disk",
+        "1",
+    ];
+    bed.io_servers[1] = Some(Server::with(&[&words[..], &rest].concat()));
+    let (there, root) = (bed.url("/file"), bed.url("/"));
+    let error = bed.fail(&["cp", "--verify", &there, &bed.place.text("again")]);
+    assert!(error.contains("disk of I/O server 1"), "{error}");
+    let check = ["volume", "check", "--lost", &root, "--volume-key", &bed.key];
+    let output = run(&check);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("{there}\n")
+    );
+    bed.succeed(&["cp", "--verify", &file, &there]);
+    assert_eq!(succeed(&check), "");
 }
 
 #[test]
 fn servers_of_a_new_volume_start_in_any_order_and_ask_nobody_for_leave() {
-    let mut bed = Bed::apart(1);
+    let mut bed = Bed::apart(2);
     bed.manager = None;
-    bed.io_servers.clear();
     succeed(&["volume", "extend", &bed.volume, "--io-servers", "1"]);
     // Files may be made to lie on a server that was never there.
     bed.start_manager();
     let there = bed.url("/file");
     // It is made; how long it is, nobody can tell yet.
-    let stripes = ["volume", "stripes", &there, "--servers", "1"];
+    let stripes = ["volume", "stripes", &there, "--servers", "2"];
     bed.fail(&[&stripes[..], &["--timeout", "1", "--log", "error"]].concat());
     bed.manager = None;
-    bed.io_servers = vec![None, None];
+    bed.io_servers = vec![None, None, None];
+    bed.start_io_server(2);
     bed.start_io_server(1);
     bed.start_io_server(0);
     bed.start_manager();
@@ -791,6 +819,6 @@ fn servers_of_a_new_volume_start_in_any_order_and_ask_nobody_for_leave() {
     fs::write(&file, bytes(3, 200_000)).unwrap();
     bed.succeed(&["cp", "--verify", &file, &there]);
     let shown = bed.succeed(&stripes[..3]);
-    assert!(shown.contains("over 1 of 2 I/O servers: 1"), "{shown}");
-    assert!(bed.place.path("volume/io/1/io-server.toml").exists());
+    assert!(shown.contains("over 1 of 3 I/O servers: 2"), "{shown}");
+    assert!(bed.place.path("volume/io/2/io-server.toml").exists());
 }

@@ -639,6 +639,16 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("may be an old copy"), "{text}");
     assert!(text.contains(": 2 findings, 0 repaired"), "{text}");
+    // Nobody serves it by mistake: the I/O servers know better.
+    let serve_it = ["serve", "--volume", &volume, "--log", "error"];
+    let refused = fail(&[&serve_it[..], &NATIVE].concat(), 1);
+    assert!(
+        refused.contains("older copy") && refused.contains("--force-term"),
+        "{refused}"
+    );
+    for name in both {
+        fs::copy(own(name), kept(name)).unwrap();
+    }
     // So nothing is lost when the right one is found.
     for name in both {
         fs::rename(later(name), own(name)).unwrap();
@@ -647,6 +657,15 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     let back = place.text("out/back");
     succeed(&["cp", &there(&server, "new"), &back]);
     assert!(fs::read(back).unwrap() == bytes(1, 200_000));
+    drop(server);
+    // Or the copy is wanted.
+    for name in both {
+        fs::copy(kept(name), own(name)).unwrap();
+    }
+    let words = ["--volume", &volume, "--no-root-squash", "--force-term"];
+    let server = Server::start(&place.path("state"), &[&words[..], &NATIVE].concat());
+    succeed(&["cp", &there(&server, "old"), &place.text("out/old")]);
+    fail(&["cp", &there(&server, "new"), &place.text("out/new")], 1);
 }
 
 #[test]
@@ -704,13 +723,15 @@ fn servers_of_several_hosts_with_folders_of_one_name_are_not_mixed_up() {
 }
 
 #[test]
-fn a_disk_that_is_not_mounted_is_not_read_as_zeros() {
+fn a_disk_that_is_not_mounted_or_lost_is_not_read_as_zeros() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "2"]);
     let (file, back) = (place.text("file"), place.text("out/back"));
     fs::write(&file, bytes(1, 200_000)).unwrap();
     let server = serve(&place, &volume);
     succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    succeed(&["mkdir", &format!("{}/dir", server.urls()[0])]);
+    succeed(&["cp", &file, &format!("{}/dir/file", server.urls()[0])]);
     drop(server);
     let (folder, disk) = (place.path("volume/io/1"), place.path("out/disk"));
     fs::rename(&folder, &disk).unwrap();
@@ -751,21 +772,22 @@ fn a_disk_that_is_not_mounted_is_not_read_as_zeros() {
     fs::create_dir(&folder).unwrap();
     let words = ["--volume", &volume, "--no-root-squash", "--lost-disk", "1"];
     let server = Server::start(&place.path("state"), &[&words[..], &NATIVE].concat());
-    succeed(&["cp", &there(&server), &back]);
-    let (read, written) = (fs::read(&back).unwrap(), bytes(1, 200_000));
-    let stripes = read.chunks(64 << 10).zip(written.chunks(64 << 10));
-    let zeros = stripes.filter(|(read, written)| {
-        let is_lost = read.iter().all(|byte| *byte == 0);
-        assert!(is_lost || read[..] == written[..read.len()]);
-        is_lost
-    });
-    assert!(
-        (1..=2).contains(&zeros.count()),
-        "every second stripe is lost"
-    );
+    fail(&["cp", "--verify", &there(&server), &back], 1);
     drop(server);
     assert!(lost("1", 2).contains("is not lost"), "once is enough");
-    drop(serve(&place, &volume));
+    let check = ["volume", "check", "--lost", &volume];
+    let output = run(&check);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "/dir/file\n/file\n"
+    );
+    let server = serve(&place, &volume);
+    fail(&["cp", &there(&server), &back], 1);
+    succeed(&["cp", "--verify", &file, &there(&server)]);
+    succeed(&["rm", "-r", &format!("{}/dir", server.urls()[0])]);
+    drop(server);
+    assert_eq!(succeed(&check), "");
 }
 
 #[test]

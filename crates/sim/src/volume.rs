@@ -15,12 +15,12 @@ use gannet_volume::link::{self, Identity, Link, Pool, Session};
 use gannet_volume::manager::{Manager, TermError};
 use gannet_volume::meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View,
-    namespace,
+    claims, namespace,
 };
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Hello, Role, Token};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,6 +63,8 @@ pub struct IoNode {
     pub disk: Rc<Disk>,
     /// The machine of a testbed that it is, if it is one.
     pub host: Option<Rc<Host>>,
+    /// Files with numbers below this may have had objects on a disk that was lost.
+    lost_below: Cell<u64>,
 }
 
 /// See the module.
@@ -155,6 +157,7 @@ impl Bed {
                     node: world.add_node("io server"),
                     disk: Disk::new(world),
                     host: None,
+                    lost_below: Cell::default(),
                 })
                 .collect(),
         }
@@ -180,14 +183,39 @@ impl Bed {
 
     /// Starts the process of an I/O server. There must be one of this number, and it must not run.
     pub fn start_io_server(&self, number: usize) {
-        let IoNode { node, disk, host } = &self.io_servers[number];
+        let IoNode {
+            node,
+            disk,
+            host,
+            lost_below,
+        } = &self.io_servers[number];
         let store = SimStore::open(disk, node.runtime());
         let store = match host {
             Some(host) => store.charged_to(host),
             None => store,
         };
         let handler = IoServer::with_policy(node.runtime(), store, keys(), self.policy);
+        let handler = handler.having_lost(lost_below.get());
         self.serve(node, Server::new(node.runtime(), VOLUME, keys(), handler));
+    }
+
+    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had. The manager must run.
+    pub fn start_on_a_new_disk(&self, number: usize) {
+        let IoNode {
+            disk, lost_below, ..
+        } = &self.io_servers[number];
+        disk.replace();
+        let seen = self.seen.borrow();
+        let noted = seen.as_ref().map(|store| {
+            store.commit(&mut |transaction| {
+                let loss = claims::note_lost(transaction, number as u32, 0);
+                lost_below.set(loss.expect("metadata in memory can be read").below);
+                Ok(())
+            })
+        });
+        let noted = noted.transpose();
+        noted.expect("metadata in memory can be written");
+        self.start_io_server(number);
     }
 
     /// Starts the process of the manager, which must not run.
@@ -303,6 +331,11 @@ impl Bed {
         let who = (identity(Role::Client), Session::new(&runtime));
         let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
         link.expect("the manager runs")
+    }
+
+    /// What can happen to its machines.
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
     }
 
     /// The disk of the metadata is full, or no more.

@@ -33,7 +33,7 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::Encoder;
 use gone::Gone;
 use order::Orders;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use term::Terms;
@@ -55,6 +55,8 @@ pub struct IoServer<V: Vfs> {
     gone: RefCell<Gone>,
     orders: Orders,
     terms: Terms,
+    /// Files with numbers below this may have had an object on the disk before this one, which was lost.
+    lost_below: Cell<u64>,
     /// Memory for what is on its way to the disk.
     zones: Zones,
     fetches: Fetches,
@@ -132,7 +134,24 @@ impl<V: Vfs> IoServer<V> {
             gone: RefCell::default(),
             orders: Orders::default(),
             terms: Terms::default(),
+            lost_below: Cell::default(),
         })
+    }
+
+    /// The server had another disk, which was lost: an object that is not there of a file with a number below `below` may
+    /// have been. Nobody is told that it is empty ([`Status::Nxio`]) until the file is cut to nothing.
+    #[must_use]
+    pub fn having_lost(self: Rc<Self>, below: u64) -> Rc<IoServer<V>> {
+        self.lost_below.set(below);
+        self
+    }
+
+    /// Whether the object of a file that has none here may be lost.
+    fn may_be_lost(&self, file: u64) -> Result<(), Status> {
+        match file < self.lost_below.get() {
+            true => Err(Status::Nxio),
+            false => Ok(()),
+        }
     }
 
     fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
@@ -187,6 +206,12 @@ impl<V: Vfs> IoServer<V> {
         if self.gone.borrow_mut().contains(file, self.runtime.now()) {
             return Err(Status::Stale);
         }
+        self.may_be_lost(file)?;
+        self.make(file).await
+    }
+
+    /// Makes the object of a file that has none.
+    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
         let (folder, name) = place_of(file);
         let root = self.store.root();
         let attributes = SetAttributes {
@@ -249,6 +274,9 @@ impl<V: Vfs> IoServer<V> {
         let states = files.into_iter().map(|file| {
             Box::pin(async move {
                 let object = self.find(file).await?;
+                if object.is_none() {
+                    self.may_be_lost(file)?;
+                }
                 self.state_of(object.as_ref()).await
             })
         });
@@ -279,7 +307,13 @@ impl<V: Vfs> IoServer<V> {
         let begun = self.orders.truncate(capability.file);
         let cutting = begun.cut().await;
         let object = match size {
-            0 => self.find(capability.file).await?,
+            // What was lost is cut off: from now on the object is known to be empty.
+            0 => match self.find(capability.file).await? {
+                None if self.may_be_lost(capability.file).is_err() => {
+                    Some(self.make(capability.file).await?)
+                }
+                found => found,
+            },
             _ => Some(self.find_or_make(capability.file).await?),
         };
         if let Some(handle) = &object {

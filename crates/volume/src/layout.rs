@@ -230,6 +230,21 @@ pub fn size_from_object(object_size: u64, placement: Placement) -> Option<u64> {
     stripe.checked_mul(unit)?.checked_add(last % unit + 1)
 }
 
+/// How long a file is that has `size` bytes by what is known, if objects of these placements are lost: where its next
+/// byte would have been in one of them, nobody knows where it ended, and it is taken to have that byte.
+pub fn size_with_lost(size: u64, lost: &[Placement]) -> u64 {
+    let holds_next = |placement: &Placement| {
+        let unit = u64::from(placement.unit).max(1);
+        let stripe = size / unit;
+        size.is_multiple_of(unit)
+            && stripe % u64::from(placement.width).max(1) == u64::from(placement.index)
+    };
+    match lost.iter().any(holds_next) {
+        true => size.saturating_add(1),
+        false => size,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

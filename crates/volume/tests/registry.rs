@@ -49,7 +49,7 @@ impl Bed {
             manager: world.add_node("manager"),
             metadata: Arc::default(),
             host: world.add_node("I/O servers"),
-            disks: (0..2).map(|_| Disk::new(&world)).collect(),
+            disks: (0..3).map(|_| Disk::new(&world)).collect(),
             client: world.add_node("client"),
             world,
         };
@@ -119,7 +119,7 @@ impl Bed {
     /// Whether an empty folder may be the folder of this server.
     async fn claim(&self, number: u32) -> Result<(), ClaimError> {
         let asking = self.registration(number, Address::default());
-        asking.claim().await
+        asking.claim(false).await.map(drop)
     }
 
     fn mount(&self, role: Role) -> VolumeFs {
@@ -168,12 +168,14 @@ fn servers_that_change_places_are_not_taken_for_each_other() {
         let bed = stage;
         bed.start_io_server(0, 5000);
         bed.start_io_server(1, 5001);
+        bed.start_io_server(2, 5002);
         let volume = bed.mount(Role::Client);
         let bytes = noise(300_000, 3);
         write(&volume, b"file", &bytes).await;
         assert_eq!(volume.volume().await.unwrap().servers[1].port, 5001);
-        // Both are killed; each comes back where the other was.
+        // All are killed; two come back where the other was.
         faults.crash(bed.host.id(), Crash::Process);
+        bed.start_io_server(2, 5002);
         bed.start_io_server(1, 5000);
         bed.start_io_server(0, 5001);
         assert!(read(&volume, b"file", bytes.len()).await == bytes);
@@ -195,6 +197,7 @@ fn a_server_that_is_not_there_yet_is_waited_for() {
     let done = bed.world.run(async move {
         let bed = stage;
         bed.start_io_server(0, 5000);
+        bed.start_io_server(2, 5002);
         let late = Rc::clone(&bed);
         let runtime = bed.client.runtime();
         runtime.spawn(
@@ -225,9 +228,10 @@ fn an_empty_folder_is_no_servers_that_has_data() {
     let done = bed.world.run(async move {
         let bed = stage;
         assert_eq!(bed.claim(0).await, Ok(()), "there are no files");
-        assert_eq!(bed.claim(2).await, Err(ClaimError::NotKnown));
+        assert_eq!(bed.claim(3).await, Err(ClaimError::NotKnown));
         bed.start_io_server(0, 5000);
         bed.start_io_server(1, 5001);
+        bed.start_io_server(2, 5002);
         let volume = bed.mount(Role::Client);
         write(&volume, b"file", &noise(100_000, 5)).await;
         assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
@@ -260,8 +264,9 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
         faults.crash(bed.manager.id(), Crash::Process);
         bed.start_manager();
         bed.start_io_server(0, 5000);
+        bed.start_io_server(2, 5002);
         let volume = bed.mount(Role::Client);
-        // It lies on both.
+        // It lies on all.
         let mode = CreateMode::Guarded(SetAttributes::default());
         let made = volume.create(&root(), &volume.root(), b"file", &mode).await;
         made.result.unwrap();

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "volume/lost_disks.rs"]
+mod lost_disks;
 #[path = "volume/managers.rs"]
 mod managers;
 

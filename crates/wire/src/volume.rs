@@ -31,7 +31,7 @@ pub use locks::{
     LockAction, LockKind, LockOutcome, LockRecord, LockReply, LockRequest, RenewLocksReply,
     RenewLocksRequest,
 };
-pub use registry::{Address, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
+pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Level, Piece, Pieces, Shape};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 

@@ -5,10 +5,10 @@ use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket
 use gannet_volume::meta::{Body, Chosen, FileId, Inode, ROOT, Stripes};
 use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
-    Accepted, Capability, ClaimRecord, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent, LentDone,
-    Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates,
-    Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Term, TermAnswer, TermCall, TermStage, Transfer,
-    TransferDone,
+    Accepted, Capability, ClaimRecord, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent,
+    LentDone, Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState,
+    ObjectStates, Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Term,
+    TermAnswer, TermCall, TermStage, Transfer, TransferDone,
 };
 use gannet_wire::xdr::Encoder;
 

@@ -152,6 +152,9 @@ pub struct CheckOptions {
     /// Remove objects that belong to no file; by URL for root and the volume's owner
     #[arg(long)]
     pub repair: bool,
+    /// Only list the files that have lost bytes with the disk of an I/O server; exits with 1 if there are any
+    #[arg(long, conflicts_with = "repair")]
+    pub lost: bool,
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,

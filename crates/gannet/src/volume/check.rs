@@ -8,13 +8,14 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::url::Location;
 use gannet_volume::io_server::{OWNER_FILE, TERM_FILE};
-use gannet_volume::layout::{placements, size_from_object};
-use gannet_volume::meta::check::{Survey, files_on, survey};
+use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
+use gannet_volume::meta::check::{Survey, files_on, paths_of, survey};
+use gannet_volume::meta::claims::{self, Loss};
 use gannet_volume::meta::namespace::{self, Outcome};
 use gannet_volume::meta::standing::{Judge, standing_by_age};
 use gannet_volume::meta::{FileId, MetaStore, RedbStore, View};
-use gannet_wire::volume::Standing;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use gannet_wire::volume::{Placement, Standing};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,16 +49,18 @@ type Orphans = Vec<PathBuf>;
 /// It cannot be read, or something does not fit.
 pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     match &options.volume {
-        Location::Local(path) => check_folder(path, options.repair),
-        Location::Remote(url) if options.repair && !url.path.is_empty() => {
-            let what = format!("cannot repair {url}");
-            Err(Failure::usage(what, "a volume is repaired as a whole").hint("leave the path out"))
+        Location::Local(path) => check_folder(path, options),
+        Location::Remote(url) if (options.repair || options.lost) && !url.path.is_empty() => {
+            let what = format!("cannot repair {url}, or find what it has lost");
+            let why = "that is done of a volume as a whole";
+            Err(Failure::usage(what, why).hint("leave the path out"))
         }
+        Location::Remote(url) if options.lost => check_served::lost(url, &options.client),
         Location::Remote(url) => check_served::run(url, &options.client, options.repair),
     }
 }
 
-fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
+fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     let volume = Volume::open(path)?;
     let what = || format!("cannot check the volume {}", path.display());
     let metadata = match open_metadata(&volume) {
@@ -98,9 +101,10 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
         let own = Owner {
             volume: volume.description.identity,
             io_server: number as usize,
+            lost_below: 0,
         };
         let owner = Owner::of(folder).explain(|| format!("cannot check {}", folder.display()))?;
-        if let Some(other) = owner.filter(|owner| *owner != own) {
+        if let Some(other) = owner.filter(|owner| !owner.is(&own)) {
             let folder = folder.display();
             survey.findings.push(format!(
                 "I/O server {number} is not checked: {folder} is that of {other}"
@@ -112,9 +116,13 @@ fn check_folder(path: &Path, repair: bool) -> Result<(), Failure> {
     let mut standings: Outcome<Vec<_>> = Ok(Vec::new());
     let read = metadata.read(&mut |view| standings = judge(view, &left));
     read.explain(what)?;
+    let lost = lost_files(&survey, &objects, &losses(&metadata)?);
+    if options.lost {
+        return list_lost(&metadata, &lost.keys().copied().collect());
+    }
     let orphans = tell(left, standings.explain(what)?, is_sound, &mut survey)?;
-    look_at_files(&mut survey, &objects)?;
-    let repaired = match repair {
+    look_at_files(&mut survey, &objects, &lost)?;
+    let repaired = match options.repair {
         true => remove(&orphans)?,
         false => 0,
     };
@@ -275,9 +283,84 @@ fn file_of(folder: &DirEntry, object: &DirEntry) -> Option<u64> {
     is_right.then_some(file)
 }
 
+/// The disks that were lost.
+fn losses(metadata: &dyn MetaStore) -> Result<BTreeMap<u32, Loss>, Failure> {
+    let what = || String::from("cannot tell which disks were lost");
+    let mut losses = Ok(BTreeMap::new());
+    let read = metadata.read(&mut |view| losses = claims::losses(view));
+    read.explain(what)?;
+    losses.explain(what)
+}
+
+/// Files that have lost bytes, and the I/O servers whose disks had them.
+type Lost = BTreeMap<FileId, Vec<u32>>;
+
+/// Which files reach into objects that are not there, on servers whose disks were lost when they had been made.
+fn lost_files(survey: &Survey, objects: &Objects, losses: &BTreeMap<u32, Loss>) -> Lost {
+    let mut lost = Lost::new();
+    for (id, layout) in &survey.files {
+        let of_file = placements(layout).filter(|(number, _)| {
+            let is_older = losses.get(number).is_some_and(|loss| id.0 < loss.below);
+            is_older
+                && objects.looked.contains(number)
+                && !objects.sizes.contains_key(&(id.0, *number))
+        });
+        let (numbers, gone): (Vec<u32>, Vec<Placement>) = of_file.unzip();
+        let known = placements(layout).filter_map(|(number, placement)| {
+            let len = objects.sizes.get(&(id.0, number))?;
+            size_from_object(*len, placement)
+        });
+        let size = size_with_lost(known.max().unwrap_or(0), &gone);
+        let reached = numbers.into_iter().zip(gone);
+        let reached = reached.filter(|(_, placement)| object_size(size, *placement) > 0);
+        let numbers: Vec<u32> = reached.map(|(number, _)| number).collect();
+        if !numbers.is_empty() {
+            lost.insert(*id, numbers);
+        }
+    }
+    lost
+}
+
+/// Lists files that have lost bytes by their paths.
+fn list_lost(metadata: &dyn MetaStore, lost: &BTreeSet<FileId>) -> Result<(), Failure> {
+    let what = || String::from("cannot list what was lost");
+    let mut paths = Ok(Vec::new());
+    let read = metadata.read(&mut |view| paths = paths_of(view, lost));
+    read.explain(what)?;
+    let mut paths = paths.explain(what)?;
+    paths.sort_unstable();
+    let paths = paths.iter().map(|path| String::from_utf8_lossy(path));
+    tell_lost(paths.map(|path| format!("/{path}")).collect())
+}
+
+/// Lists files that have lost bytes.
+///
+/// # Errors
+/// There are some.
+pub(super) fn tell_lost(paths: Vec<String>) -> Result<(), Failure> {
+    for path in &paths {
+        output::line(path)?;
+    }
+    match paths.len() {
+        0 => Ok(()),
+        count => {
+            let why = format!("{count} names of files that have lost bytes");
+            let hint = "remove these files, or copy them there again";
+            Err(Failure::new("the volume is not whole", why).hint(hint))
+        }
+    }
+}
+
 /// Compares the parts of each file with each other.
-fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> {
+fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<(), Failure> {
     let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
+    for (id, numbers) in lost {
+        let what = format!(
+            "file {}: bytes of it were on disks of I/O servers {numbers:?} that were lost",
+            id.0
+        );
+        survey.findings.push(what);
+    }
     for (id, layout) in &survey.files {
         let mut size = 0;
         for (number, placement) in placements(layout) {
@@ -293,8 +376,10 @@ fn look_at_files(survey: &mut Survey, objects: &Objects) -> Result<(), Failure> 
             }
         }
         for (number, placement) in placements(layout) {
-            let is_missing =
-                objects.looked.contains(&number) && !objects.sizes.contains_key(&(id.0, number));
+            let is_lost = lost.get(id).is_some_and(|it| it.contains(&number));
+            let is_missing = objects.looked.contains(&number)
+                && !objects.sizes.contains_key(&(id.0, number))
+                && !is_lost;
             // Its first byte there.
             let start = u64::from(placement.unit) * u64::from(placement.index);
             if is_missing && size > start {

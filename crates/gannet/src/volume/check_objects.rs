@@ -3,7 +3,7 @@
 use super::check::{empty, note};
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::layout::{object_size, placements, size_from_object};
+use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
 use gannet_volume::meta::FileId;
 use gannet_wire::volume::{FOLDERS, LayoutRecord, OBJECTS_MAX, ObjectPosition, Standing};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,6 +15,10 @@ pub(super) struct Compared {
     pub(super) repaired: usize,
     pub(super) files: usize,
     pub(super) objects: usize,
+    /// Files that have lost bytes with the disk of an I/O server.
+    pub(super) lost: BTreeSet<u64>,
+    /// Below which number files may have had objects on a lost disk, by I/O server.
+    lost_below: HashMap<u32, u64>,
 }
 
 /// Lengths of the objects of one I/O server, by file.
@@ -56,7 +60,7 @@ pub(super) async fn compare(
         compared.judge(volume, caller, place, &unknown).await?;
     }
     let sizes = compared.sizes(&files, &objects);
-    let missing = missing(&files, &sizes, &objects);
+    let missing = missing(&files, &sizes, &objects, &compared.lost_below);
     if !missing.is_empty() {
         compared.look_again(volume, caller, missing).await?;
     }
@@ -67,7 +71,12 @@ impl Compared {
     /// The objects of one I/O server; none if it does not tell.
     async fn objects_on(&mut self, volume: &VolumeFs, number: u32) -> Option<Objects> {
         match list(volume, number).await {
-            Ok((objects, strangers)) => {
+            Ok(Listed {
+                objects,
+                strangers,
+                lost_below,
+            }) => {
+                self.lost_below.insert(number, lost_below);
                 if strangers > 0 {
                     let what = format!(
                         "I/O server {number}: {strangers} names in its folder are no object's"
@@ -163,8 +172,8 @@ impl Compared {
         let mut objects = BTreeMap::new();
         for number in servers {
             // Strangers and trouble were told of before.
-            if let Ok((found, _)) = list(volume, number).await {
-                objects.insert(number, found);
+            if let Ok(listed) = list(volume, number).await {
+                objects.insert(number, listed.objects);
             }
         }
         let files = all_files(volume, caller).await?;
@@ -179,6 +188,13 @@ impl Compared {
             let listed = objects.get(&server);
             let is_missing = listed.is_some_and(|found| !found.contains_key(&file));
             if !is_missing || !files.contains_key(&file) {
+                continue;
+            }
+            if self.lost_below.get(&server).is_some_and(|it| file < *it) {
+                self.lost.insert(file);
+                self.findings.push(format!(
+                    "file {file}: {len} of its {size} bytes were on a disk of I/O server {server} that was lost"
+                ));
                 continue;
             }
             *lacking.entry(server).or_default() += 1;
@@ -212,10 +228,17 @@ fn missing(
     files: &Files,
     sizes: &HashMap<u64, u64>,
     objects: &BTreeMap<u32, Objects>,
+    lost_below: &HashMap<u32, u64>,
 ) -> Vec<Missing> {
     let mut missing = Vec::new();
     for (file, layout) in files {
-        let size = sizes.get(file).copied().unwrap_or(0);
+        let lost = placements(layout).filter(|(number, _)| {
+            let found = objects.get(number);
+            found.is_some_and(|found| !found.contains_key(file))
+                && lost_below.get(number).is_some_and(|it| file < it)
+        });
+        let lost: Vec<_> = lost.map(|(_, placement)| placement).collect();
+        let size = size_with_lost(sizes.get(file).copied().unwrap_or(0), &lost);
         for (number, placement) in placements(layout) {
             let Some(found) = objects.get(&number) else {
                 continue;
@@ -234,9 +257,18 @@ fn missing(
     missing
 }
 
-/// All objects of an I/O server, and how many other names it has.
-async fn list(volume: &VolumeFs, number: u32) -> Result<(Objects, u64), String> {
-    let (mut objects, mut strangers) = (Objects::default(), 0);
+/// What an I/O server has.
+struct Listed {
+    objects: Objects,
+    /// Other names.
+    strangers: u64,
+    /// Files with numbers below this may have had objects on a lost disk.
+    lost_below: u64,
+}
+
+/// All objects of an I/O server.
+async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
+    let (mut objects, mut strangers, mut lost_below) = (Objects::default(), 0, 0);
     let mut at = ObjectPosition {
         folder: 0,
         cookie: 0,
@@ -249,10 +281,15 @@ async fn list(volume: &VolumeFs, number: u32) -> Result<(Objects, u64), String> 
             return Err(String::from("its list does not go on"));
         }
         strangers += u64::from(page.strangers);
+        lost_below = page.lost_below;
         objects.extend(page.objects.iter().map(|object| (object.file, object.size)));
         at = page.next;
     }
-    Ok((objects, strangers))
+    Ok(Listed {
+        objects,
+        strangers,
+        lost_below,
+    })
 }
 
 async fn all_files(volume: &VolumeFs, caller: &Credentials) -> Result<Files, Status> {
@@ -288,7 +325,8 @@ mod tests {
         let mut compared = Compared::default();
         let sizes = compared.sizes(&files, &objects);
         assert_eq!((sizes[&7], sizes[&8]), (42, 5));
-        let missing = missing(&files, &sizes, &objects);
+        let below = HashMap::from([(0, 8)]);
+        let missing = missing(&files, &sizes, &objects, &below);
         let all: Vec<_> = missing
             .iter()
             .map(|it| (it.file, it.server, it.len, it.size))

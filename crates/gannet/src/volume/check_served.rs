@@ -1,6 +1,6 @@
 //! `gannet volume check URL`: a volume that is served, as its servers tell of it.
 
-use super::check::conclude;
+use super::check::{conclude, tell_lost};
 use super::check_objects::{Compared, compare};
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
@@ -9,7 +9,7 @@ use crate::show;
 use crate::url::Url;
 use gannet_nfs::client::{Follow, Node};
 use gannet_vfs::FileKind;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Directories below each other that are looked into.
 const DEPTH_MAX: usize = 1024;
@@ -22,6 +22,9 @@ struct Seen {
     names: u64,
     /// Files with several names: how many they count, and how many were found.
     linked: HashMap<u64, (u32, u32)>,
+    /// Files whose paths are wanted, and those.
+    lost: BTreeSet<u64>,
+    paths: Vec<String>,
 }
 
 /// Asks every server, looks at all names below `url`, and, if that is all of the volume, compares objects with files.
@@ -72,6 +75,40 @@ pub(super) fn run(url: &Url, client: &ClientOptions, repair: bool) -> Result<(),
     })
 }
 
+/// Lists files that have lost bytes with the disk of an I/O server, by their URLs.
+///
+/// # Errors
+/// The volume cannot be looked at, or there are such files.
+pub(super) fn lost(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        let what = || format!("cannot find what was lost of {url}");
+        let (volume, caller) = session::open_volume(&runtime, url, client).await?;
+        let servers = volume.io_servers().await.explain(what)?;
+        for (number, reached) in servers.iter().enumerate() {
+            reached
+                .as_ref()
+                .explain(|| format!("{}: I/O server {number}", what()))?;
+        }
+        // Bounded by WIDTH_MAX.
+        let all: Vec<u32> = (0..servers.len() as u32).collect();
+        let compared = compare(&volume, &caller, (&all, false)).await;
+        let lost = compared.explain(what)?.lost;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut seen = Seen {
+            lost,
+            ..Seen::default()
+        };
+        let paths = with_session(&runtime, url, client, async |session| {
+            let node = session.node(url, Follow::No).await?;
+            seen.look_below(&session, url, &node).await?;
+            Ok(seen.paths)
+        });
+        tell_lost(paths.await?)
+    })
+}
+
 impl Seen {
     async fn look_below(
         &mut self,
@@ -91,6 +128,9 @@ impl Seen {
             for entry in listing.known {
                 self.names += 1;
                 let attributes = &entry.node.attributes;
+                if self.lost.contains(&attributes.fileid) {
+                    self.paths.push(url.child(&entry.name).to_string());
+                }
                 if attributes.kind == FileKind::Directory {
                     below += 1;
                     if depth < DEPTH_MAX {

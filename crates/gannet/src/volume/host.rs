@@ -162,6 +162,7 @@ struct ManagerRole {
 struct IoServerRole {
     number: usize,
     listener: SharedListener,
+    folder: PathBuf,
     tree: Arc<LocalTree>,
     /// Nobody else serves the folder while this is open.
     _lock: File,
@@ -475,11 +476,13 @@ fn open_io_server(
         owner: Owner {
             volume: volume.description.identity,
             io_server: number,
+            lost_below: 0,
         },
         folder: folder.clone(),
+        is_lost: lost,
         opened: lock.metadata().map(|it| identity(&it)).explain(what)?,
     };
-    let claimed = claim.take(lost, names)?;
+    let claimed = claim.take(names)?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
@@ -495,18 +498,16 @@ fn open_io_server(
         SocketAddr::new(ip, said.port),
     )?;
     let address = reported(listener.local_address(), &said);
-    // Bounded by WIDTH_MAX.
-    let number_there = number as u32;
-    let register = manager.map(|place| {
-        let record = RegisterRecord {
-            number: number_there,
-            address,
-        };
-        (place.clone(), record)
-    });
+    let record = RegisterRecord {
+        // Bounded by WIDTH_MAX.
+        number: number as u32,
+        address,
+    };
+    let register = manager.map(|place| (place.clone(), record));
     Ok(IoServerRole {
         number,
         listener,
+        folder,
         tree,
         _lock: lock,
         asks: (claimed == Claimed::Asks).then_some(claim),
@@ -627,8 +628,18 @@ fn serve_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
     let Some(role) = roles.io_servers.get(at) else {
         return;
     };
+    let owner = match Owner::of(&role.folder) {
+        Ok(owner) => owner,
+        Err(error) => {
+            let what = format!("cannot use the folder {}", role.folder.display());
+            // One reason is enough to end.
+            let _ = roles.failed.try_send(Failure::new(what, error));
+            return;
+        }
+    };
+    let lost_below = owner.map_or(0, |owner| owner.lost_below);
     let store = LocalStore::new(Arc::clone(&role.tree), Handle::clone(runtime));
-    let handler = IoServer::new(Handle::clone(runtime), store, roles.keys);
+    let handler = IoServer::new(Handle::clone(runtime), store, roles.keys).having_lost(lost_below);
     // Bounded by WIDTH_MAX.
     let name = Hello::io_server(role.number as u32);
     accept(runtime, roles, (handler, name), move |roles| {

@@ -23,6 +23,9 @@ pub(super) struct Owner {
     pub(super) volume: Token,
     /// The server's number in it.
     pub(super) io_server: usize,
+    /// Files with numbers below this may have had objects on a disk before this one, which was lost; 0: none was.
+    #[serde(default)]
+    pub(super) lost_below: u64,
 }
 
 impl Owner {
@@ -48,6 +51,11 @@ impl Owner {
             .map_err(|error| wrong(io::ErrorKind::InvalidData, &error.message()))
     }
 
+    /// Whether both are the same I/O server.
+    pub(super) fn is(&self, other: &Owner) -> bool {
+        (self.volume, self.io_server) == (other.volume, other.io_server)
+    }
+
     /// What a folder is to this server.
     ///
     /// # Errors
@@ -55,7 +63,7 @@ impl Owner {
     pub(super) fn look(self, folder: &Path) -> Result<Found, Failure> {
         let what = || format!("cannot use the folder {}", folder.display());
         match Owner::of(folder).explain(what)? {
-            Some(owner) if owner == self => Ok(Found::Own),
+            Some(owner) if owner.is(&self) => Ok(Found::Own),
             Some(other) => Err(Failure::new(what(), format!("it is that of {other}")).hint(
                 format!("put the right disk there, or the right folder into volume.toml; if this is the right one, remove its {OWNER_FILE}"),
             )),
@@ -71,11 +79,20 @@ impl Owner {
     /// # Errors
     /// It cannot be written.
     pub(super) fn mark(self, folder: &Path) -> Result<(), Failure> {
-        let Owner { volume, io_server } = self;
-        let text = format!(
+        let Owner {
+            volume,
+            io_server,
+            lost_below,
+        } = self;
+        let mut text = format!(
             "# Objects of a volume of Gannet are in this folder, those of:\nvolume = \"{}\"\nio_server = {io_server}\n",
             identity_text(&volume)
         );
+        if lost_below > 0 {
+            text.push_str(&format!(
+                "# The disk before this one was lost with objects of files with numbers below:\nlost_below = {lost_below}\n"
+            ));
+        }
         replace(folder, OWNER_FILE, text.as_bytes())
     }
 }
@@ -107,7 +124,9 @@ fn holds_objects(folder: &Path) -> io::Result<bool> {
 
 impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Owner { volume, io_server } = self;
+        let Owner {
+            volume, io_server, ..
+        } = self;
         write!(
             f,
             "I/O server {io_server} of the volume {}",
@@ -128,10 +147,12 @@ mod tests {
             Owner {
                 volume: [7; 16],
                 io_server: 0,
+                lost_below: 0,
             },
             Owner {
                 volume: [7; 16],
                 io_server: 1,
+                lost_below: 0,
             },
         );
         assert_eq!(Owner::of(path).unwrap(), None);
@@ -149,6 +170,13 @@ mod tests {
             "{refused}"
         );
         assert_eq!(Owner::of(path).unwrap(), Some(first));
+        let anew = Owner {
+            lost_below: 77,
+            ..first
+        };
+        anew.mark(path).unwrap();
+        assert_eq!(Owner::of(path).unwrap(), Some(anew));
+        assert_eq!(first.look(path).unwrap(), Found::Own);
         for nonsense in ["", "volume = 1", "volume = \"07\"\nio_server = 0", "\u{0}"] {
             std::fs::write(path.join(OWNER_FILE), nonsense).unwrap();
             assert!(Owner::of(path).is_err(), "{nonsense}");

@@ -71,6 +71,11 @@ impl Disk {
         self.system.borrow().files_in_folders()
     }
 
+    /// It is another one, and empty.
+    pub fn replace(&self) {
+        self.system.replace(FileSystem::new());
+    }
+
     /// The machine loses its power: each write that was not synced is lost or not, as the seed says.
     pub fn crash(&self) {
         self.system.borrow().crash(&self.random);

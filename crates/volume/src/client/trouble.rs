@@ -25,6 +25,10 @@ pub(super) enum Trouble {
     IoServer(u32, LinkError),
     #[error("I/O server {0} says: {1}")]
     Refused(u32, Status),
+    #[error(
+        "bytes of the file were on a disk of I/O server {0} that was lost: remove the file, or write it anew from its start (`gannet volume check --lost` lists such files)"
+    )]
+    Lost(u32),
     #[error("I/O server {0} gives an answer that cannot be understood")]
     Nonsense(u32),
     #[error("the answer of an I/O server came after the right to write had ended")]
@@ -52,8 +56,10 @@ impl Trouble {
         match error {
             DataError::Link { index, error } => Trouble::IoServer(number(index), error),
             DataError::Refused { index, status } => {
-                let status = Status::from_number(status).unwrap_or(Status::Serverfault);
-                Trouble::Refused(number(index), status)
+                match Status::from_number(status).unwrap_or(Status::Serverfault) {
+                    Status::Nxio => Trouble::Lost(number(index)),
+                    status => Trouble::Refused(number(index), status),
+                }
             }
             DataError::Nonsense { index } => Trouble::Nonsense(number(index)),
             DataError::Shape | DataError::Memory(_) => Trouble::Own(error.to_string()),
@@ -65,6 +71,8 @@ impl Trouble {
         match self {
             // A capability that is not good any more: the manager will say why, or give another.
             Trouble::Refused(_, Status::Stale) => Status::Jukebox,
+            // Of an object that was lost with its disk.
+            Trouble::Lost(_) | Trouble::ManagerRefused(Status::Nxio) => Status::Io,
             Trouble::Refused(_, status) | Trouble::ManagerRefused(status) => *status,
             Trouble::Nonsense(_) | Trouble::Own(_) => Status::Serverfault,
             _ => Status::Jukebox,

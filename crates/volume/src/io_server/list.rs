@@ -35,6 +35,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(encode(&ObjectPage {
             next: at,
             strangers: page.strangers,
+            lost_below: self.lost_below.get(),
             objects: page.objects,
         }))
     }

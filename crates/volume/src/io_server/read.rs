@@ -29,6 +29,9 @@ impl<V: Vfs> IoServer<V> {
             None => None,
         };
         let count = own_len(&transfer.file, transfer.placement);
+        if object.is_none() && count > 0 {
+            self.may_be_lost(transfer.capability.file)?;
+        }
         let class = class_of(request.header.class, count);
         let link = (link, class);
         let opened = (object.as_ref(), file.as_ref());

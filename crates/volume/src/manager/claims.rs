@@ -5,7 +5,7 @@ use crate::link::{Link, Message};
 use crate::meta::claims;
 use gannet_vfs::Status;
 use gannet_wire::nfs3::from_bytes;
-use gannet_wire::volume::{Operation, RegisterRecord, Role};
+use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role};
 
 impl Manager {
     /// What an I/O server says of its folder: that it is empty, or by registering that it has one.
@@ -20,8 +20,13 @@ impl Manager {
         let body = request.body();
         match request.header.operation {
             Operation::Claim => {
-                let number = <[u8; 4]>::try_from(body).map_err(|_| Status::Inval)?;
-                self.may_claim(u32::from_be_bytes(number)).await?;
+                let claim: ClaimRecord = from_bytes(body).map_err(|_| Status::Inval)?;
+                if claim.is_lost {
+                    let below = self.note_lost(claim.number).await?;
+                    return Ok(below.to_be_bytes().to_vec());
+                }
+                self.may_claim(claim.number).await?;
+                return Ok(0_u64.to_be_bytes().to_vec());
             }
             _ => {
                 let said: RegisterRecord = from_bytes(body).map_err(|_| Status::Inval)?;
@@ -46,6 +51,31 @@ impl Manager {
             }
             false => Ok(()),
         }
+    }
+
+    /// The operator has given up a server's disk: files with numbers below the one that comes back may have had bytes
+    /// there.
+    async fn note_lost(&self, number: u32) -> Result<u64, Status> {
+        if number >= self.objects.count() {
+            return Err(Status::Inval);
+        }
+        let since = self.runtime.wall_clock().as_secs();
+        let noting = self.beside(move |store| {
+            let mut noted = Err(Status::Serverfault.into());
+            store.commit(&mut |transaction| {
+                noted = claims::note_lost(transaction, number, since);
+                Ok(())
+            })?;
+            noted
+        });
+        let loss = noting.await?;
+        self.new_servers.borrow_mut().remove(&number);
+        self.sizes.forget_all();
+        tracing::warn!(
+            number,
+            "the disk of an I/O server is lost: what files had there is an error to who reads it (`gannet volume check --lost` lists them)"
+        );
+        Ok(loss.below)
     }
 
     /// From now on files may have data on it. It hears of that before it serves.

@@ -71,6 +71,8 @@ impl Manager {
             let now = self.runtime.wall_clock();
             standings.push(match known {
                 Some(standing) => standing,
+                // Nothing is there; something may have been, on a disk that was lost.
+                None if status == Status::Nxio as u32 => Standing::Gone,
                 None if status != 0 => return Err(refused(status)),
                 None => match standing_of(&state, now) {
                     Standing::Orphan if remove => {

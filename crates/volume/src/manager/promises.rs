@@ -135,8 +135,10 @@ impl Kept {
         match (status, Status::from_number(status)) {
             (0, _) => Kept::Done,
             (_, Some(Status::Jukebox)) => Kept::Away,
-            // Its file system has no files of that size.
-            (_, Some(status @ Status::Fbig)) if operation == Operation::Truncate => {
+            // Its file system has no files of that size, or the object was lost with its disk.
+            (_, Some(status @ (Status::Fbig | Status::Nxio)))
+                if operation == Operation::Truncate =>
+            {
                 Kept::Never(status)
             }
             _ => Kept::Refused(status),

@@ -9,7 +9,7 @@ use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
-    Address, BODY_MAX, Class, Hello, Operation, RegisterRecord, Role, VolumeRecord,
+    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, VolumeRecord,
 };
 use gannet_wire::xdr::Decoder;
 use std::cell::{Cell, RefCell};
@@ -149,16 +149,22 @@ pub struct Registration<F> {
 }
 
 impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
-    /// Asks whether a folder without objects may be this server's, as long as nobody answers.
+    /// Asks whether a folder without objects may be this server's, as long as nobody answers; with `is_lost` says that
+    /// the disk of an earlier one is lost. Files with numbers below the one that comes back may have had bytes there.
     ///
     /// # Errors
     /// It may not.
-    pub async fn claim(&self) -> Result<(), ClaimError> {
-        let body = self.record.number.to_be_bytes();
+    pub async fn claim(&self, is_lost: bool) -> Result<u64, ClaimError> {
+        let number = self.record.number;
+        let body = encode(&ClaimRecord { number, is_lost });
         self.insist(&Cell::new(false), async |link| {
             let answer = link.call(Operation::Claim, Class::Metadata, &body, &[]);
-            match answer.await?.header.status.0 {
-                0 => Ok(Ok(())),
+            let answer = answer.await?;
+            match answer.header.status.0 {
+                0 => match <[u8; 8]>::try_from(answer.body()) {
+                    Ok(below) => Ok(Ok(u64::from_be_bytes(below))),
+                    Err(_) => Err(LinkError::Ended("an answer that is none".into())),
+                },
                 status if status == Status::Exist as u32 => Ok(Err(ClaimError::ServedBefore)),
                 status if status == Status::Inval as u32 => Ok(Err(ClaimError::NotKnown)),
                 status => Err(refused(status)),

@@ -6,7 +6,7 @@
 
 use super::promises::{IoServers, Promises};
 use crate::calls::{FileState, encode};
-use crate::layout::{placements, size_from_object};
+use crate::layout::{placements, size_from_object, size_with_lost};
 use crate::limits::{
     BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE,
     SIZE_DEADLINE_OF_SILENT, SIZES_MAX,
@@ -105,6 +105,11 @@ impl Sizes {
     pub(super) fn begin(&self) {
         let mut grants = self.grants.borrow_mut();
         grants.others_until = self.runtime.now() + GRANT_AGE;
+    }
+
+    /// Nothing that is known of sizes holds any more.
+    pub(super) fn forget_all(&self) {
+        self.known.borrow_mut().clear();
     }
 
     /// Lets a user of a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
@@ -245,14 +250,22 @@ impl Sizes {
                     Status::Jukebox
                 });
                 // Dropped without an answer when the server could not be asked.
-                let state = answer?.unwrap_or(Err(Status::Jukebox))?;
-                Ok((placement, state))
+                match answer?.unwrap_or(Err(Status::Jukebox)) {
+                    Ok(state) => Ok((placement, Some(state))),
+                    Err(Status::Nxio) => Ok((placement, None)),
+                    Err(status) => Err(status),
+                }
             });
             asked
         });
         let mut whole = FileState::default();
+        let mut lost = Vec::new();
         for answer in all(asked).await {
             let (placement, state) = answer?;
+            let Some(state) = state else {
+                lost.push(placement);
+                continue;
+            };
             let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
             whole.size = whole.size.max(size);
             whole.used = whole.used.saturating_add(state.used);
@@ -261,6 +274,7 @@ impl Sizes {
                 nanoseconds: state.modified_nanoseconds,
             });
         }
+        whole.size = size_with_lost(whole.size, &lost);
         whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));
         question.answered(whole);
         Ok(whole)

@@ -4,9 +4,10 @@ use super::inode::{Body, FileId, Inode, ROOT};
 use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
 use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
+use crate::limits::DEPTH_MAX;
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::LayoutRecord;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What a look at all records found.
 #[derive(Debug, Default)]
@@ -233,6 +234,56 @@ pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
     on.collect()
 }
 
+/// The paths of these files, from the root and without a slash before them; each name counts. Takes some hundred bytes
+/// of memory for each directory.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn paths_of(view: &dyn View, files: &BTreeSet<FileId>) -> Outcome<Vec<Vec<u8>>> {
+    let mut directories = HashSet::new();
+    view.scan(Table::Inodes, &[], &mut |key, value| {
+        let is_directory = matches!(
+            from_bytes::<Inode>(value),
+            Ok(Inode {
+                body: Body::Directory { .. },
+                ..
+            })
+        );
+        if is_directory && let Ok(id) = key.try_into() {
+            directories.insert(FileId(u64::from_be_bytes(id)));
+        }
+        true
+    })?;
+    let (mut places, mut found) = (HashMap::new(), Vec::new());
+    view.scan(Table::Names, &[], &mut |key, value| {
+        let (Some((inside, name)), Some((id, _))) =
+            (key.split_first_chunk::<8>(), split_listing_key(value))
+        else {
+            return true;
+        };
+        let inside = FileId(u64::from_be_bytes(*inside));
+        if directories.contains(&id) {
+            places.insert(id, (inside, name.to_vec()));
+        }
+        if files.contains(&id) {
+            found.push((inside, name.to_vec()));
+        }
+        true
+    })?;
+    let paths = found.into_iter().map(|(mut inside, name)| {
+        let mut parts = vec![name];
+        while let Some((above, name)) = places.get(&inside)
+            && parts.len() <= DEPTH_MAX
+        {
+            parts.push(name.clone());
+            inside = *above;
+        }
+        parts.reverse();
+        parts.join(&b'/')
+    });
+    Ok(paths.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{change, create, formatted, seen};
@@ -266,6 +317,17 @@ mod tests {
         assert_eq!(on[0].values().collect::<Vec<_>>(), [&1]);
         assert_eq!(on[1].values().collect::<Vec<_>>(), [&0]);
         assert!(on[2].is_empty());
+    }
+
+    #[test]
+    fn paths_of_files_are_found_by_all_their_names() {
+        let store = store();
+        let known = surveyed(&store);
+        let files = known.files.keys().copied().collect();
+        let mut paths = seen(&store, |view| paths_of(view, &files).unwrap());
+        paths.sort_unstable();
+        assert_eq!(paths, [&b"d/f"[..], b"g"]);
+        assert!(seen(&store, |view| paths_of(view, &BTreeSet::new()).unwrap()).is_empty());
     }
 
     #[test]

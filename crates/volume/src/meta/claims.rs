@@ -1,9 +1,9 @@
 //! Which I/O servers may have data: whoever finds his folder empty must know whether it should be.
 
 use super::namespace::{Failure, Outcome};
-use super::{Body, FileId, Inode, StoreError, Table, Transaction, View};
+use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View};
 use gannet_wire::nfs3::from_bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Before the number of a server that was never served: files may be made to lie on it, and none has data there.
@@ -65,6 +65,61 @@ pub fn note_served(transaction: &mut dyn Transaction, number: u32) -> Result<(),
     transaction.delete(Table::Volume, &key(number))
 }
 
+/// Before the number of a server whose disk was lost.
+const LOST: &[u8] = b"lost I/O server ";
+
+/// That the disk of an I/O server was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// Seconds since the Unix epoch.
+    pub since: u64,
+    /// Files with numbers below this may have had bytes there.
+    pub below: u64,
+}
+
+/// Notes that the disk of an I/O server is lost, and that it has another one from now on.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> Outcome<Loss> {
+    let below = super::numbers::next_number(transaction)?;
+    let loss = Loss { since, below };
+    let value = [loss.since.to_be_bytes(), loss.below.to_be_bytes()].concat();
+    let key = [LOST, &number.to_be_bytes()].concat();
+    transaction.put(Table::Volume, &key, &value)?;
+    note_served(transaction, number)?;
+    Ok(loss)
+}
+
+/// The last loss of each I/O server that has lost a disk.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
+    let (mut losses, mut is_damaged) = (BTreeMap::new(), false);
+    view.scan(Table::Volume, LOST, &mut |key, value| {
+        let Some(number) = key.strip_prefix(LOST) else {
+            return false;
+        };
+        let words = value.as_chunks::<8>();
+        match (<[u8; 4]>::try_from(number), words) {
+            (Ok(number), ([since, below], [])) => {
+                let loss = Loss {
+                    since: u64::from_be_bytes(*since),
+                    below: u64::from_be_bytes(*below),
+                };
+                losses.insert(u32::from_be_bytes(number), loss);
+            }
+            _ => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    match is_damaged {
+        true => Err(Failure::Damaged(ROOT)),
+        false => Ok(losses),
+    }
+}
+
 /// The I/O servers that never had one.
 ///
 /// # Errors
@@ -116,8 +171,8 @@ pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MemoryStore;
     use super::super::fixture::{change, create, formatted, seen};
-    use super::super::{MemoryStore, ROOT};
     use super::*;
 
     /// A root directory with a file on I/O servers 0 and 2.

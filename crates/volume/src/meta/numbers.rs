@@ -63,6 +63,14 @@ pub(super) fn next_file(transaction: &mut dyn Transaction) -> Outcome<FileId> {
     next(transaction, NEXT_FILE).map(FileId)
 }
 
+/// The number that the next file will have: all that were ever made have lower ones.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub(super) fn next_number(view: &dyn View) -> Outcome<u64> {
+    counter(view, NEXT_FILE)
+}
+
 /// Takes the next number of a counter.
 pub(super) fn next(transaction: &mut dyn Transaction, name: &[u8]) -> Outcome<u64> {
     let number = counter(transaction, name)?;

@@ -41,6 +41,8 @@ pub struct ObjectPage {
     pub next: ObjectPosition,
     /// Names that were met and are no object's.
     pub strangers: u32,
+    /// Files with numbers below this may have had objects on a disk that was lost; 0: none was.
+    pub lost_below: u64,
     /// At most [`PAGE_OBJECTS_MAX`].
     pub objects: Vec<ObjectEntry>,
 }
@@ -49,6 +51,7 @@ impl Encode for ObjectPage {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.next.encode(encoder);
         encoder.u32(self.strangers);
+        encoder.u64(self.lost_below);
         // At most PAGE_OBJECTS_MAX.
         encoder.u32(self.objects.len() as u32);
         self.objects
@@ -61,10 +64,12 @@ impl Decode<'_> for ObjectPage {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectPage, XdrError> {
         let next = ObjectPosition::decode(decoder)?;
         let strangers = decoder.u32()?;
+        let lost_below = decoder.u64()?;
         let objects = (0..decoder.length(PAGE_OBJECTS_MAX)?).map(|_| ObjectEntry::decode(decoder));
         Ok(ObjectPage {
             next,
             strangers,
+            lost_below,
             objects: objects.collect::<Result<_, _>>()?,
         })
     }
@@ -192,6 +197,7 @@ mod tests {
                 verifier: 9,
             },
             strangers: 1,
+            lost_below: 5,
             objects: vec![object; objects],
         }
     }
@@ -200,7 +206,7 @@ mod tests {
     fn pages_are_laid_out_as_documented() {
         let expected = [
             &b"\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09"[..],
-            b"\0\0\0\x01\0\0\0\x01",
+            b"\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\x01",
             b"\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\x03\x04",
         ];
         assert_eq!(bytes(&object_page(1)), expected.concat());

@@ -92,6 +92,31 @@ impl Decode<'_> for VolumeRecord {
     }
 }
 
+/// An I/O server finds its folder empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRecord {
+    /// Its number.
+    pub number: u32,
+    /// The operator has said that its disk is lost, and not away.
+    pub is_lost: bool,
+}
+
+impl Encode for ClaimRecord {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.number);
+        encoder.bool(self.is_lost);
+    }
+}
+
+impl Decode<'_> for ClaimRecord {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<ClaimRecord, XdrError> {
+        Ok(ClaimRecord {
+            number: decoder.u32()?,
+            is_lost: decoder.bool()?,
+        })
+    }
+}
+
 /// An I/O server says where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisterRecord {
