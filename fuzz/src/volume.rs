@@ -1,7 +1,7 @@
 //! Messages of the volume protocol, and the records of its metadata store.
 
 use gannet_volume::calls::{self, Call, Found, Granted, Page};
-use gannet_volume::layout::{own_len, pairs, parts};
+use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
 use gannet_wire::nfs3::{Decode, Encode, from_bytes};
@@ -91,26 +91,49 @@ pub(crate) fn volume_message(data: &[u8]) {
     }
 }
 
-/// What a server makes of a transfer: its own bytes, each once, in the order of the stream.
+/// Steps of a walk: a million pieces take their time, and the later ones show nothing new.
+const STEPS: usize = 1024;
+
+/// What a server makes of a transfer: its own bytes, each once, in the order of the stream, a bounded step at a time.
 fn shares(transfer: &Transfer) {
-    // Small ones alone: a million pieces take their time, and show nothing new.
-    if transfer.file.pieces().take(257).count() > 256 {
-        return;
+    let (file, placement) = (&transfer.file, transfer.placement);
+    let mut walk = parts(file, placement);
+    let (mut end, mut sum, mut is_whole) = (0, 0, false);
+    for _ in 0..STEPS {
+        match walk.step() {
+            Step::Item(part) => {
+                assert!(part.len > 0 && part.stream_offset >= end);
+                end = part.stream_offset + u64::from(part.len);
+                sum += u64::from(part.len);
+            }
+            Step::Nothing => {}
+            Step::End => is_whole = true,
+        }
     }
-    let (mut end, mut sum) = (0, 0);
-    for part in parts(&transfer.file, transfer.placement) {
-        assert!(part.len > 0 && part.stream_offset >= end);
-        end = part.stream_offset + u64::from(part.len);
-        sum += u64::from(part.len);
+    assert!(end <= file.len());
+    if is_whole {
+        assert_eq!(sum, own_len(file, placement));
     }
-    assert!(end <= transfer.file.len());
-    assert_eq!(sum, own_len(&transfer.file, transfer.placement));
-    if let Memory::Region { shape, .. } = &transfer.memory
-        && shape.pieces().take(257).count() <= 256
-    {
-        let moved = pairs(&transfer.file, transfer.placement, shape);
-        assert_eq!(moved.map(|pair| u64::from(pair.len)).sum::<u64>(), sum);
+    let together = moved(pairs_together(file, placement, 0));
+    assert!(!is_whole || together == (sum, true));
+    if let Memory::Region { shape, .. } = &transfer.memory {
+        let (len, has_ended) = moved(pairs(file, placement, shape));
+        assert!(!(is_whole && has_ended) || len == sum);
+        assert!(len <= file.len().min(shape.len()));
     }
+}
+
+/// Bytes that a walk moves in so many steps, and whether it has come to its end.
+fn moved(mut pairs: Pairs<'_>) -> (u64, bool) {
+    let mut len = 0;
+    for _ in 0..STEPS {
+        match pairs.step() {
+            Step::Item(pair) => len += u64::from(pair.len),
+            Step::Nothing => {}
+            Step::End => return (len, true),
+        }
+    }
+    (len, false)
 }
 
 /// Records of the metadata store.

@@ -75,6 +75,18 @@ pub fn parts(shape: &Shape, placement: Placement) -> Parts<'_> {
     }
 }
 
+/// One step of a walk over the pieces of a shape. A shape of a hundred bytes may have 2^20 pieces: a walk on a server's
+/// core counts its steps and lets other tasks run in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The next item.
+    Item(T),
+    /// The piece at hand is done and gave nothing.
+    Nothing,
+    /// The walk is over.
+    End,
+}
+
 /// See [`parts`].
 #[derive(Debug, Clone)]
 pub struct Parts<'a> {
@@ -91,18 +103,27 @@ impl Iterator for Parts<'_> {
 
     fn next(&mut self) -> Option<Part> {
         loop {
-            let piece = match self.piece.take() {
-                Some(piece) => piece,
-                None => self.pieces.next()?,
-            };
-            if let Some(part) = self.first_part(piece) {
-                return Some(part);
+            match self.step() {
+                Step::Item(part) => return Some(part),
+                Step::Nothing => {}
+                Step::End => return None,
             }
         }
     }
 }
 
 impl Parts<'_> {
+    /// Looks at one piece, or at what is left of one.
+    pub fn step(&mut self) -> Step<Part> {
+        let Some(piece) = self.piece.take().or_else(|| self.pieces.next()) else {
+            return Step::End;
+        };
+        match self.first_part(piece) {
+            Some(part) => Step::Item(part),
+            None => Step::Nothing,
+        }
+    }
+
     /// The first part of `piece` that is on this server; keeps what comes after it.
     fn first_part(&mut self, piece: Piece) -> Option<Part> {
         let Placement { unit, width, index } = self.placement;
@@ -146,42 +167,120 @@ pub struct Pair {
 
 /// The bytes of `file` on the server of `placement`, each with its place in `memory`, in the order of the stream. Bytes
 /// for which one of the two is too short are left out.
-pub fn pairs<'a>(
-    file: &'a Shape,
-    placement: Placement,
-    memory: &'a Shape,
-) -> impl Iterator<Item = Pair> + 'a {
-    let mut parts = parts(file, placement).peekable();
-    let mut pieces = memory.pieces().peekable();
-    // Of the piece at hand, in the stream; and how much of the part at hand has been given out.
-    let (mut piece_start, mut given) = (0u64, 0u32);
-    std::iter::from_fn(move || {
-        loop {
-            let part = *parts.peek()?;
-            let piece = *pieces.peek()?;
-            let start = part.stream_offset + u64::from(given);
-            let piece_end = piece_start + u64::from(piece.len);
-            if start >= piece_end {
-                piece_start = piece_end;
-                pieces.next();
-                continue;
+pub fn pairs<'a>(file: &'a Shape, placement: Placement, memory: &'a Shape) -> Pairs<'a> {
+    Pairs {
+        parts: parts(file, placement),
+        part: None,
+        memory: Place::Shaped {
+            pieces: memory.pieces(),
+            piece: None,
+            start: 0,
+        },
+    }
+}
+
+/// The bytes of `file` on the server of `placement`, where they lie in memory one behind the other from `start` on.
+pub fn pairs_together(file: &Shape, placement: Placement, start: u64) -> Pairs<'_> {
+    Pairs {
+        parts: parts(file, placement),
+        part: None,
+        memory: Place::Together(start),
+    }
+}
+
+/// See [`pairs`].
+#[derive(Debug, Clone)]
+pub struct Pairs<'a> {
+    parts: Parts<'a>,
+    /// What is left of the part at hand.
+    part: Option<Part>,
+    memory: Place<'a>,
+}
+
+/// Where a stream's bytes are in memory.
+#[derive(Debug, Clone)]
+enum Place<'a> {
+    Shaped {
+        pieces: Pieces<'a>,
+        piece: Option<Piece>,
+        /// Of the piece at hand, or the next one, in the stream.
+        start: u64,
+    },
+    /// A server's own bytes one behind the other: the next one's place.
+    Together(u64),
+}
+
+impl Place<'_> {
+    /// Where the byte `stream` of the stream is, and how many lie together from there on; looks at one piece.
+    fn step_to(&mut self, stream: u64, len: u32) -> Step<(u64, u32)> {
+        let (pieces, piece, start) = match self {
+            Place::Together(next) => {
+                let place = *next;
+                *next += u64::from(len);
+                return Step::Item((place, len));
             }
-            let left = u64::from(part.len - given);
-            let len = left.min(piece_end - start);
-            let pair = Pair {
-                object_offset: part.object_offset + u64::from(given),
-                memory_offset: piece.offset + (start - piece_start),
-                // At most the part's.
-                len: len as u32,
-            };
-            given += pair.len;
-            if given == part.len {
-                given = 0;
-                parts.next();
-            }
-            return Some(pair);
+            Place::Shaped {
+                pieces,
+                piece,
+                start,
+            } => (pieces, piece, start),
+        };
+        let Some(at_hand) = piece.take().or_else(|| pieces.next()) else {
+            return Step::End;
+        };
+        let end = *start + u64::from(at_hand.len);
+        if stream >= end {
+            *start = end;
+            return Step::Nothing;
         }
-    })
+        *piece = Some(at_hand);
+        // At most `len`.
+        let len = u64::from(len).min(end - stream) as u32;
+        Step::Item((at_hand.offset + (stream - *start), len))
+    }
+}
+
+impl Pairs<'_> {
+    /// Looks at one piece of the file, or of memory.
+    pub fn step(&mut self) -> Step<Pair> {
+        let part = match self.part {
+            Some(part) => part,
+            None => match self.parts.step() {
+                Step::Item(part) => *self.part.insert(part),
+                Step::Nothing => return Step::Nothing,
+                Step::End => return Step::End,
+            },
+        };
+        let (memory_offset, len) = match self.memory.step_to(part.stream_offset, part.len) {
+            Step::Item(place) => place,
+            Step::Nothing => return Step::Nothing,
+            Step::End => return Step::End,
+        };
+        self.part = (len < part.len).then(|| Part {
+            object_offset: part.object_offset + u64::from(len),
+            stream_offset: part.stream_offset + u64::from(len),
+            len: part.len - len,
+        });
+        Step::Item(Pair {
+            object_offset: part.object_offset,
+            memory_offset,
+            len,
+        })
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Pair;
+
+    fn next(&mut self) -> Option<Pair> {
+        loop {
+            match self.step() {
+                Step::Item(pair) => return Some(pair),
+                Step::Nothing => {}
+                Step::End => return None,
+            }
+        }
+    }
 }
 
 /// Joins neighbours: ranges `(offset, len)` that follow each other without a gap become one, up to `max` bytes.
@@ -202,10 +301,17 @@ pub fn runs(
     })
 }
 
-/// Bytes of `shape` that lie on the server of `placement`.
+/// Bytes of `shape` that lie on the server of `placement`: a step for each piece.
 pub fn own_len(shape: &Shape, placement: Placement) -> u64 {
-    let lens = parts(shape, placement).map(|part| u64::from(part.len));
+    let lens = shape.pieces().map(|piece| own_len_of(piece, placement));
     lens.sum()
+}
+
+/// Bytes of a piece of a shape that lie on the server of `placement`: one step, however many stripes it crosses.
+pub fn own_len_of(piece: Piece, placement: Placement) -> u64 {
+    // A shape has no bytes beyond 2^64 - 1.
+    let end = piece.offset.saturating_add(u64::from(piece.len));
+    object_size(end, placement) - object_size(piece.offset, placement)
 }
 
 /// How long the object of `placement` is when the file has `file_size` bytes.
@@ -213,8 +319,9 @@ pub fn object_size(file_size: u64, placement: Placement) -> u64 {
     let Placement { unit, width, index } = placement;
     let (unit, width, index) = (u64::from(unit), u64::from(width), u64::from(index));
     let (stripes, rest) = (file_size / unit, file_size % unit);
-    let own = (stripes + width - 1 - index) / width;
-    let tail = if stripes % width == index { rest } else { 0 };
+    let (rows, last) = (stripes / width, stripes % width);
+    let own = rows + u64::from(last > index);
+    let tail = if last == index { rest } else { 0 };
     own * unit + tail
 }
 
@@ -288,8 +395,10 @@ mod tests {
     fn the_end_of_all_offsets_is_no_trap() {
         let far = u64::MAX - 100;
         let shape = Shape::contiguous(far, 100).unwrap();
-        let all: u64 = every(4096, 7).map(|it| own_len(&shape, it)).sum();
-        assert_eq!(all, 100);
+        for (unit, width) in [(4096, 7), (1, 3), (1, 1), (u32::MAX, 2)] {
+            let all: u64 = every(unit, width).map(|it| own_len(&shape, it)).sum();
+            assert_eq!(all, 100);
+        }
     }
 
     fn shapes() -> impl Strategy<Value = Shape> {
@@ -325,7 +434,9 @@ mod tests {
                     (0..u64::from(part.len))
                         .map(move |n| (part.object_offset + n, part.stream_offset + n))
                 });
-                prop_assert_eq!(bytes.collect::<Vec<_>>(), &*expected[placement.index as usize]);
+                let expected = &*expected[placement.index as usize];
+                prop_assert_eq!(bytes.collect::<Vec<_>>(), expected);
+                prop_assert_eq!(own_len(&shape, placement), expected.len() as u64);
             }
         }
 
@@ -351,7 +462,15 @@ mod tests {
                             .map(move |n| (pair.object_offset + n, pair.memory_offset + n))
                     })
                     .collect();
-                prop_assert_eq!(paired, expected);
+                prop_assert_eq!(&paired, &expected);
+                // One behind the other, they are the same bytes of the object, as far as memory reached.
+                let together = pairs_together(&file, placement, 7).flat_map(|pair| {
+                    (0..u64::from(pair.len))
+                        .map(move |n| (pair.object_offset + n, pair.memory_offset + n))
+                });
+                let together: Vec<(u64, u64)> = together.take(expected.len()).collect();
+                let numbered = expected.iter().zip(7u64..).map(|((at, _), n)| (*at, n));
+                prop_assert_eq!(together, numbered.collect::<Vec<_>>());
             }
         }
 

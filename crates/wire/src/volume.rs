@@ -32,7 +32,7 @@ pub use locks::{
     RenewLocksRequest,
 };
 pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
-pub use shape::{Level, Piece, Pieces, Shape};
+pub use shape::{Description, Level, Piece, Pieces, Shape};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.

@@ -42,6 +42,20 @@ enum Form {
     Nested { first: Piece, levels: Vec<Level> },
 }
 
+/// How a [`Shape`] describes its pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Description<'a> {
+    /// One by one, at most [`PIECES_MAX`].
+    List(&'a [Piece]),
+    /// A piece that repeats, at most [`NESTED_PIECES_MAX`] times in all.
+    Nested {
+        /// The first piece.
+        first: Piece,
+        /// The repetitions, the innermost first.
+        levels: &'a [Level],
+    },
+}
+
 impl Shape {
     /// `len` bytes from `offset` on.
     ///
@@ -146,6 +160,17 @@ impl Shape {
             len: self.len,
             end,
         })
+    }
+
+    /// How the pieces are described, for arithmetic that must not take a step for each of them.
+    pub fn description(&self) -> Description<'_> {
+        match &self.form {
+            Form::List(pieces) => Description::List(pieces),
+            Form::Nested { first, levels } => Description::Nested {
+                first: *first,
+                levels,
+            },
+        }
     }
 
     /// The pieces, in the order of the stream.
