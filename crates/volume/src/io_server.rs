@@ -7,16 +7,17 @@ mod fetches;
 mod gone;
 mod lent;
 mod list;
-mod order;
+mod range_lock;
 mod read;
 mod term;
 mod turns;
+mod walk;
 mod write;
 
 use crate::calls::encode;
 use crate::limits::{
-    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
-    WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
+    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, UNIT_MAX,
+    UNIT_MIN, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
@@ -29,15 +30,17 @@ use gannet_vfs::{
 use gannet_wire::nfs3::{Decode, from_bytes};
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
+    Transfer,
 };
 use gannet_wire::xdr::Encoder;
 use gone::Gone;
-use order::Orders;
+use range_lock::RangeLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use term::Terms;
 use turns::Turns;
+use walk::Walks;
 
 pub use term::TERM_FILE;
 
@@ -53,7 +56,7 @@ pub struct IoServer<V: Vfs> {
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
     gone: RefCell<Gone>,
-    orders: Orders,
+    range_locks: RangeLocks,
     terms: Terms,
     /// Files with numbers below this may have had an object on the disk before this one, which was lost.
     lost_below: Cell<u64>,
@@ -66,6 +69,8 @@ pub struct IoServer<V: Vfs> {
     writes: Rc<Turns>,
     /// Of short WRITEs that must be fetched.
     small: Rc<Turns>,
+    /// Of requests with many pieces, in pieces.
+    walks: Rc<Walks>,
 }
 
 /// In which pieces an I/O server moves long transfers.
@@ -127,12 +132,13 @@ impl<V: Vfs> IoServer<V> {
             reads: turns(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
             writes: turns(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
             small: turns(SMALL_MAX, SMALL_UNDER_WAY_MAX),
+            walks: Walks::new(Handle::clone(&runtime)),
             runtime,
             store,
             keys,
             objects: RefCell::default(),
             gone: RefCell::default(),
-            orders: Orders::default(),
+            range_locks: RangeLocks::default(),
             terms: Terms::default(),
             lost_below: Cell::default(),
         })
@@ -304,8 +310,8 @@ impl<V: Vfs> IoServer<V> {
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
-        let begun = self.orders.truncate(capability.file);
-        let cutting = begun.cut().await;
+        let truncation = self.range_locks.truncate(capability.file);
+        let guard = truncation.lock().await;
         let object = match size {
             // What was lost is cut off: from now on the object is known to be empty.
             0 => match self.find(capability.file).await? {
@@ -327,7 +333,7 @@ impl<V: Vfs> IoServer<V> {
                 .set_attributes(&own(), handle, &change, None)
                 .await;
             changed.result?;
-            drop(cutting);
+            drop(guard);
             self.store.commit(&own(), handle, 0, 0).await.result?;
         }
         Ok(encode(&self.state_of(object.as_ref()).await?))
@@ -386,7 +392,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Unlink if from_manager => self.unlink(request.body()).await,
                 Operation::Term if from_manager => self.term(request.body()).await,
                 Operation::Usage => self.usage().await,
-                Operation::Objects => self.list(request.body()).await,
+                Operation::Objects => self.list(&link, request.body()).await,
                 Operation::Lend => self.lend(&link, request.body()),
                 Operation::Return => self.take_back(&link, request.body()),
                 _ => Err(Status::Notsupp),
@@ -404,6 +410,18 @@ fn place_of(file: u64) -> (Vec<u8>, Vec<u8>) {
 
 fn parse<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, Status> {
     from_bytes(body).map_err(|_| Status::Inval)
+}
+
+/// A READ or WRITE, of a file that can be.
+///
+/// # Errors
+/// `Inval`: also for stripes of a length that no volume has. Of single bytes, a short request would have 2^26.
+fn parse_transfer(body: &[u8]) -> Result<Transfer, Status> {
+    let transfer: Transfer = parse(body)?;
+    match (UNIT_MIN..=UNIT_MAX).contains(&transfer.placement.unit) {
+        true => Ok(transfer),
+        false => Err(Status::Inval),
+    }
 }
 
 /// How durable a WRITE is asked to be.

@@ -225,3 +225,13 @@ const _: () = assert!(LOCK_RENEW.as_millis() * 4 < LOCK_LEASE.as_millis());
 pub const APPENDED_FILES_MAX: usize = 1 << 16;
 /// Places of one file that the manager remembers, for requests that come again.
 pub const APPENDS_REMEMBERED: usize = 64;
+/// Changes of one object that an I/O server has under way: further writes are to be sent again.
+pub const CHANGES_OF_OBJECT_MAX: usize = 4096;
+/// Steps for which an I/O server looks whether a write overlaps earlier ones, before it takes that for certain.
+pub const OVERLAP_STEPS_MAX: u32 = 4096;
+/// Ranges of bytes that an I/O server remembers to leave out of earlier writes, of all objects together.
+pub const NOTED_RANGES_MAX: usize = 1 << 16;
+/// Pieces of a request that an I/O server looks at before other tasks of the core have their turn.
+pub const WALK_STEPS: u32 = 1024;
+/// So many pieces cost what a range does that is looked up in the page cache.
+pub const RANGE_STEPS: u32 = 32;

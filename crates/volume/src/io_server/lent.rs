@@ -1,9 +1,9 @@
 //! Client-based RDMA: the server lends memory, and the client moves the bytes to it and from it.
 
-use super::write::{Fetched, Target};
+use super::walk::Pace;
+use super::write::Target;
 use super::{IoServer, parse};
 use crate::calls::encode;
-use crate::layout::{parts, runs};
 use crate::link::Link;
 use gannet_fabric::Access;
 use gannet_runtime::FileRef;
@@ -32,7 +32,7 @@ impl<V: Vfs> IoServer<V> {
         &self,
         (link, number, class): (&Link, u64, Class),
         transfer: &Transfer,
-        count: u64,
+        (count, pace): (u64, &Pace),
         target: Target<'_>,
     ) -> Result<(), Status> {
         // From now on not a byte of it changes. A client that came too late may try again.
@@ -45,13 +45,9 @@ impl<V: Vfs> IoServer<V> {
             Class::Bulk | Class::Background => &self.writes,
         };
         let _turn = turns.take((link.endpoint().id(), class), count).await;
-        let own = parts(&transfer.file, transfer.placement);
-        let ranges = runs(own.map(|part| (part.object_offset, part.len)), u64::MAX);
         // Fits: it is in memory.
-        let data = 0..count as usize;
-        let ranges = ranges.collect();
-        let fetched = Fetched { buffer, ranges };
-        self.store_ranges(target, fetched, data).await
+        let source = (buffer, 0..count as usize);
+        self.store_own(target, transfer, source, pace).await
     }
 
     /// The answer to a WRITE by lent memory: some for the next one comes with it.
@@ -67,6 +63,7 @@ impl<V: Vfs> IoServer<V> {
         source: (Option<&FileHandle>, Option<&FileRef>),
         transfer: &Transfer,
         (count, state): (u64, ObjectState),
+        pace: &Pace,
     ) -> Result<Vec<u8>, Status> {
         let nothing = LentDone {
             done: TransferDone { count: 0, state },
@@ -83,9 +80,7 @@ impl<V: Vfs> IoServer<V> {
                 Some(self.reads.take(flow, count).await)
             }
         };
-        let own = parts(&transfer.file, transfer.placement);
-        let own = own.map(|part| (part.object_offset, part.len));
-        self.gather(source, own, &mut buffer).await?;
+        self.gather_own(source, transfer, &mut buffer, pace).await?;
         Ok(encode(&match link.lend(buffer, Access::RemoteRead) {
             None => nothing,
             lent => LentDone {

@@ -1,9 +1,10 @@
 //! READ: bytes leave from the page cache.
 
-use super::write::plans;
-use super::{IoServer, class_of, own, parse};
+use super::walk::{Pace, Plans, own_len, ranges_of};
+use super::{IoServer, class_of, own, parse_transfer};
 use crate::calls::encode;
-use crate::layout::{Pair, Part, own_len, pairs, parts, runs};
+use crate::layout::{Pair, Pairs, pairs, pairs_together};
+use crate::limits::RANGE_STEPS;
 use crate::link::{Hold, Link, Message};
 use gannet_fabric::{Buffer, RemoteAddress, RemoteKey, Source};
 use gannet_runtime::{FileRef, run_blocking};
@@ -21,14 +22,15 @@ impl<V: Vfs> IoServer<V> {
         link: &Link,
         request: &Message,
     ) -> Result<(Vec<u8>, Vec<u8>), Status> {
-        let transfer: Transfer = parse(request.body())?;
+        let transfer = parse_transfer(request.body())?;
         self.check(&transfer.capability, Capability::READ)?;
         let object = self.find(transfer.capability.file).await?;
         let file = match &object {
             Some(handle) => Some(self.open(handle).await?),
             None => None,
         };
-        let count = own_len(&transfer.file, transfer.placement);
+        let pace = Pace::new(&self.walks, link);
+        let count = own_len(&pace, &transfer.file, transfer.placement).await;
         if object.is_none() && count > 0 {
             self.may_be_lost(transfer.capability.file)?;
         }
@@ -38,21 +40,31 @@ impl<V: Vfs> IoServer<V> {
         // Before the bytes: what it says is long is not read as if it were short.
         let state = self.state_of(object.as_ref()).await?;
         let data = match &transfer.memory {
-            Memory::Inline => self.read_inline(opened, &transfer).await?,
+            Memory::Inline => {
+                let len = usize::try_from(count).map_err(|_| Status::Toosmall)?;
+                if len > INLINE_DATA_MAX {
+                    return Err(Status::Toosmall);
+                }
+                let mut data = vec![0; len];
+                self.gather_own(opened, &transfer, &mut data, &pace).await?;
+                data
+            }
             Memory::Region { key, shape } => {
                 let places = pairs(&transfer.file, transfer.placement, shape);
-                self.read_to(link, opened, RemoteKey(*key), places).await?;
+                let target = (RemoteKey(*key), places);
+                self.read_to(link, opened, target, &pace).await?;
                 Vec::new()
             }
             Memory::Fast { slot } => {
                 let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
-                let own = parts(&transfer.file, transfer.placement);
-                let places = together(own, target.offset);
-                self.read_to(link, opened, target.key, places).await?;
+                let (file, placement) = (&transfer.file, transfer.placement);
+                let places = pairs_together(file, placement, target.offset);
+                let target = (target.key, places);
+                self.read_to(link, opened, target, &pace).await?;
                 Vec::new()
             }
             Memory::Lent { .. } => {
-                let read = self.read_lent(link, opened, &transfer, (count, state));
+                let read = self.read_lent(link, opened, &transfer, (count, state), &pace);
                 return Ok((read.await?, Vec::new()));
             }
         };
@@ -63,28 +75,6 @@ impl<V: Vfs> IoServer<V> {
     /// The open file behind an object.
     async fn open(&self, handle: &FileHandle) -> Result<FileRef, Status> {
         Ok(self.store.read(&own(), handle, 0, 0).await?.file)
-    }
-
-    async fn read_inline(
-        &self,
-        (object, file): (Option<&FileHandle>, Option<&FileRef>),
-        transfer: &Transfer,
-    ) -> Result<Vec<u8>, Status> {
-        let mut data = Vec::new();
-        for part in parts(&transfer.file, transfer.placement) {
-            let start = data.len();
-            let end = start + part.len as usize;
-            if end > INLINE_DATA_MAX {
-                return Err(Status::Toosmall);
-            }
-            data.resize(end, 0);
-            let (Some(object), Some(file)) = (object, file) else {
-                continue;
-            };
-            let target = data.get_mut(start..).unwrap_or_default();
-            self.copy(object, file, part.object_offset, target).await?;
-        }
-        Ok(data)
     }
 
     /// Copies bytes of an object from the page cache, with zeros behind its end.
@@ -105,15 +95,35 @@ impl<V: Vfs> IoServer<V> {
         Ok(())
     }
 
-    /// Fills the start of `buffer` with these ranges of an object, one behind the other; with zeros if there is none.
-    pub(super) async fn gather(
+    /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; with zeros if there is no object.
+    pub(super) async fn gather_own(
+        &self,
+        source: (Option<&FileHandle>, Option<&FileRef>),
+        transfer: &Transfer,
+        buffer: &mut [u8],
+        pace: &Pace,
+    ) -> Result<(), Status> {
+        let pairs = pairs_together(&transfer.file, transfer.placement, 0);
+        let mut plans = Plans::new(pairs, u32::MAX, pace);
+        let mut rest = buffer;
+        while let Some(plan) = plans.next().await {
+            let filled = self.gather(source, &plan, rest, pace).await?;
+            rest = rest.get_mut(filled..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Fills the start of `buffer` with the ranges of a plan, one behind the other; how many bytes they are.
+    async fn gather(
         &self,
         (object, file): (Option<&FileHandle>, Option<&FileRef>),
-        ranges: impl Iterator<Item = (u64, u32)>,
+        plan: &[Pair],
         buffer: &mut [u8],
-    ) -> Result<(), Status> {
+        pace: &Pace,
+    ) -> Result<usize, Status> {
         let mut at = 0;
-        for (offset, len) in runs(ranges, u64::MAX) {
+        for (offset, len) in ranges_of(plan) {
+            pace.steps(RANGE_STEPS).await;
             // Bounded by the buffer, which is in memory.
             let end = at + len as usize;
             let target = buffer.get_mut(at..end).ok_or(Status::Serverfault)?;
@@ -123,7 +133,7 @@ impl<V: Vfs> IoServer<V> {
             }
             at = end;
         }
-        Ok(())
+        Ok(at)
     }
 
     /// As [`IoServer::read_to`], through memory that is registered.
@@ -132,12 +142,11 @@ impl<V: Vfs> IoServer<V> {
         link: &Link,
         source: (Option<&FileHandle>, Option<&FileRef>),
         (key, plan): (RemoteKey, Vec<Pair>),
-        turn: Option<Hold>,
+        (turn, pace): (Option<Hold>, &Pace),
     ) -> Result<(), Status> {
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
         let mut buffer = self.zone(len).await?;
-        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
-        self.gather(source, ranges, &mut buffer).await?;
+        self.gather(source, &plan, &mut buffer, pace).await?;
         let parts = plan.iter().scan(0, |at, pair| {
             let offset = pair.memory_offset;
             let part = (*at, RemoteAddress { key, offset }, pair.len);
@@ -157,13 +166,14 @@ impl<V: Vfs> IoServer<V> {
         &self,
         (link, class): (&Link, Class),
         (object, file): (Option<&FileHandle>, Option<&FileRef>),
-        key: RemoteKey,
-        places: impl Iterator<Item = Pair>,
+        (key, places): (RemoteKey, Pairs<'_>),
+        pace: &Pace,
     ) -> Result<(), Status> {
         let flow = (link.endpoint().id(), class);
-        for plan in plans(places, self.policy.read_piece) {
+        let mut plans = Plans::new(places, self.policy.read_piece, pace);
+        while let Some(plan) = plans.next().await {
             if let Some(file) = file {
-                self.warm_all(file, &plan).await?;
+                self.warm_all(file, &plan, pace).await?;
             }
             let bytes = plan.iter().map(|pair| u64::from(pair.len)).sum();
             let mut turn: Option<Hold> = match class {
@@ -174,7 +184,7 @@ impl<V: Vfs> IoServer<V> {
                 }
             };
             if link.stages() {
-                self.read_staged(link, (object, file), (key, plan), turn)
+                self.read_staged(link, (object, file), (key, plan), (turn, pace))
                     .await?;
                 continue;
             }
@@ -203,9 +213,9 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Brings what is read into the page cache, where it is not.
-    async fn warm_all(&self, file: &FileRef, plan: &[Pair]) -> Result<(), Status> {
-        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
-        for (offset, len) in runs(ranges, u64::MAX) {
+    async fn warm_all(&self, file: &FileRef, plan: &[Pair], pace: &Pace) -> Result<(), Status> {
+        for (offset, len) in ranges_of(plan) {
+            pace.steps(RANGE_STEPS).await;
             if !file.is_resident(offset, len) {
                 self.warm(file, offset, len).await?;
             }
@@ -233,19 +243,6 @@ impl<V: Vfs> IoServer<V> {
             Status::Io
         })
     }
-}
-
-/// A server's bytes in memory, one behind the other from `start` on.
-fn together(own: impl Iterator<Item = Part>, start: u64) -> impl Iterator<Item = Pair> {
-    own.scan(start, |at, part| {
-        let pair = Pair {
-            object_offset: part.object_offset,
-            memory_offset: *at,
-            len: part.len,
-        };
-        *at += u64::from(part.len);
-        Some(pair)
-    })
 }
 
 /// Fills `target` from the page cache, with zeros behind the end of the file; false when the disk must be asked.

@@ -1,11 +1,12 @@
 //! WRITE: bytes are fetched a piece ahead of the disk.
 
-use super::order::Begun;
+use super::range_lock::Write;
 use super::turns::Turn;
-use super::{IoServer, class_of, own, parse, stability};
+use super::walk::{Pace, Plans, own_len, ranges_of};
+use super::{IoServer, class_of, own, parse_transfer, stability};
 use crate::calls::encode;
-use crate::layout::{Pair, own_len, pairs, parts, runs};
-use crate::limits::{STORED_AT_A_TIME, TURN_PIECES_MAX, WRITE_PIECE_LEN_MIN};
+use crate::layout::{Pair, pairs, pairs_together};
+use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
 use gannet_fabric::{Buffer, RemoteAddress, RemoteKey};
 use gannet_runtime::{all, both};
@@ -17,17 +18,17 @@ use std::pin::Pin;
 /// One of several ranges on its way to the disk.
 type Storing<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 
-/// Bytes of a WRITE that are in memory together: where they go in the object, range after range.
-pub(super) struct Fetched {
-    pub(super) buffer: Buffer,
-    pub(super) ranges: Vec<(u64, u64)>,
+/// Bytes of a WRITE that are in memory together, one plan of them.
+struct Fetched {
+    buffer: Buffer,
+    plan: Vec<Pair>,
 }
 
 /// Where a WRITE's bytes go, and how durable they are there when it is answered.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) handle: &'a FileHandle,
-    pub(super) begun: &'a Begun<'a>,
+    pub(super) write: &'a Write<'a>,
     pub(super) capability: &'a Capability,
     pub(super) stability: Stability,
 }
@@ -37,58 +38,56 @@ struct Fetching<'a> {
     link: &'a Link,
     key: RemoteKey,
     class: Class,
-    /// Bytes at a time.
-    piece: u32,
 }
 
 impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
-        let transfer: Transfer = parse(request.body())?;
+        let transfer = parse_transfer(request.body())?;
         self.check(&transfer.capability, Capability::WRITE)?;
         let file = transfer.capability.file;
-        let begun = self.orders.write(file, &transfer.file, transfer.placement);
+        // Before anything is waited for: writes are in order as they come.
+        let write = (self.range_locks).write(file, &transfer.file, transfer.placement)?;
         let handle = self.find_or_make(file).await?;
         let target = Target {
             handle: &handle,
-            begun: &begun,
+            write: &write,
             capability: &transfer.capability,
             stability: stability(transfer.stability)?,
         };
-        let count = own_len(&transfer.file, transfer.placement);
+        let pace = Pace::new(&self.walks, link);
+        let count = own_len(&pace, &transfer.file, transfer.placement).await;
         let class = class_of(request.header.class, count);
         // From before the first byte: if it changes meanwhile, a part may be lost that was written already.
         let verifier = self.verifier();
         match &transfer.memory {
             Memory::Inline => {
-                let own = parts(&transfer.file, transfer.placement);
-                let ranges = runs(own.map(|part| (part.object_offset, part.len)), u64::MAX);
-                let (ranges, data) = (ranges.collect(), request.data_range());
+                let data = request.data_range();
                 if data.len() as u64 != count {
                     return Err(Status::Inval);
                 }
-                let buffer = request.into_buffer();
-                let fetched = Fetched { buffer, ranges };
-                self.store_ranges(target, fetched, data).await?;
+                let source = (request.into_buffer(), data);
+                self.store_own(target, &transfer, source, &pace).await?;
             }
             Memory::Region { key, shape } => {
-                let key = RemoteKey(*key);
-                let pairs = pairs(&transfer.file, transfer.placement, shape);
                 let source = Fetching {
                     link,
-                    key,
+                    key: RemoteKey(*key),
                     class,
-                    piece: self.write_piece(count),
                 };
-                self.write_from(source, pairs, target).await?;
+                let pairs = pairs(&transfer.file, transfer.placement, shape);
+                let plans = Plans::new(pairs, self.write_piece(count), &pace);
+                self.write_from(source, plans, target).await?;
             }
             Memory::Fast { slot } => {
-                let stored = self.write_fast(link, *slot, &transfer, target);
-                let stored = stored.await;
+                let buffer = link.lend_buffer(*slot).ok_or(Status::Inval)?;
+                let source = (buffer, count);
+                let stored = self.write_fast(target, &transfer, source, &pace).await;
                 link.settle();
                 stored?;
             }
             Memory::Lent { number } => {
                 let lent = (link, *number, class);
+                let count = (count, &pace);
                 self.write_lent(lent, &transfer, count, target).await?;
             }
         }
@@ -106,22 +105,42 @@ impl<V: Vfs> IoServer<V> {
     /// Stores what the client has written to a buffer of this connection.
     async fn write_fast(
         &self,
-        link: &Link,
-        slot: u32,
-        transfer: &Transfer,
         target: Target<'_>,
+        transfer: &Transfer,
+        (buffer, count): (Buffer, u64),
+        pace: &Pace,
     ) -> Result<(), Status> {
-        let buffer = link.lend_buffer(slot).ok_or(Status::Inval)?;
-        let own = parts(&transfer.file, transfer.placement);
-        let ranges = runs(own.map(|part| (part.object_offset, part.len)), u64::MAX);
-        let ranges: Vec<(u64, u64)> = ranges.collect();
-        let len = usize::try_from(ranges.iter().map(|(_, len)| len).sum::<u64>());
-        let data = 0..len.map_err(|_| Status::Inval)?;
-        if data.end > buffer.len() {
+        let len = usize::try_from(count).map_err(|_| Status::Inval)?;
+        if len > buffer.len() {
             return Err(Status::Inval);
         }
-        let fetched = Fetched { buffer, ranges };
-        self.store_ranges(target, fetched, data).await
+        self.store_own(target, transfer, (buffer, 0..len), pace)
+            .await
+    }
+
+    /// Stores the server's own bytes, which lie one behind the other in `data` of a buffer.
+    pub(super) async fn store_own(
+        &self,
+        target: Target<'_>,
+        transfer: &Transfer,
+        (buffer, data): (Buffer, Range<usize>),
+        pace: &Pace,
+    ) -> Result<(), Status> {
+        let start = data.start as u64;
+        let pairs = pairs_together(&transfer.file, transfer.placement, start);
+        let mut plans = Plans::new(pairs, u32::MAX, pace);
+        let mut next = plans.next().await;
+        if let Some(plan) = &next
+            && let Some((offset, len)) = only(ranges_of(plan))
+            && len == data.len() as u64
+        {
+            return self.store_one(target, offset, buffer, data).await;
+        }
+        while let Some(plan) = next {
+            self.store_copies(target, &buffer, &plan).await?;
+            next = plans.next().await;
+        }
+        Ok(())
     }
 
     /// Bytes to fetch at a time of `count`: half of them, within bounds, so that network and disk overlap.
@@ -135,42 +154,33 @@ impl<V: Vfs> IoServer<V> {
     async fn write_from(
         &self,
         source: Fetching<'_>,
-        pairs: impl Iterator<Item = Pair>,
+        mut plans: Plans<'_>,
         target: Target<'_>,
     ) -> Result<(), Status> {
-        let mut plans = plans(pairs, source.piece);
-        let mut here = match plans.next() {
-            Some(plan) => self.fetch(&source, plan).await?,
-            None => return Ok(()),
-        };
-        loop {
-            let (fetched, turn) = here;
-            let len = fetched.ranges.iter().map(|(_, len)| len).sum::<u64>();
-            // Bounded by ZONE_LEN_MAX.
-            let range = 0..len as usize;
+        let mut here = self.fetch_next(&source, &mut plans).await?;
+        while let Some((fetched, turn)) = here {
             let storing = async {
-                let stored = self.store_ranges(target, fetched, range).await;
+                let stored = self.store_fetched(target, fetched).await;
                 drop(turn);
                 stored
             };
-            let Some(plan) = plans.next() else {
-                return storing.await;
-            };
-            let (stored, fetched) = both(storing, self.fetch(&source, plan)).await;
+            let (stored, fetched) = both(storing, self.fetch_next(&source, &mut plans)).await;
             stored?;
             here = fetched?;
         }
+        Ok(())
     }
 
-    /// Fetches the bytes of `plan` when it is their turn, which lasts until they are stored.
-    async fn fetch(
+    /// Fetches the bytes of the next plan when it is their turn, which lasts until they are stored.
+    async fn fetch_next(
         &self,
         source: &Fetching<'_>,
-        plan: Vec<Pair>,
-    ) -> Result<(Fetched, Turn), Status> {
-        let Fetching {
-            link, key, class, ..
-        } = *source;
+        plans: &mut Plans<'_>,
+    ) -> Result<Option<(Fetched, Turn)>, Status> {
+        let Some(mut plan) = plans.next().await else {
+            return Ok(None);
+        };
+        let Fetching { link, key, class } = *source;
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
         let turns = match class {
             Class::Metadata | Class::Small => &self.small,
@@ -179,12 +189,13 @@ impl<V: Vfs> IoServer<V> {
         let turn = turns.take((link.endpoint().id(), class), len).await;
         let mut at = 0;
         let mut reads = Vec::with_capacity(plan.len());
-        for pair in &plan {
+        for pair in &mut plan {
             let source = RemoteAddress {
                 key,
                 offset: pair.memory_offset,
             };
             reads.push((at, source, pair.len));
+            pair.memory_offset = at;
             at += u64::from(pair.len);
         }
         let buffer = self.zone(len).await?;
@@ -195,9 +206,7 @@ impl<V: Vfs> IoServer<V> {
             tracing::debug!(%error, "data of a write did not come");
             Status::Io
         })?;
-        let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
-        let ranges = runs(ranges, u64::MAX).collect();
-        Ok((Fetched { buffer, ranges }, turn))
+        Ok(Some((Fetched { buffer, plan }, turn)))
     }
 
     /// Memory for `len` bytes. Clients that stand still must make room.
@@ -224,19 +233,33 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// Writes the bytes of `data` in a buffer to where they go.
-    pub(super) async fn store_ranges(
+    /// Stores the bytes of a plan, which lie one behind the other in a buffer.
+    async fn store_fetched(
         &self,
         target: Target<'_>,
-        fetched: Fetched,
-        data: Range<usize>,
+        Fetched { buffer, plan }: Fetched,
     ) -> Result<(), Status> {
-        let Fetched { buffer, ranges } = fetched;
-        if let [(offset, _)] = ranges[..] {
-            return self.store_one(target, offset, buffer, data).await;
+        match only(ranges_of(&plan)) {
+            // Bounded by ZONE_LEN_MAX.
+            Some((offset, len)) => {
+                let data = 0..len as usize;
+                self.store_one(target, offset, buffer, data).await
+            }
+            None => self.store_copies(target, &buffer, &plan).await,
         }
-        let mut at = data.start;
-        let mut ranges = ranges.into_iter().peekable();
+    }
+
+    /// Stores the bytes of a plan, each range out of a copy of its own. In the buffer they lie one behind the other, from
+    /// the first pair's place on.
+    async fn store_copies(
+        &self,
+        target: Target<'_>,
+        buffer: &Buffer,
+        plan: &[Pair],
+    ) -> Result<(), Status> {
+        let first = plan.first().map_or(0, |pair| pair.memory_offset);
+        let mut at = usize::try_from(first).map_err(|_| Status::Inval)?;
+        let mut ranges = ranges_of(plan).peekable();
         while ranges.peek().is_some() {
             let mut together: Vec<Storing<'_>> = Vec::new();
             let mut end_before = 0;
@@ -246,7 +269,7 @@ impl<V: Vfs> IoServer<V> {
             {
                 // Ranges add up to the bytes in the buffer.
                 let end = at + len as usize;
-                let part = copy_of(&buffer, at..end)?;
+                let part = copy_of(buffer, at..end)?;
                 let range = 0..part.len();
                 let storing = self.store_one(target, offset, part, range);
                 together.push(Box::pin(storing));
@@ -267,16 +290,16 @@ impl<V: Vfs> IoServer<V> {
     ) -> Result<(), Status> {
         let Target {
             handle,
-            begun,
+            write,
             capability,
             stability,
         } = target;
         let bytes = offset..offset + data.len() as u64;
-        let storing = begun.store(bytes.clone()).await;
-        let storing = storing.ok_or(Status::Jukebox)?;
+        let guard = write.lock(bytes.clone()).await;
+        let guard = guard.ok_or(Status::Jukebox)?;
         // Its bytes may have come late: others may have been told since how long the file is.
         self.check(capability, Capability::WRITE)?;
-        let left = storing.left();
+        let left = guard.left();
         if left[..] == [bytes] {
             self.put(target, offset, buffer, data).await?;
         } else {
@@ -292,7 +315,7 @@ impl<V: Vfs> IoServer<V> {
                 self.store.commit(&own(), handle, 0, 0).await.result?;
             }
         }
-        storing.done();
+        guard.stored();
         Ok(())
     }
 
@@ -327,28 +350,8 @@ fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
     Ok(Buffer::from_vec(bytes.to_vec()))
 }
 
-/// Cuts what is to be moved into plans of up to `len` bytes, and of [`TURN_PIECES_MAX`] pieces.
-pub(super) fn plans(
-    pairs: impl Iterator<Item = Pair>,
-    len: u32,
-) -> impl Iterator<Item = Vec<Pair>> {
-    let mut pairs = pairs;
-    let mut rest: Option<Pair> = None;
-    std::iter::from_fn(move || {
-        let (mut plan, mut room) = (Vec::new(), len);
-        while room > 0 && plan.len() < TURN_PIECES_MAX {
-            let Some(pair) = rest.take().or_else(|| pairs.next()) else {
-                break;
-            };
-            let len = pair.len.min(room);
-            plan.push(Pair { len, ..pair });
-            room -= len;
-            rest = (len < pair.len).then(|| Pair {
-                object_offset: pair.object_offset + u64::from(len),
-                memory_offset: pair.memory_offset + u64::from(len),
-                len: pair.len - len,
-            });
-        }
-        (!plan.is_empty()).then_some(plan)
-    })
+/// The only range, if there is one alone.
+fn only(mut ranges: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64)> {
+    let first = ranges.next();
+    first.filter(|_| ranges.next().is_none())
 }

@@ -1,0 +1,234 @@
+//! Range locks: writes and truncations of one object, in the order in which they came.
+//!
+//! A write may be under way for long: its bytes have to be fetched, or the disk is slow. Meanwhile its client may have
+//! died, or may not wait any more; others go on, write the same bytes, or cut the file and are told how long it is.
+//! Stored after that, it would bring old bytes back, or make the file longer again. So:
+//!
+//! - A range that is being stored is locked: no other write stores any of its bytes meanwhile.
+//! - What a later write has stored is left out of the earlier ones, which are then as if they had been stored just
+//!   before it. An interval map says which version stored which bytes last; it has nothing but what an earlier write may
+//!   still bring.
+//! - A truncation waits for what is being stored, and the rest of the earlier writes is refused: a client that still
+//!   waits for one tries again. Later writes wait for the truncation.
+//!
+//! A write that waits for a range waits for nothing but the disk, and for no memory, turn or peer of another request: so
+//! two writes never wait for each other.
+
+mod changes;
+mod overlap;
+mod range_map;
+
+use crate::limits::NOTED_RANGES_MAX;
+use changes::{Changes, Lock, TooMany};
+use gannet_vfs::Status;
+use gannet_wire::volume::{Placement, Shape};
+use overlap::WriteSet;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// The version of an object that a change makes: a number that rises with each change which the server accepts, of
+/// whatever object, and in its memory alone.
+///
+/// Bytes of an object never go back to an older version. A write keeps to that by leaving out what a newer version has
+/// stored; and it is on the safe side to take two writes for overlapping that are not: then more is noted than anybody
+/// asks for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version(u64);
+
+/// The objects that are being written or truncated.
+#[derive(Default)]
+pub(super) struct RangeLocks {
+    /// By file.
+    objects: RefCell<HashMap<u64, Rc<Object>>>,
+    newest: Cell<Version>,
+    /// Ranges that the interval maps of all objects remember.
+    noted: Cell<usize>,
+}
+
+/// What is under way with one object.
+#[derive(Default)]
+struct Object {
+    changes: RefCell<Changes>,
+    /// A range is unlocked, a change refused, or a truncation over.
+    wake_up: Notify,
+}
+
+/// A change that was accepted, until it is dropped.
+struct Accepted<'a> {
+    locks: &'a RangeLocks,
+    file: u64,
+    object: Rc<Object>,
+    version: Version,
+}
+
+/// A write that was accepted. It is over when this is dropped.
+pub(super) struct Write<'a>(Accepted<'a>);
+
+/// A truncation that was accepted. It is over, done or not, when this is dropped.
+pub(super) struct Truncation<'a>(Accepted<'a>);
+
+/// A range of an object is locked for a write, until this is dropped.
+pub(super) struct RangeGuard<'a> {
+    write: &'a Accepted<'a>,
+    bytes: Range<u64>,
+}
+
+/// All of an object is locked for a truncation, until this is dropped.
+pub(super) struct ObjectGuard<'a> {
+    truncation: &'a Accepted<'a>,
+}
+
+impl RangeLocks {
+    /// Accepts a write of the bytes of `shape` that an object of `placement` has.
+    ///
+    /// # Errors
+    /// `Jukebox`: too many changes of the object are under way.
+    pub(super) fn write(
+        &self,
+        file: u64,
+        shape: &Shape,
+        placement: Placement,
+    ) -> Result<Write<'_>, Status> {
+        let write = self.accept(file);
+        let set = WriteSet::new(shape, placement);
+        let accepted = (write.object.changes.borrow_mut()).accept_write(write.version, set);
+        accepted.map_err(|TooMany| Status::Jukebox)?;
+        Ok(Write(write))
+    }
+
+    /// Accepts a truncation.
+    pub(super) fn truncate(&self, file: u64) -> Truncation<'_> {
+        let truncation = self.accept(file);
+        self.change(&truncation.object, |changes| {
+            changes.accept_truncation(truncation.version);
+        });
+        // Writes that wait hear it at once: they have turns and memory.
+        truncation.object.wake_up.notify_waiters();
+        Truncation(truncation)
+    }
+
+    fn accept(&self, file: u64) -> Accepted<'_> {
+        let version = Version(self.newest.get().0 + 1);
+        self.newest.set(version);
+        let object = Rc::clone(self.objects.borrow_mut().entry(file).or_default());
+        Accepted {
+            locks: self,
+            file,
+            object,
+            version,
+        }
+    }
+
+    /// Changes what is under way with an object, and counts the ranges that it remembers.
+    fn change<T>(&self, object: &Object, change: impl FnOnce(&mut Changes) -> T) -> T {
+        let mut changes = object.changes.borrow_mut();
+        let before = changes.noted();
+        let changed = change(&mut changes);
+        self.noted.set(self.noted.get() - before + changes.noted());
+        changed
+    }
+
+    /// Bounds what is remembered: of the object that takes most, nothing stays.
+    fn bound_noted(&self) {
+        if self.noted.get() <= NOTED_RANGES_MAX {
+            return;
+        }
+        let objects = self.objects.borrow();
+        let largest = objects
+            .values()
+            .max_by_key(|it| it.changes.borrow().noted());
+        if let Some(object) = largest {
+            self.change(object, Changes::forget_stored);
+            object.wake_up.notify_waiters();
+        }
+    }
+}
+
+impl Write<'_> {
+    /// Waits until these bytes can be stored, of which none are locked by this write. `None`: it is refused, because the
+    /// object has been cut since it came or for want of memory.
+    pub(super) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
+        let Write(write) = self;
+        loop {
+            // From before the look: a wake-up between both must not be missed.
+            let wake_up = write.object.wake_up.notified();
+            let lock = (write.object.changes.borrow_mut()).lock(write.version, &bytes);
+            match lock {
+                Lock::Granted => return Some(RangeGuard { write, bytes }),
+                Lock::Wait => wake_up.await,
+                Lock::Refused => return None,
+            }
+        }
+    }
+}
+
+impl Truncation<'_> {
+    /// Waits until the object can be cut: for what is being stored, and for earlier truncations.
+    pub(super) async fn lock(&self) -> ObjectGuard<'_> {
+        let Truncation(truncation) = self;
+        loop {
+            let wake_up = truncation.object.wake_up.notified();
+            if (truncation.object.changes.borrow()).may_truncate(truncation.version) {
+                return ObjectGuard { truncation };
+            }
+            wake_up.await;
+        }
+    }
+}
+
+impl RangeGuard<'_> {
+    /// Those of the bytes that no later write has stored.
+    pub(super) fn left(&self) -> Vec<Range<u64>> {
+        let changes = self.write.object.changes.borrow();
+        changes.left(self.write.version, &self.bytes)
+    }
+
+    /// The bytes are stored, or were by later writes.
+    pub(super) fn stored(self) {
+        let Accepted {
+            locks,
+            object,
+            version,
+            ..
+        } = self.write;
+        locks.change(object, |changes| changes.note_stored(*version, &self.bytes));
+        locks.bound_noted();
+    }
+}
+
+impl Drop for RangeGuard<'_> {
+    fn drop(&mut self) {
+        let object = &self.write.object;
+        object.changes.borrow_mut().unlock(&self.bytes);
+        object.wake_up.notify_waiters();
+    }
+}
+
+impl Drop for ObjectGuard<'_> {
+    fn drop(&mut self) {
+        let Accepted {
+            object, version, ..
+        } = self.truncation;
+        object.changes.borrow_mut().end_truncation(*version);
+        object.wake_up.notify_waiters();
+    }
+}
+
+impl Drop for Accepted<'_> {
+    fn drop(&mut self) {
+        let (locks, object) = (self.locks, &self.object);
+        locks.change(object, |changes| changes.end(self.version));
+        object.wake_up.notify_waiters();
+        if object.changes.borrow().is_empty() {
+            locks.objects.borrow_mut().remove(&self.file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The changes of one object that are under way: what each may do next. No waiting here: [`super`] does that.
+
+use super::Version;
+use super::overlap::WriteSet;
+use super::range_map::RangeMap;
+use crate::limits::{CHANGES_OF_OBJECT_MAX, OVERLAP_STEPS_MAX};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where a change is.
+///
+/// | state        | event                                                       | next state   |
+/// |--------------|-------------------------------------------------------------|--------------|
+/// | -            | a write is accepted                                         | `Writing`    |
+/// | -            | a truncation is accepted                                    | `Truncating` |
+/// | `Writing`    | a range is locked: older truncations done, none stores it   | `Writing`    |
+/// | `Writing`    | a later truncation is accepted                              | `Refused`    |
+/// | `Writing`    | the server forgets what later writes have stored            | `Refused`    |
+/// | `Refused`    | a range that it has locked is stored                        | `Refused`    |
+/// | `Refused`    | it asks for a range                                         | `Refused`    |
+/// | `Truncating` | no range is locked, older truncations done: the object is locked; its guard is dropped | `Truncated` |
+/// | any          | its handle is dropped                                       | -            |
+#[derive(Debug)]
+enum Change {
+    /// A write that may lock ranges.
+    Writing {
+        set: WriteSet,
+        /// It may overlap an older write: what it stores is noted, to be left out of that.
+        is_noted: bool,
+    },
+    /// A write that locks nothing more.
+    Refused,
+    /// A truncation that is to be done: writes after it wait.
+    Truncating,
+    /// A truncation that is done, or given up.
+    Truncated,
+}
+
+/// The answer to a write that wants to store a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// The range is its own until it unlocks it.
+    Granted,
+    /// Another one stores some of it, or an older truncation is to be done: ask again after the next wake-up.
+    Wait,
+    /// It stores nothing more.
+    Refused,
+}
+
+/// The object has [`CHANGES_OF_OBJECT_MAX`] changes under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// By version: in the order in which they came.
+    changes: BTreeMap<Version, Change>,
+    /// Of them, those in [`Change::Truncating`].
+    truncating: usize,
+    /// Ends of ranges that are being stored, by starts. No two overlap.
+    locked: BTreeMap<u64, u64>,
+    /// What was stored while an older write was under way that may have bytes of it.
+    stored: RangeMap,
+}
+
+impl Changes {
+    /// A write comes, the newest change so far.
+    pub(super) fn accept_write(&mut self, version: Version, set: WriteSet) -> Result<(), TooMany> {
+        if self.changes.len() >= CHANGES_OF_OBJECT_MAX {
+            return Err(TooMany);
+        }
+        let mut steps = OVERLAP_STEPS_MAX;
+        let is_noted = self.changes.values().any(|older| match older {
+            Change::Writing { set: older, .. } => set.may_overlap(older, &mut steps),
+            _ => false,
+        });
+        let writing = Change::Writing { set, is_noted };
+        self.changes.insert(version, writing);
+        Ok(())
+    }
+
+    /// A truncation comes, the newest change so far: no older write locks anything from now on.
+    pub(super) fn accept_truncation(&mut self, version: Version) {
+        self.refuse_before(version);
+        self.changes.insert(version, Change::Truncating);
+        self.truncating += 1;
+    }
+
+    fn refuse_before(&mut self, version: Version) {
+        for (_, change) in self.changes.range_mut(..version) {
+            if matches!(change, Change::Writing { .. }) {
+                *change = Change::Refused;
+            }
+        }
+        self.stored.clear();
+    }
+
+    /// A write wants to store `bytes`, of which it has locked none.
+    pub(super) fn lock(&mut self, version: Version, bytes: &Range<u64>) -> Lock {
+        if !matches!(self.changes.get(&version), Some(Change::Writing { .. })) {
+            return Lock::Refused;
+        }
+        let before = self.locked.range(..bytes.end).next_back();
+        let is_locked = before.is_some_and(|(_, end)| *end > bytes.start);
+        if is_locked || self.is_truncated_before(version) {
+            return Lock::Wait;
+        }
+        self.locked.insert(bytes.start, bytes.end);
+        Lock::Granted
+    }
+
+    /// Those of `bytes`, which are locked, that no newer write has stored.
+    pub(super) fn left(&self, version: Version, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        self.stored.without_newer(bytes, version)
+    }
+
+    /// The bytes of a locked range are in the object: this write's, or those of newer ones.
+    pub(super) fn note_stored(&mut self, version: Version, bytes: &Range<u64>) {
+        let is_noted = matches!(
+            self.changes.get(&version),
+            Some(Change::Writing { is_noted: true, .. })
+        );
+        if is_noted && self.oldest_write().is_some_and(|oldest| oldest < version) {
+            self.stored.note(bytes, version);
+        }
+    }
+
+    /// Gives a locked range back.
+    pub(super) fn unlock(&mut self, bytes: &Range<u64>) {
+        self.locked.remove(&bytes.start);
+    }
+
+    /// Whether a truncation may be done now. Writes after it wait for it, so nothing can be locked before it is done.
+    pub(super) fn may_truncate(&self, version: Version) -> bool {
+        self.locked.is_empty() && !self.is_truncated_before(version)
+    }
+
+    /// A truncation is done, or given up.
+    pub(super) fn end_truncation(&mut self, version: Version) {
+        if let Some(change) = self.changes.get_mut(&version)
+            && matches!(change, Change::Truncating)
+        {
+            *change = Change::Truncated;
+            self.truncating -= 1;
+        }
+    }
+
+    /// A change is over; its ranges are unlocked.
+    pub(super) fn end(&mut self, version: Version) {
+        self.end_truncation(version);
+        self.changes.remove(&version);
+        // An older write alone can need what is noted.
+        let newest = self.stored.newest();
+        if !self.stored.is_empty() && self.oldest_write().is_none_or(|oldest| oldest >= newest) {
+            self.stored.clear();
+        }
+    }
+
+    /// Forgets what was stored. The writes that had to leave it out are refused: their clients send them again.
+    pub(super) fn forget_stored(&mut self) {
+        self.refuse_before(self.stored.newest());
+    }
+
+    /// Ranges that are remembered.
+    pub(super) fn noted(&self) -> usize {
+        self.stored.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    fn is_truncated_before(&self, version: Version) -> bool {
+        let is_truncating = |change: &Change| matches!(change, Change::Truncating);
+        self.truncating > 0 && (self.changes.range(..version)).any(|(_, it)| is_truncating(it))
+    }
+
+    fn oldest_write(&self) -> Option<Version> {
+        let mut changes = self.changes.iter();
+        let oldest = changes.find(|(_, change)| matches!(change, Change::Writing { .. }));
+        oldest.map(|(version, _)| *version)
+    }
+}
