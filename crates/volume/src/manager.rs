@@ -193,7 +193,7 @@ impl Manager {
                 body = encode(&self.append(&caller, id, (number, at_least, len)).await?);
             }
             Call::GiveBack(id, number) => self.sizes.give_back(id, number),
-            Call::Files(from) => body = self.files(from)?,
+            Call::Files(from) => body = self.files(from).await?,
             Call::Orphans(server, remove, ids) => {
                 body = self.orphans(&caller, (server, remove), &ids).await?;
             }

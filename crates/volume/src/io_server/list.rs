@@ -1,13 +1,17 @@
 //! Which objects there are: for who compares them with the files of the volume.
 
+use super::walk::Pace;
 use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, place_of};
 use crate::calls::encode;
+use crate::limits::RANGE_STEPS;
+use crate::link::Link;
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
 
 impl<V: Vfs> IoServer<V> {
     /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
-    pub(super) async fn list(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) async fn list(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let pace = Pace::new(&self.walks, link);
         let mut at: ObjectPosition = parse(body)?;
         let mut page = Page::default();
         if at == START {
@@ -15,6 +19,8 @@ impl<V: Vfs> IoServer<V> {
         }
         let root = self.store.root();
         while at.folder < FOLDERS && page.room() {
+            // There may be nothing in any of them, and each is asked of the store.
+            pace.steps(RANGE_STEPS).await;
             let name = folder_name(at.folder);
             let found = self.store.lookup(&own(), &root, &name).await.0;
             let more = match found {
@@ -98,6 +104,14 @@ fn folder_name(folder: u32) -> Vec<u8> {
     place_of(u64::from(folder)).0
 }
 
+/// Whether a name is that of one of the folders: two digits, as [`folder_name`] writes them.
+fn is_folder_name(name: &[u8]) -> bool {
+    name.len() == 2
+        && name
+            .iter()
+            .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
@@ -175,12 +189,25 @@ impl Entries for RootNames {
         let is_folder = entry
             .object
             .is_none_or(|(_, attributes)| attributes.kind == FileKind::Directory);
-        let has_objects = is_folder && (0..FOLDERS).any(|folder| folder_name(folder) == entry.name);
+        let has_objects = is_folder && is_folder_name(entry.name);
         let own_files = [OWNER_FILE.as_bytes(), TERM_FILE.as_bytes()];
         let is_ours = has_objects || own_files.contains(&entry.name);
         if !is_ours && !is_dots(entry.name) {
             self.strangers = self.strangers.saturating_add(1);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_objects_have_these_names_and_no_others() {
+        assert!((0..FOLDERS).all(|folder| is_folder_name(&folder_name(folder))));
+        for other in [&b"0"[..], b"000", b"0g", b"0A", b"..", b"/0"] {
+            assert!(!is_folder_name(other));
+        }
     }
 }

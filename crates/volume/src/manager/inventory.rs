@@ -1,7 +1,7 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
 use super::{Manager, encode, look};
-use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
+use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX, NAMES_AT_A_TIME};
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::standing::{Judge, NameSearch, standing_by_age};
@@ -18,8 +18,9 @@ use std::time::Duration;
 
 impl Manager {
     /// A page of the regular files from this number on.
-    pub(super) fn files(&self, from: FileId) -> Result<Vec<u8>, Status> {
-        let page = self.look(|view| files(view, from))?;
+    pub(super) async fn files(&self, from: FileId) -> Result<Vec<u8>, Status> {
+        // There may be a million directories before the next file.
+        let page = self.beside(move |store| files(store, from)).await?;
         Ok(encode(&page))
     }
 
@@ -132,18 +133,34 @@ fn refused(status: u32) -> LinkError {
     LinkError::Ended(format!("status {status}"))
 }
 
-fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
+/// Looks at [`NAMES_AT_A_TIME`] inodes together: changes wait for that long.
+fn files(store: &dyn MetaStore, from: FileId) -> Outcome<FilePage> {
     let mut page = FilePage {
         complete: true,
         files: Vec::new(),
     };
-    let (mut room, mut damaged) = (BODY_MAX - encode(&page).len(), None);
+    let mut next = Some(from);
+    while let Some(from) = next {
+        next = look(store, |view| add_files(view, from, &mut page))?;
+    }
+    Ok(page)
+}
+
+/// Adds the files among the next inodes to a page: where to go on, if it has room and there may be more.
+fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Option<FileId>> {
+    let (mut looked_at, mut next, mut damaged) = (0, None, None);
+    let mut room = BODY_MAX.saturating_sub(encode(page).len());
     view.scan(Table::Inodes, &from.0.to_be_bytes(), &mut |key, value| {
         let id = key.try_into().map(u64::from_be_bytes);
         let (Ok(id), Ok(inode)) = (id, from_bytes::<Inode>(value)) else {
             damaged = Some(from);
             return false;
         };
+        if looked_at == NAMES_AT_A_TIME {
+            next = Some(FileId(id));
+            return false;
+        }
+        looked_at += 1;
         let Body::Regular { layout, .. } = inode.body else {
             return true;
         };
@@ -158,7 +175,7 @@ fn files(view: &dyn View, from: FileId) -> Outcome<FilePage> {
     })?;
     match damaged {
         Some(id) => Err(Failure::Damaged(id)),
-        None => Ok(page),
+        None => Ok(next),
     }
 }
 
@@ -174,6 +191,9 @@ fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option
 mod tests {
     use super::*;
     use crate::limits::ORPHAN_AGE_MIN;
+    use crate::meta::MemoryStore;
+    use gannet_vfs::Time;
+    use gannet_wire::volume::LayoutRecord;
 
     #[test]
     fn an_object_that_is_not_there_is_gone_and_others_go_by_their_age() {
@@ -194,5 +214,62 @@ mod tests {
         ] {
             assert_eq!(standing_of(&state, now), expected);
         }
+    }
+
+    /// Directories, and a file behind every 5000 of them.
+    fn many_directories(store: &MemoryStore, count: u64) {
+        let body = |number| match number % 5000 {
+            0 => Body::Regular {
+                layout: LayoutRecord {
+                    unit: 4096,
+                    servers: vec![0],
+                },
+                verifier: Default::default(),
+                written: None,
+            },
+            _ => Body::Directory {
+                parent: ROOT,
+                entries: 0,
+                next_cookie: 3,
+                stripes: None,
+            },
+        };
+        let inode = |number| Inode {
+            mode: 0o700,
+            uid: 0,
+            gid: 0,
+            links: 2,
+            access_time: Time::default(),
+            modify_time: Time::default(),
+            change_time: Time::default(),
+            body: body(number),
+        };
+        let made = store.commit(&mut |transaction| {
+            (1..=count).try_for_each(|number| {
+                let (key, value) = (number.to_be_bytes(), encode(&inode(number)));
+                transaction.put(Table::Inodes, &key, &value)
+            })
+        });
+        made.unwrap();
+    }
+
+    #[test]
+    fn directories_before_the_next_file_are_passed_by_in_steps() {
+        let store = MemoryStore::default();
+        many_directories(&store, 12_000);
+        let found = |from| -> Vec<u64> {
+            let page = files(&store, FileId(from)).unwrap();
+            assert!(page.complete);
+            page.files.iter().map(|(id, _)| *id).collect()
+        };
+        assert_eq!(found(1), [5000, 10_000]);
+        assert_eq!(found(5001), [10_000]);
+        assert_eq!(found(10_001), []);
+        let mut page = FilePage {
+            complete: true,
+            files: Vec::new(),
+        };
+        let next = look(&store, |view| add_files(view, FileId(1), &mut page)).unwrap();
+        assert_eq!(next, Some(FileId(1 + NAMES_AT_A_TIME as u64)));
     }
 }
