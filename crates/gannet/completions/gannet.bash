@@ -76,6 +76,9 @@ _gannet() {
             gannet__subcmd__bench,registration)
                 cmd="gannet__subcmd__bench__subcmd__registration"
                 ;;
+            gannet__subcmd__bench,tile)
+                cmd="gannet__subcmd__bench__subcmd__tile"
+                ;;
             gannet__subcmd__generate,all)
                 cmd="gannet__subcmd__generate__subcmd__all"
                 ;;
@@ -139,7 +142,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration tile"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -360,6 +363,88 @@ _gannet() {
             fi
             case "${prev}" in
                 --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__bench__subcmd__tile)
+            opts="-h --how --ranks --rows --row --seconds --rounds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --how)
+                    COMPREPLY=($(compgen -W "rows lists nested" -- "${cur}"))
+                    return 0
+                    ;;
+                --ranks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --row)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --registration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --design)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --volume-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -384,6 +384,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand fabric 'Measure the software RNIC next to a plain TCP socket, on loopback'
             cand iozone 'Measure as IOzone''s throughput mode does, on servers, on this machine, and on simulated testbeds'
             cand registration 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel''s mlock beside it'
+            cand tile 'Measure ranks that write tiles of one file of a volume, with rows between each other''s and with rows apart'
         }
         &'gannet;bench;fabric'= {
             cand --seconds 'Time per row'
@@ -428,6 +429,29 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --log-format 'Log lines for people or for machines'
             cand --busy-poll 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never'
             cand --json 'One JSON object per row'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'gannet;bench;tile'= {
+            cand --how 'How a tile is asked for; several make several rows'
+            cand --ranks 'Ranks that write at the same time'
+            cand --rows 'Rows of a tile'
+            cand --row 'Bytes of a row'
+            cand --seconds 'Time per layout and round'
+            cand --rounds 'Rounds, of which the median counts'
+            cand --timeout 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]'
+            cand --crc 'Ask for MPA CRCs on RDMA connections; the server may insist on its own'
+            cand --uid 'Call as this user [default: the caller''s own]'
+            cand --gid 'Call as this group [default: the caller''s own]'
+            cand --registration 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical'
+            cand --design 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison'
+            cand --volume-key 'The key of the volume that gannet:// URLs name: its `client-key`'
+            cand --dscp 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]'
+            cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'
+            cand --log-format 'Log lines for people or for machines'
+            cand --busy-poll 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never'
+            cand --json 'One JSON object per row'
+            cand --trust-peer 'Trust the other side with one key to all transfer memory, as all-physical registration does'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

@@ -407,6 +407,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('fabric', 'fabric', [CompletionResultType]::ParameterValue, 'Measure the software RNIC next to a plain TCP socket, on loopback')
             [CompletionResult]::new('iozone', 'iozone', [CompletionResultType]::ParameterValue, 'Measure as IOzone''s throughput mode does, on servers, on this machine, and on simulated testbeds')
             [CompletionResult]::new('registration', 'registration', [CompletionResultType]::ParameterValue, 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel''s mlock beside it')
+            [CompletionResult]::new('tile', 'tile', [CompletionResultType]::ParameterValue, 'Measure ranks that write tiles of one file of a volume, with rows between each other''s and with rows apart')
             break
         }
         'gannet;bench;fabric' {
@@ -454,6 +455,30 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
             [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'gannet;bench;tile' {
+            [CompletionResult]::new('--how', '--how', [CompletionResultType]::ParameterName, 'How a tile is asked for; several make several rows')
+            [CompletionResult]::new('--ranks', '--ranks', [CompletionResultType]::ParameterName, 'Ranks that write at the same time')
+            [CompletionResult]::new('--rows', '--rows', [CompletionResultType]::ParameterName, 'Rows of a tile')
+            [CompletionResult]::new('--row', '--row', [CompletionResultType]::ParameterName, 'Bytes of a row')
+            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per layout and round')
+            [CompletionResult]::new('--rounds', '--rounds', [CompletionResultType]::ParameterName, 'Rounds, of which the median counts')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
+            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
+            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
+            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
+            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical')
+            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison')
+            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
+            [CompletionResult]::new('--dscp', '--dscp', [CompletionResultType]::ParameterName, 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
+            [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
+            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

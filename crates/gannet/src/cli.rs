@@ -6,7 +6,7 @@ mod volume;
 
 pub use bench::{
     BenchOp, BenchOptions, BenchTarget, BenchWhat, FabricOptions, IozoneOp, IozoneOptions, Paper,
-    PapersOptions, RegistrationOptions, TransferOptions,
+    PapersOptions, RegistrationOptions, TileHow, TileOptions, TransferOptions,
 };
 
 pub use mount::{Locks, MountOptions};

@@ -186,6 +186,42 @@ fn every_command_works_on_a_volume() {
 }
 
 #[test]
+fn ranks_that_share_a_file_are_measured_beside_ranks_apart() {
+    let bed = Bed::embedded("2");
+    let words = ["bench", "tile", &bed.url("/"), "--json", "--ranks", "3"];
+    let short = [
+        "--rows",
+        "130",
+        "--row",
+        "100",
+        "--seconds",
+        "0.02",
+        "--rounds",
+        "2",
+    ];
+    let rows = bed.succeed(&[&words[..], &short].concat());
+    let rows: Vec<serde_json::Value> = (rows.lines())
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect();
+    let of = |row: &serde_json::Value| (row["how"].clone(), row["layout"].clone());
+    let kinds: Vec<_> = rows.iter().map(of).collect();
+    let expected = ["rows", "lists", "nested"]
+        .into_iter()
+        .flat_map(|how| ["apart", "interleaved"].map(|layout| (how.into(), layout.into())));
+    assert_eq!(kinds, expected.collect::<Vec<_>>());
+    for row in &rows {
+        assert!(row["tiles"].as_u64().unwrap() > 0, "{row}");
+        assert_eq!(
+            row["layout"] == "interleaved",
+            row["of_apart"].as_f64().is_some()
+        );
+    }
+    let error = fail(&["bench", "tile", "nfs://127.0.0.1:1/"], 2);
+    assert!(error.contains("not on a volume"), "{error}");
+    assert_eq!(bed.succeed(&["ls", &bed.url("/")]), "");
+}
+
+#[test]
 fn a_volume_is_measured_like_other_servers() {
     let bed = Bed::embedded("2");
     let words = ["bench", &bed.url("/"), "--json", "--threads", "1,2"];

@@ -6,6 +6,7 @@ mod iozone;
 mod load;
 pub mod raw;
 mod registration;
+mod tile;
 
 use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, FabricOptions};
 use crate::failure::{Explain, Failure};
@@ -104,6 +105,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
         (Some(BenchWhat::Fabric(fabric)), _) => run_fabric(fabric),
         (Some(BenchWhat::Iozone(options)), _) => iozone::run(options),
         (Some(BenchWhat::Registration(options)), _) => registration::run(options),
+        (Some(BenchWhat::Tile(options)), _) => tile::run(options),
         (None, Some(url)) => run_server(url, options),
         // The parser insists on one of them.
         (None, None) => {

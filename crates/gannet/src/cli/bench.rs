@@ -10,6 +10,7 @@ use gannet_rpc::Design;
 use gannet_sim::nic::{Profile, profiles};
 use gannet_volume::limits::FAST_LEN;
 use gannet_wire::volume::INLINE_DATA_MAX;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -113,6 +114,75 @@ pub enum BenchWhat {
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
     Registration(RegistrationOptions),
+    /// Measure ranks that write tiles of one file of a volume, with rows between each other's and with rows apart
+    ///
+    /// Each rank has a connection and a thread, and writes the rows of its tile again and again. Interleaved, a row of
+    /// each rank comes before the next row of each; apart, the same rows lie in a part of the file of the rank's own.
+    /// Both are measured in turns, and `of_apart` is the median of their ratios: what ranks lose that share a file.
+    Tile(Box<TileOptions>),
+}
+
+/// `gannet bench tile`.
+#[derive(Debug, Clone, Args)]
+pub struct TileOptions {
+    /// A directory of a volume, in which the bench makes and removes files of its own
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
+    /// How a tile is asked for; several make several rows
+    #[arg(
+        long,
+        value_name = "HOW,..",
+        value_delimiter = ',',
+        default_value = "rows,lists,nested"
+    )]
+    pub how: Vec<TileHow>,
+    /// Ranks that write at the same time
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub ranks: u16,
+    /// Rows of a tile
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub rows: u32,
+    /// Bytes of a row
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_row)]
+    pub row: u32,
+    /// Time per layout and round
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// Rounds, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Talking to the servers.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// How `gannet bench tile` asks for a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TileHow {
+    /// A request for each row, one after the other.
+    Rows,
+    /// Requests with lists of 128 rows.
+    Lists,
+    /// One request for all: a row that repeats.
+    Nested,
+}
+
+impl TileHow {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            TileHow::Rows => "rows",
+            TileHow::Lists => "lists",
+            TileHow::Nested => "nested",
+        }
+    }
 }
 
 /// `gannet bench fabric`.
@@ -384,6 +454,10 @@ fn parse_record(text: &str) -> Result<u64, String> {
         size if size > max => Err(format!("`{text}`: an operation moves at most {max} bytes")),
         size => Ok(size),
     }
+}
+
+fn parse_row(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_record(text)?).map_err(|_| format!("`{text}` is too long for a row"))
 }
 
 fn parse_simulated(text: &str) -> Result<Duration, String> {
