@@ -3,5 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod copy;
+mod shapes;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../../examples/volume_io.rs"]
+mod volume_io;
