@@ -26,9 +26,10 @@ pub use client::{
     Response, Sink, Target,
 };
 pub use counters::{Counter, Counters, Gauge};
+pub use gannet_session::ConnectionLimits;
 pub use gannet_wire::rpcrdma::Design;
 pub use reply_cache::{CacheLimits, ReplyCache};
-pub use server::{ConnectionLimits, MemoryInUse, RdmaOptions, Server};
+pub use server::{MemoryInUse, RdmaOptions, Server};
 pub use service::{
     Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
     Service, Transport,

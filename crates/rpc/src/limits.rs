@@ -11,12 +11,6 @@ pub const RECORD_MAX: usize = PAYLOAD_MAX + RECORD_SLACK;
 /// Most fragments of one record; senders with 4 KiB buffers need 272 for the largest record.
 pub const FRAGMENTS_MAX: u32 = 1024;
 
-/// Connections that a core holds at a time. Each may have a record of [`RECORD_MAX`] bytes under way in memory of its
-/// own, so this bounds what peers can make a core hold for them at the worst: some 4 GiB.
-pub const CONNECTIONS_MAX: usize = 4096;
-/// The same from one address: no client can take the place of all others.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
-
 /// Calls in flight per TCP connection; more wait in the socket.
 pub const CALLS_MAX: usize = 128;
 /// Bytes of arguments in flight per TCP connection beyond which no further record is read.
@@ -65,25 +59,6 @@ pub const IDLE_WORKERS_MAX: usize = 256;
 pub const IDLE_JOBS_MAX: usize = 256;
 /// Bytes that an idle call may hold on to.
 pub const JOB_BYTES_KEPT: usize = 160 << 10;
-
-/// How long reading pauses when all payload memory is in use.
-pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
-
-/// How long a peer may take from connecting to its first valid call.
-pub const FIRST_CALL_DEADLINE: Duration = Duration::from_secs(15);
-/// How long a peer may pause in the middle of a record.
-pub const RECORD_PAUSE_DEADLINE: Duration = Duration::from_secs(15);
-/// How long a record may take in all.
-pub const RECORD_DEADLINE: Duration = Duration::from_secs(120);
-/// How long a peer may take nothing of what was written for it.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a peer may take to read an exposed reply and say so; then it is revoked, and the connection ended.
-pub const DONE_DEADLINE: Duration = Duration::from_secs(30);
-/// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
-pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
-
-/// Log lines of a kind that peers can cause at will are this far apart, per core.
-pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inline threshold offered on RDMA connections, both ways.
 pub const INLINE_THRESHOLD: u32 = 4096;

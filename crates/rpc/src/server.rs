@@ -1,26 +1,22 @@
 //! The answering side: what all connections of a core share, and how connections come and go.
 
-mod activity;
 mod admit;
-mod deadlines;
 mod payloads;
 mod rdma;
 mod tcp;
 mod worker;
 
-pub use activity::ConnectionLimits;
-
 use crate::counters::Counters;
 use crate::limits::{
-    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT,
-    LOG_INTERVAL, STAGE_LEN,
+    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
-use activity::{Activities, Activity, Crowd};
 use gannet_fabric::registration::{self, Registration};
 use gannet_fabric::{Arena, Buffer, Provider};
 use gannet_runtime::{Handle, Listener, LogLimit, Stream};
+use gannet_session::limits::LOG_INTERVAL;
+use gannet_session::{Activities, Activity, ConnectionLimits, Crowd};
 use gannet_wire::rpcrdma::{ChunkLists, Design};
 use payloads::PayloadMemory;
 use std::cell::{Cell, RefCell};

@@ -11,9 +11,10 @@ use gannet_fabric::{
     Access, Backing, Buffer, Domain, Provider, RemoteAddress, RemoteKey, Scope, Span, WorkId,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_rpc::limits::{DONE_DEADLINE, EXPOSED_SHARE_MAX};
+use gannet_rpc::limits::EXPOSED_SHARE_MAX;
 use gannet_rpc::{CallError, Client, ClientConfig, Design, Persistence, RdmaOptions, Target};
 use gannet_runtime::{Handle, sleep};
+use gannet_session::limits::DONE_DEADLINE;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{LinkProfile, World};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};

@@ -7,10 +7,14 @@
 //!
 //! First type to read: [`Budget`].
 
+mod admission;
 mod budget;
+mod deadlines;
 mod origin;
 
 pub mod limits;
 
+pub use admission::{Activities, Activity, ConnectionLimits, Crowd};
 pub use budget::{Account, Budget, Charge};
+pub use deadlines::{Deadlines, Overdue, Timer, Waits};
 pub use origin::Origin;

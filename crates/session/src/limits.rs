@@ -1,5 +1,7 @@
 //! Bounds of connections, in one place.
 
+use std::time::Duration;
+
 /// Bytes that the peers of a process can make it hold, unless it is told otherwise: requests that are not complete or
 /// under execution, replies that their peers have not taken, receives. At most an eighth of the machine's memory.
 pub const BUDGET_BYTES: usize = 96 << 20;
@@ -10,5 +12,29 @@ pub const BUDGET_BYTES_MIN: usize = 16 << 20;
 pub const CONNECTION_BYTES: usize = 8 << 10;
 /// Beyond [`CONNECTION_BYTES`], a connection takes bytes from the budget in steps of so many.
 pub const BUDGET_STEP: usize = 16 << 10;
+
+/// Connections that a core holds at a time.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// The same from one address: no client can take the place of all others.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// How long reading pauses when all payload memory is in use.
+pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
+
+/// How long a peer may take from connecting to its first valid call.
+pub const FIRST_CALL_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a peer may pause in the middle of a record.
+pub const RECORD_PAUSE_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a record may take in all.
+pub const RECORD_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a peer may take nothing of what was written for it.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a peer may take to read an exposed reply and say so; then it is revoked, and the connection ended.
+pub const DONE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
+pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
+
+/// Log lines of a kind that peers can cause at will are this far apart, per core.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 const _: () = assert!(BUDGET_BYTES_MIN <= BUDGET_BYTES);

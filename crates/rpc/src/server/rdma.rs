@@ -13,9 +13,8 @@ mod exposed;
 mod inbound;
 mod reply;
 
-use super::deadlines::{Deadlines, Overdue, Timer, Waits};
+use super::Core;
 use super::worker::{CallTable, Job};
-use super::{Activity, Core};
 use crate::limits::{CREDITS, CREDITS_READ_READ, INLINE_THRESHOLD, RECEIVES_SPARE};
 use crate::service::Service;
 use exposed::{Exposed, Part};
@@ -25,6 +24,7 @@ use gannet_fabric::{
     Endpoint, Incoming, PostError, RegisterError, Scope, WorkError, WorkId,
 };
 use gannet_runtime::LocalFuture;
+use gannet_session::{Activity, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpcrdma::{Design, PrivateData};
 use inbound::Context as CallContext;
 use reply::{Departure, Held};

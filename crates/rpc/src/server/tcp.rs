@@ -6,13 +6,13 @@
 
 mod receive;
 
-use super::deadlines::{Deadlines, Overdue, Timer, Waits};
+use super::Core;
 use super::worker::{CallTable, Job};
-use super::{Activity, Core};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::service::Service;
 use gannet_runtime::{Instant, LocalFuture, Stream, file};
+use gannet_session::{Activity, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
 use receive::{Inbound, Received};
 use std::io;

@@ -31,8 +31,9 @@ impl Default for ConnectionLimits {
 
 /// What a stop of a core waits for.
 #[derive(Default)]
-pub(super) struct Activities {
-    pub(super) limits: Cell<ConnectionLimits>,
+pub struct Activities {
+    /// How many connections there may be.
+    pub limits: Cell<ConnectionLimits>,
     next: Cell<u64>,
     /// By age.
     running: RefCell<BTreeMap<u64, Rc<Seat>>>,
@@ -61,7 +62,7 @@ enum Standing {
 
 /// Why there is no room for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Crowd {
+pub enum Crowd {
     /// Too many of its address.
     Address(IpAddr),
     /// Too many in all.
@@ -70,12 +71,12 @@ pub(super) enum Crowd {
 
 impl Activities {
     /// Starts what takes connections.
-    pub(super) fn listener(self: &Rc<Self>) -> Activity {
+    pub fn listener(self: &Rc<Self>) -> Activity {
         self.start(None)
     }
 
     /// Starts a connection from `address`, whether there is room for it or not.
-    pub(super) fn connection(self: &Rc<Self>, address: IpAddr) -> Activity {
+    pub fn connection(self: &Rc<Self>, address: IpAddr) -> Activity {
         let address = address.to_canonical();
         self.connections.set(self.connections.get() + 1);
         *self.of_address.borrow_mut().entry(address).or_default() += 1;
@@ -99,7 +100,7 @@ impl Activities {
     }
 
     /// What stands against another connection from `address`.
-    pub(super) fn crowd(&self, address: IpAddr) -> Option<Crowd> {
+    pub fn crowd(&self, address: IpAddr) -> Option<Crowd> {
         let (address, limits) = (address.to_canonical(), self.limits.get());
         let of_address = self.of_address.borrow().get(&address).copied();
         if of_address.unwrap_or(0) >= limits.per_address_max {
@@ -110,7 +111,7 @@ impl Activities {
     }
 
     /// Ends the oldest connection of `crowd` that has made no valid call yet; false when there is none.
-    pub(super) fn evict_stranger(&self, crowd: Crowd) -> bool {
+    pub fn evict_stranger(&self, crowd: Crowd) -> bool {
         let running = self.running.borrow();
         let stranger = running.values().find(|seat| {
             seat.standing.get() == Standing::Stranger
@@ -144,24 +145,25 @@ impl Activities {
     }
 
     /// Connections that count.
-    pub(super) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.connections.get()
     }
 
     /// Tells all to end when they have answered what is under way.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopping.set(true);
         for seat in self.running.borrow().values() {
             seat.news.notify();
         }
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    /// True when all have to end.
+    pub fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
 
     /// Waits until all have ended. One waiter at a time.
-    pub(super) async fn drained(&self) {
+    pub async fn drained(&self) {
         while !self.running.borrow().is_empty() {
             self.drained.notified().await;
         }
@@ -169,7 +171,7 @@ impl Activities {
 }
 
 /// A listener or a connection.
-pub(super) struct Activity {
+pub struct Activity {
     activities: Rc<Activities>,
     id: u64,
     seat: Rc<Seat>,
@@ -177,41 +179,41 @@ pub(super) struct Activity {
 
 impl Activity {
     /// Tells it from all others of its core.
-    pub(super) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 
     /// A valid call came.
-    pub(super) fn establish(&self) {
+    pub fn establish(&self) {
         if self.seat.standing.get() == Standing::Stranger {
             self.seat.standing.set(Standing::Established);
         }
     }
 
     /// True when a valid call came before the place was needed.
-    pub(super) fn is_established(&self) -> bool {
+    pub fn is_established(&self) -> bool {
         self.seat.standing.get() == Standing::Established
     }
 
     /// True when the connection has to end for another.
-    pub(super) fn is_evicted(&self) -> bool {
+    pub fn is_evicted(&self) -> bool {
         self.seat.standing.get() == Standing::Evicted
     }
 
     /// True when all have to end.
-    pub(super) fn is_stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.activities.is_stopping()
     }
 
     /// Sees that the task is woken when it has to end.
-    pub(super) fn register(&self, context: &mut Context<'_>) {
+    pub fn register(&self, context: &mut Context<'_>) {
         if self.seat.news.poll_notified(context).is_ready() {
             context.waker().wake_by_ref();
         }
     }
 
     /// What `future` gives, or `None` when the server stops first.
-    pub(super) async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
             if self.is_stopping() {

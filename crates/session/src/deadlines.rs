@@ -10,15 +10,20 @@ use thiserror::Error;
 
 /// What a peer failed to do in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum Overdue {
+pub enum Overdue {
+    /// It has made no valid call.
     #[error("no valid call in time")]
     FirstCall,
+    /// It has begun a record, or owes the bytes of an RDMA Read.
     #[error("stuck in the middle of a record")]
     Record,
+    /// It takes nothing of what was written for it.
     #[error("the peer does not take its replies")]
     Reading,
+    /// It has had a reply to read for too long.
     #[error("not done with a reply that it was to read")]
     Done,
+    /// Nothing has moved.
     #[error("idle for too long")]
     Idle,
 }
@@ -32,33 +37,33 @@ impl Overdue {
 
 /// What a connection waits for when it has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Waits {
+pub struct Waits {
     /// A valid call came.
-    pub(super) established: bool,
+    pub established: bool,
     /// The peer owes the rest of a record, or the answers to RDMA Reads.
-    pub(super) in_record: bool,
+    pub in_record: bool,
     /// The peer has something to take.
-    pub(super) to_send: bool,
+    pub to_send: bool,
     /// Something is to be done on this side: silence is not the peer's.
-    pub(super) busy: bool,
+    pub busy: bool,
     /// Memory is missing, and nobody tells when it comes back.
-    pub(super) short_of_memory: bool,
+    pub short_of_memory: bool,
     /// Since when the peer has had a reply to read.
-    pub(super) exposed_since: Option<Instant>,
+    pub exposed_since: Option<Instant>,
 }
 
 /// Wakes a connection when its peer is late.
 ///
 /// Deadlines that move away leave the timer alone: it goes off too early then and is set again, which is cheaper than
 /// to set it with every call.
-pub(super) struct Timer {
+pub struct Timer {
     sleep: LocalFuture<()>,
     at: Instant,
 }
 
 impl Timer {
     /// A timer for the first deadline of a new connection.
-    pub(super) fn new(runtime: &Handle, deadlines: &Deadlines) -> Timer {
+    pub fn new(runtime: &Handle, deadlines: &Deadlines) -> Timer {
         let at = deadlines.next(Waits::default());
         let sleep = runtime.sleep_until(at);
         Timer { sleep, at }
@@ -68,7 +73,7 @@ impl Timer {
     ///
     /// # Errors
     /// The peer is late with something.
-    pub(super) fn poll(
+    pub fn poll(
         &mut self,
         context: &mut Context<'_>,
         runtime: &Handle,
@@ -107,7 +112,7 @@ impl Timer {
 }
 
 /// When things happened last.
-pub(super) struct Deadlines {
+pub struct Deadlines {
     now: Instant,
     opened: Instant,
     /// Bytes came.
@@ -121,7 +126,8 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    pub(super) fn new(now: Instant) -> Deadlines {
+    /// Of a connection that was just made.
+    pub fn new(now: Instant) -> Deadlines {
         Deadlines {
             now,
             opened: now,
@@ -133,40 +139,45 @@ impl Deadlines {
     }
 
     /// Sets the time of everything that follows.
-    pub(super) fn at(&mut self, now: Instant) {
+    pub fn at(&mut self, now: Instant) {
         self.now = now;
     }
 
-    pub(super) fn now(&self) -> Instant {
+    /// The time that was set last.
+    pub fn now(&self) -> Instant {
         self.now
     }
 
-    pub(super) fn bytes_received(&mut self) {
+    /// Bytes came.
+    pub fn bytes_received(&mut self) {
         self.received = self.now;
         self.moved = self.now;
     }
 
-    pub(super) fn bytes_sent(&mut self) {
+    /// Bytes went.
+    pub fn bytes_sent(&mut self) {
         self.unsent_since = self.now;
         self.moved = self.now;
     }
 
-    pub(super) fn nothing_to_send(&mut self) {
+    /// The peer has nothing to take.
+    pub fn nothing_to_send(&mut self) {
         self.unsent_since = self.now;
     }
 
-    pub(super) fn no_record_under_way(&mut self) {
+    /// The peer owes no rest of a record.
+    pub fn no_record_under_way(&mut self) {
         self.record_since = self.now;
     }
 
     /// The first bytes of a record were asked for: from now on the peer can be late with them.
-    pub(super) fn record_begins(&mut self) {
+    pub fn record_begins(&mut self) {
         self.record_since = self.now;
         self.received = self.now;
     }
 
     /// What the peer must take before it can go on with the record is on its way.
-    pub(super) fn record_goes_on(&mut self) {
+    pub fn record_goes_on(&mut self) {
         self.received = self.now;
     }
 
