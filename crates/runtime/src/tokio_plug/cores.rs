@@ -129,7 +129,9 @@ impl SharedListener {
             next = (next + 1) % self.senders.len();
             if let Err(error) = self.senders[next].try_send(stream) {
                 // A core that cannot keep up with new connections refuses them: dropping closes.
-                tracing::warn!(core = next, %error, "connection refused: the core is behind");
+                if is_time_to_warn(&BEHIND_WARNED, Instant::now()) {
+                    tracing::warn!(core = next, %error, "connections refused: the core is behind");
+                }
             }
         }
     }
@@ -173,10 +175,13 @@ pub(super) fn listening_socket(address: SocketAddr) -> io::Result<std::net::TcpL
     Ok(socket.into())
 }
 
+/// When each was last said.
+static BEHIND_WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
+static EXHAUSTED_WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
+
 /// Whether the last warning was long enough ago: accepting fails anew with each attempt.
-fn is_time_to_warn(now: Instant) -> bool {
-    static WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
-    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+fn is_time_to_warn(last: &std::sync::Mutex<Option<Instant>>, now: Instant) -> bool {
+    let mut warned = last.lock().unwrap_or_else(PoisonError::into_inner);
     let since = warned.map(|last| now.saturating_duration_since(last));
     if since.is_some_and(|since| since < WARN_AGAIN) {
         return false;
@@ -190,7 +195,7 @@ pub(super) async fn accept_failed(error: &io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-            if is_time_to_warn(Instant::now()) {
+            if is_time_to_warn(&EXHAUSTED_WARNED, Instant::now()) {
                 tracing::warn!(%error, "accepting pauses: raise the limit of open files (ulimit -n)");
             }
             tokio::time::sleep(EXHAUSTED_PAUSE).await;

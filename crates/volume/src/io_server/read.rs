@@ -156,7 +156,7 @@ impl<V: Vfs> IoServer<V> {
         let parts: Vec<_> = parts.collect();
         let queued = link.write_staged(buffer, &parts, turn).await;
         queued.map_err(|error| {
-            tracing::warn!(%error, "bytes cannot leave");
+            tracing::debug!(%error, "bytes cannot leave");
             Status::Serverfault
         })
     }
