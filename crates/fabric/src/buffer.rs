@@ -176,7 +176,7 @@ pub struct Arena {
 
 struct ArenaShared {
     slot_len: usize,
-    budget: Arc<Budget>,
+    budget: Arc<SlotBudget>,
     state: Mutex<ArenaState>,
 }
 
@@ -185,15 +185,16 @@ struct ArenaState {
     made: usize,
 }
 
-/// Bytes that arenas may have together.
-pub(crate) struct Budget {
+/// Bytes that arenas may have together, those whose slots nobody uses included.
+pub struct SlotBudget {
     bytes_max: usize,
     made: AtomicUsize,
 }
 
-impl Budget {
-    pub(crate) fn new(bytes_max: usize) -> Arc<Budget> {
-        Arc::new(Budget {
+impl SlotBudget {
+    /// So many, none of them used yet.
+    pub fn new(bytes_max: usize) -> Arc<SlotBudget> {
+        Arc::new(SlotBudget {
             bytes_max,
             made: AtomicUsize::new(0),
         })
@@ -227,11 +228,14 @@ static SLOTS_MADE: AtomicU64 = AtomicU64::new(0);
 impl Arena {
     /// An arena of at most `slots_max` slots of `slot_len` bytes each, none of them made yet.
     pub fn new(slot_len: usize, slots_max: usize) -> Arena {
-        Arena::within(&Budget::new(slot_len.saturating_mul(slots_max)), slot_len)
+        Arena::within(
+            &SlotBudget::new(slot_len.saturating_mul(slots_max)),
+            slot_len,
+        )
     }
 
     /// An arena whose slots are paid for from a budget that it may share with others.
-    pub(crate) fn within(budget: &Arc<Budget>, slot_len: usize) -> Arena {
+    pub(crate) fn within(budget: &Arc<SlotBudget>, slot_len: usize) -> Arena {
         let state = Mutex::new(ArenaState {
             free: Vec::new(),
             made: 0,

@@ -24,7 +24,7 @@ pub mod conformance;
 pub mod limits;
 pub mod registration;
 
-pub use buffer::{Arena, Buffer, SlotId};
+pub use buffer::{Arena, Buffer, SlotBudget, SlotId};
 pub use endpoint::{
     Completion, ConnectOptions, Connected, Done, Endpoint, EndpointAttributes, Incoming,
     Invalidate, Listener, Outgoing, Provider, RemoteAddress, SendOptions, Signal, Source, WorkId,

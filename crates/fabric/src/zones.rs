@@ -1,6 +1,6 @@
 //! Buffer zones: slots in size classes under one bound.
 
-use crate::buffer::{Budget, Split};
+use crate::buffer::{SlotBudget, Split};
 use crate::{Arena, Buffer};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,11 @@ impl Zones {
     /// Slots from `slot_len_min` to `slot_len_max` bytes, both rounded up to powers of two, `bytes_max` bytes in all;
     /// none of them made yet.
     pub fn new(slot_len_min: usize, slot_len_max: usize, bytes_max: usize) -> Zones {
-        let budget = Budget::new(bytes_max);
+        Zones::within(&SlotBudget::new(bytes_max), slot_len_min, slot_len_max)
+    }
+
+    /// The same, with a bound that they share with others.
+    pub fn within(budget: &Arc<SlotBudget>, slot_len_min: usize, slot_len_max: usize) -> Zones {
         let (min, max) = (
             slot_len_min.next_power_of_two(),
             slot_len_max.next_power_of_two(),
@@ -29,7 +33,7 @@ impl Zones {
         let lens = std::iter::successors(Some(min), |len| len.checked_mul(2));
         let classes: Vec<Arena> = lens
             .take_while(|len| *len <= max)
-            .map(|len| Arena::within(&budget, len))
+            .map(|len| Arena::within(budget, len))
             .collect();
         let splits = classes.iter().map(|_| Vec::new()).collect();
         Zones {

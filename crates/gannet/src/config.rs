@@ -69,6 +69,9 @@ pub struct ServerConfig {
     pub max_connections: Option<NonZeroU32>,
     /// The same from one address.
     pub max_connections_per_client: Option<NonZeroU32>,
+    /// Bytes that clients may make the process hold.
+    #[serde(default, deserialize_with = "size")]
+    pub max_peer_memory: Option<u64>,
 }
 
 /// One directory to serve, or the volume that the command line names.
@@ -188,6 +191,14 @@ fn sync_metadata<'de, D: Deserializer<'de>>(source: D) -> Result<(), D::Error> {
         "`sync_metadata` is no key any more, metadata is durable before the reply by default: remove it, or write \
          `async_metadata = true` to give durability up for speed",
     ))
+}
+
+/// A size as people write it: `"96M"`.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    crate::size::parse_nonzero(&text)
+        .map(Some)
+        .map_err(D::Error::custom)
 }
 
 fn all_parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Network>, D::Error> {
@@ -375,6 +386,7 @@ mod tests {
         assert_eq!(config.listen.nfs_tcp, Some("0.0.0.0:2049".parse().unwrap()));
         assert_eq!(config.server.cores, Some(2));
         assert_eq!(config.server.max_connections, NonZeroU32::new(8192));
+        assert_eq!(config.server.max_peer_memory, Some(1 << 30));
         let export = &config.export[0];
         assert_eq!(export.clients, ["10.0.0.0/8".parse().unwrap()]);
         assert_eq!(export.rule[0].squash, Some(SquashConfig::None));

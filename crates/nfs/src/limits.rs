@@ -34,6 +34,10 @@ pub const DIRECTORY_PAGE_MAX: u32 = 124 << 10;
 /// some 400 entries with attributes, and takes all for the second page: so 1000 entries take two calls, as with knfsd.
 pub const DIRECTORY_PAGE_PREFERRED: u32 = 128 << 10;
 
+/// Bytes of the longest reply, but for data, entries of directories, and texts of links.
+pub const SMALL_REPLY_MAX: usize = 1024;
+/// Bytes of the longest list that MOUNT answers with.
+pub const MOUNT_REPLY_MAX: u32 = 64 << 10;
 /// READs up to this many bytes are copied from the page cache into a slot and leave with the reply's head; larger
 /// ones are left to the transport as a file range. sendfile(2) won from 32 KiB on, and lost below.
 pub const SMALL_READ_MAX: usize = 16 << 10;

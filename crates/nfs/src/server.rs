@@ -24,11 +24,15 @@ pub use mounts::MountList;
 pub use network::{Network, NetworkError};
 
 use crate::convert::status_to_wire;
-use crate::limits::{EXPORTS_MAX, SMALL_READ_MAX, SMALL_SLOTS_MAX};
+use crate::limits::{
+    DIRECTORY_PAGE_MAX, EXPORTS_MAX, MOUNT_REPLY_MAX, SMALL_READ_MAX, SMALL_REPLY_MAX,
+    SMALL_SLOTS_MAX, TRANSFER_MAX,
+};
 use export::Served;
 use gannet_fabric::{Arena, Buffer};
 use gannet_rpc::{Call, Credential, Program, Reply, Service};
 use gannet_runtime::Handle;
+use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};
 use gannet_wire::rpc::AcceptStatus;
@@ -36,6 +40,7 @@ use gannet_wire::xdr::XdrError;
 use gannet_wire::{mount3, xdr};
 use groups::Groups;
 use mount::MountState;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -130,6 +135,7 @@ impl<V: Vfs> Server<V> {
             .find(|served| served.identity == *identity)
             .ok_or(Status::Stale)?;
         let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+        call.vouch();
         let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
         let credentials = self.credentials(&served.export, rules.squash, call);
         Ok(Target {
@@ -229,6 +235,37 @@ impl<V: Vfs> Service for Server<V> {
             _ => return None,
         }
         Some(decoder.position())
+    }
+
+    fn admits(&self, peer: IpAddr) -> bool {
+        let mut exports = self.exports.iter();
+        exports.any(|served| served.export.admits(peer))
+    }
+
+    fn establishes(&self, call: &Call) -> bool {
+        call.is_vouched()
+    }
+
+    fn reply_bytes_max(&self, call: &Call) -> usize {
+        // Arguments that are none are answered so in a few bytes.
+        let body = match (call.program, Procedure::from_number(call.procedure)) {
+            (nfs3::PROGRAM, Some(Procedure::Read)) => {
+                let args = arguments::<nfs3::ReadArgs<'_>>(call);
+                args.map_or(0, |args| args.count.min(TRANSFER_MAX))
+            }
+            (nfs3::PROGRAM, Some(Procedure::Readdir)) => {
+                let args = arguments::<nfs3::ReaddirArgs<'_>>(call);
+                args.map_or(0, |args| args.count.min(DIRECTORY_PAGE_MAX))
+            }
+            (nfs3::PROGRAM, Some(Procedure::Readdirplus)) => {
+                let args = arguments::<nfs3::ReaddirplusArgs<'_>>(call);
+                args.map_or(0, |args| args.max_count.min(DIRECTORY_PAGE_MAX))
+            }
+            (nfs3::PROGRAM, Some(Procedure::Readlink)) => SYMLINK_MAX as u32,
+            (nfs3::PROGRAM, _) => 0,
+            (_, _) => MOUNT_REPLY_MAX,
+        };
+        SMALL_REPLY_MAX + body as usize
     }
 
     async fn call(&self, call: &Call, reply: &mut Reply) {

@@ -116,7 +116,17 @@ fn clients_that_are_not_listed_get_nothing() {
     run(|runtime| async move {
         let elsewhere = vec!["192.0.2.0/24".parse().unwrap()];
         let closed = export("/").with_clients(elsewhere).unwrap();
-        let running = Running::start(&runtime, vec![(closed, store(&runtime))]);
+        // With nothing for them at all, they do not even get an answer.
+        let running = Running::start(&runtime, vec![(closed.clone(), store(&runtime))]);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        assert_eq!(client.mount(b"/").await.unwrap_err().status(), None);
+        assert_eq!(running.counters.connections.total(), 0);
+
+        let exports = vec![
+            (closed, store(&runtime)),
+            (export("/open"), store(&runtime)),
+        ];
+        let running = Running::start(&runtime, exports);
         let client = running.client(&runtime, user(1000, &[1000]));
         assert_eq!(status(client.mount(b"/").await), Status::Acces);
 

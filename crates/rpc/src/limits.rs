@@ -38,27 +38,26 @@ pub const COPY_FILE_MAX: usize = 16 << 10;
 pub const SEND_FILE_MIN: usize = 32 << 10;
 /// Bytes of small replies in one piece.
 pub const BATCH_LEN: usize = 64 << 10;
-/// Emptied batches that a connection keeps.
+/// Emptied batches that a connection keeps while it sends.
 pub const SPARE_BATCHES_MAX: usize = 2;
-/// Bytes of payloads received apart that a core holds at a time, and of files in memory for RDMA replies; beyond them,
-/// one payload of every connection that holds no other.
-pub const PAYLOAD_BYTES_MAX: usize = 256 << 20;
-/// Bytes of the shortest slots for them; the others are powers of two, up to [`PAYLOAD_MAX`].
+/// Emptied batches that a core keeps for the connections that send next.
+pub const IDLE_BATCHES_MAX: usize = 16;
+/// Bytes of the shortest slots for payloads; the others are powers of two, the longest hold [`RECORD_MAX`].
 pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
 /// How long a core keeps payload memory that nobody wants. Twice as long at most.
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
-/// RDMA calls with Read chunks beyond [`PAYLOAD_MAX`] that a core holds at a time, [`RECORD_MAX`] bytes each.
-pub const LONG_CALL_SLOTS_MAX: usize = 16;
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
-/// Bytes of memory for calls that one RDMA connection may hold when it wants more for a long one.
-pub const LONG_CALL_SHARE_MAX: usize = 4 << 20;
+/// Bytes of the file ranges of one connection that a provider may have in memory on their way out.
+pub const FILE_STAGED_MAX: usize = 512 << 10;
 /// Idle call futures that a core keeps.
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
 pub const IDLE_JOBS_MAX: usize = 256;
 /// Bytes that an idle call may hold on to.
 pub const JOB_BYTES_KEPT: usize = 160 << 10;
+/// Bytes that all idle calls of a core may hold on to.
+pub const IDLE_JOB_BYTES_MAX: usize = 4 << 20;
 
 /// Inline threshold offered on RDMA connections, both ways.
 pub const INLINE_THRESHOLD: u32 = 4096;
@@ -67,10 +66,7 @@ pub const CREDITS: u32 = 128;
 /// The same in the Read-Read design: each call may be followed by an RDMA_DONE, which takes a receive as well.
 pub const CREDITS_READ_READ: u32 = CREDITS / 2;
 /// Bytes of replies that one connection has to read at a time in the Read-Read design; others wait for an RDMA_DONE.
-/// One reply is always exposed, whatever its length.
 pub const EXPOSED_SHARE_MAX: usize = 8 << 20;
-/// The same for all connections of a server's cores together, beyond one reply of each.
-pub const EXPOSED_BYTES_MAX: usize = 256 << 20;
 /// Receives posted beyond the credits: for transport errors and other messages that no credit covers.
 pub const RECEIVES_SPARE: u32 = 8;
 /// Receives and Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each.
@@ -103,10 +99,7 @@ const _: () = assert!(
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CALL_BYTES_MAX <= PAYLOAD_SHARE_MAX);
-const _: () = assert!(4 * PAYLOAD_SHARE_MAX <= PAYLOAD_BYTES_MAX);
-const _: () = assert!(4 * LONG_CALL_SHARE_MAX <= LONG_CALL_SLOTS_MAX * PAYLOAD_MAX);
 const _: () = assert!(2 * CREDITS_READ_READ <= CREDITS && CREDITS_READ_READ > 0);
-const _: () =
-    assert!(RECORD_MAX <= EXPOSED_SHARE_MAX && 4 * EXPOSED_SHARE_MAX <= EXPOSED_BYTES_MAX);
+const _: () = assert!(RECORD_MAX <= EXPOSED_SHARE_MAX);
 const _: () = assert!(gannet_fabric::limits::PHYSICAL_SEGMENTS_MAX <= SEGMENTS_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);

@@ -1,7 +1,7 @@
 //! Messages on their way out of a byte stream, in order, in as few system calls as possible.
 
 use crate::limits::{BATCH_LEN, COPY_FILE_MAX, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
-use crate::service::{Payload, Reply};
+use crate::service::{Payload, Reply, memory_of};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
 use gannet_runtime::stream::{ByteStream, Follow, is_connection_error};
@@ -33,6 +33,8 @@ struct FileRange {
     file: FileRef,
     offset: u64,
     len: usize,
+    /// See [`memory_of`].
+    memory: usize,
     xid: u32,
     /// Bytes of the record behind the range.
     behind: usize,
@@ -55,6 +57,17 @@ impl Piece {
         match self {
             Piece::File(range) => range.len,
             other => other.as_slice().len(),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Piece::Batch(bytes) => bytes.len(),
+            Piece::Buffer(buffer, _) => buffer.len(),
+            // The caller's.
+            Piece::Shared(..) => 0,
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::File(range) => range.memory,
         }
     }
 }
@@ -97,6 +110,8 @@ pub(crate) struct Outgoing {
     sent: usize,
     /// Bytes that are not gone.
     waiting: usize,
+    /// Bytes of memory of the pieces.
+    memory: usize,
     spare: Vec<Vec<u8>>,
     /// This stream or its files cannot do sendfile(2).
     send_file_unsupported: bool,
@@ -122,6 +137,39 @@ impl Outgoing {
         self.waiting == 0
     }
 
+    /// Bytes of memory that what waits takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory + self.tail.len()
+    }
+
+    /// Takes memory for small replies, if it has none.
+    pub(crate) fn lend(&mut self, batch: impl FnOnce() -> Option<Vec<u8>>) {
+        if self.tail.capacity() == 0
+            && let Some(batch) = batch()
+        {
+            self.tail = batch;
+        }
+    }
+
+    /// Gives the memory that it keeps for replies back, if nothing waits.
+    pub(crate) fn give_back(&mut self, mut to: impl FnMut(Vec<u8>)) {
+        if self.is_empty() && self.tail.capacity() > 0 {
+            to(std::mem::take(&mut self.tail));
+            self.spare.drain(..).for_each(to);
+        }
+    }
+
+    fn push_back(&mut self, piece: Piece) {
+        self.memory += piece.memory();
+        self.pieces.push_back(piece);
+    }
+
+    fn pop_front(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.memory -= piece.memory();
+        Some(piece)
+    }
+
     /// Queues a reply as one record of one fragment; takes its payload and, if it is long, its head.
     pub(crate) fn push_reply(&mut self, xid: u32, reply: &mut Reply) {
         let before = self.tail.len();
@@ -143,6 +191,7 @@ impl Outgoing {
                 if len > COPY_FILE_MAX || !self.copy_file(&*file, offset, len) {
                     self.split_tail(before);
                     self.push(Piece::File(FileRange {
+                        memory: memory_of(&*file, offset, len),
                         file,
                         offset,
                         len,
@@ -239,8 +288,8 @@ impl Outgoing {
     fn seal_tail(&mut self) {
         if !self.tail.is_empty() {
             let spare = self.spare.pop().unwrap_or_default();
-            self.pieces
-                .push_back(Piece::Batch(std::mem::replace(&mut self.tail, spare)));
+            let batch = std::mem::replace(&mut self.tail, spare);
+            self.push_back(Piece::Batch(batch));
         }
     }
 
@@ -251,14 +300,14 @@ impl Outgoing {
             own.extend_from_slice(self.tail.get(start..).unwrap_or(&[]));
             self.tail.truncate(start);
             let others = std::mem::replace(&mut self.tail, own);
-            self.pieces.push_back(Piece::Batch(others));
+            self.push_back(Piece::Batch(others));
         }
     }
 
     fn push(&mut self, piece: Piece) {
         self.seal_tail();
         self.waiting += piece.len();
-        self.pieces.push_back(piece);
+        self.push_back(piece);
     }
 
     /// Hands over as much as the connection takes. `scratch` is memory for file ranges to pass through.
@@ -441,7 +490,7 @@ impl Outgoing {
                 return;
             }
             self.sent -= len;
-            if let Some(Piece::Batch(mut batch)) = self.pieces.pop_front()
+            if let Some(Piece::Batch(mut batch)) = self.pop_front()
                 && self.spare.len() < SPARE_BATCHES_MAX
                 && batch.capacity() <= 2 * BATCH_LEN
             {
@@ -484,7 +533,9 @@ impl Outgoing {
             self.sent = 0;
         }
         if let Some(piece) = self.pieces.get_mut(at) {
+            self.memory -= piece.memory();
             *piece = Piece::Bytes(Bytes::from(bytes));
+            self.memory += piece.memory();
         }
     }
 
@@ -506,15 +557,21 @@ impl Outgoing {
         self.waiting += record.len();
         // The record's beginning, the range, and then what is behind it at the start of the next piece.
         for _ in 0..=at {
-            let gone = self.pieces.pop_front();
+            let gone = self.pop_front();
             self.waiting -= gone.map_or(0, |piece| piece.len());
         }
         self.waiting -= behind;
-        let next = match self.pieces.front_mut() {
-            Some(Piece::Batch(next)) => next,
-            _ => &mut self.tail,
-        };
-        next.drain(..behind.min(next.len()));
+        match self.pieces.front_mut() {
+            Some(Piece::Batch(next)) => {
+                let behind = behind.min(next.len());
+                next.drain(..behind);
+                self.memory -= behind;
+            }
+            _ => {
+                self.tail.drain(..behind.min(self.tail.len()));
+            }
+        }
+        self.memory += record.len();
         self.pieces.push_front(Piece::Batch(record));
         Some(Failed::Answered(xid))
     }

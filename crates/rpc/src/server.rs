@@ -8,15 +8,16 @@ mod worker;
 
 use crate::counters::Counters;
 use crate::limits::{
-    IDLE_JOBS_MAX, IDLE_WORKERS_MAX, INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT, STAGE_LEN,
+    BATCH_LEN, IDLE_BATCHES_MAX, IDLE_JOB_BYTES_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX,
+    INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use gannet_fabric::registration::{self, Registration};
-use gannet_fabric::{Arena, Buffer, Provider};
+use gannet_fabric::{Arena, Buffer, Provider, RegisterError};
 use gannet_runtime::{Handle, Listener, LogLimit, Stream};
 use gannet_session::limits::LOG_INTERVAL;
-use gannet_session::{Activities, Activity, ConnectionLimits, Crowd};
+use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Gate};
 use gannet_wire::rpcrdma::{ChunkLists, Design};
 use payloads::PayloadMemory;
 use std::cell::{Cell, RefCell};
@@ -43,15 +44,26 @@ impl<S: Service> Clone for Server<S> {
 }
 
 impl<S: Service> Server<S> {
-    /// A server without connections.
+    /// A server without connections, with a budget of its own.
     pub fn new(
         runtime: Handle,
         service: Rc<S>,
         cache: Arc<ReplyCache>,
         counters: Arc<Counters>,
     ) -> Server<S> {
+        Server::within(Budget::default(), runtime, service, cache, counters)
+    }
+
+    /// A server without connections, whose peers share `budget` with those of other cores and servers.
+    pub fn within(
+        budget: Budget,
+        runtime: Handle,
+        service: Rc<S>,
+        cache: Arc<ReplyCache>,
+        counters: Arc<Counters>,
+    ) -> Server<S> {
         let core = Core {
-            payloads: PayloadMemory::new(Handle::clone(&runtime)),
+            payloads: PayloadMemory::new(Handle::clone(&runtime), budget.kept()),
             runtime,
             service,
             cache,
@@ -62,10 +74,13 @@ impl<S: Service> Server<S> {
             idle_lists: RefCell::default(),
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
-            activities: Rc::default(),
+            idle_job_bytes: Cell::default(),
+            idle_batches: RefCell::default(),
+            activities: Activities::new(budget),
             unreadable_log: LogLimit::new(LOG_INTERVAL),
             refused_log: LogLimit::new(LOG_INTERVAL),
             dropped_log: LogLimit::new(LOG_INTERVAL),
+            region_log: LogLimit::new(LOG_INTERVAL),
         };
         Server {
             core: Rc::new(core),
@@ -74,14 +89,15 @@ impl<S: Service> Server<S> {
 
     /// Sets how many connections this core holds from now on; those it has already may stay.
     pub fn limit_connections(&self, limits: ConnectionLimits) {
-        self.core.activities.limits.set(limits);
+        self.core.activities.limit(limits);
     }
 
     /// Takes connections from `listener` and answers them until [`Server::stop`].
     ///
     /// # Errors
     /// The listener is broken.
-    pub async fn serve_tcp(&self, mut listener: Box<dyn Listener>) -> io::Result<()> {
+    pub async fn serve_tcp(&self, listener: Box<dyn Listener>) -> io::Result<()> {
+        let mut listener = self.admitting(listener);
         let activity = self.core.activities.listener();
         tracing::debug!(address = %listener.local_address(), "answering rpc over tcp");
         while let Some(stream) = activity.unless_stopped(listener.accept()).await {
@@ -119,6 +135,13 @@ impl<S: Service> Server<S> {
             self.core.runtime.spawn("rpc over rdma", task);
         }
         Ok(())
+    }
+
+    /// `streams`, but for those of peers that the service does not admit: they are aborted at once. For what providers
+    /// of RDMA connections listen on; [`Server::serve_tcp`] does so by itself.
+    pub fn admitting(&self, streams: Box<dyn Listener>) -> Box<dyn Listener> {
+        let core = Rc::clone(&self.core);
+        Box::new(Gate::new(streams, move |peer| core.admits(peer)))
     }
 
     /// Answers one connection until it ends.
@@ -188,8 +211,6 @@ impl From<Registration> for RdmaOptions {
 pub struct MemoryInUse {
     /// Payloads of calls, being received or under execution.
     pub payloads: usize,
-    /// RDMA calls that bring more than a payload in their Read chunks.
-    pub long_calls: usize,
     /// Receives and Sends of RDMA connections.
     pub inline: usize,
 }
@@ -213,10 +234,15 @@ pub(crate) struct Core<S> {
     idle_workers: RefCell<Vec<Worker>>,
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
+    /// Bytes that they hold on to.
+    idle_job_bytes: Cell<usize>,
+    /// Memory for small replies.
+    idle_batches: RefCell<Vec<Vec<u8>>>,
     activities: Rc<Activities>,
     unreadable_log: LogLimit,
     refused_log: LogLimit,
     dropped_log: LogLimit,
+    region_log: LogLimit,
 }
 
 impl<S: Service> Core<S> {
@@ -233,18 +259,34 @@ impl<S: Service> Core<S> {
     }
 
     fn take_job(&self) -> Box<Job> {
-        let idle = self.idle_jobs.borrow_mut().pop();
-        idle.unwrap_or_else(|| Box::new(Job::empty()))
+        let Some(job) = self.idle_jobs.borrow_mut().pop() else {
+            return Box::new(Job::empty());
+        };
+        self.idle_job_bytes
+            .set(self.idle_job_bytes.get() - job.kept());
+        job
     }
 
     fn put_job(&self, mut job: Box<Job>) {
-        job.call.placed.replace(None);
-        job.call.dropped.set(false);
+        job.call.clear();
         job.reply.clear();
-        let kept = job.call.arguments.capacity() + job.reply.head.capacity();
+        let kept = job.kept();
+        let all = self.idle_job_bytes.get() + kept;
         let mut idle = self.idle_jobs.borrow_mut();
-        if idle.len() < IDLE_JOBS_MAX && kept <= JOB_BYTES_KEPT {
+        if idle.len() < IDLE_JOBS_MAX && kept <= JOB_BYTES_KEPT && all <= IDLE_JOB_BYTES_MAX {
+            self.idle_job_bytes.set(all);
             idle.push(job);
+        }
+    }
+
+    fn take_batch(&self) -> Option<Vec<u8>> {
+        self.idle_batches.borrow_mut().pop()
+    }
+
+    fn put_batch(&self, batch: Vec<u8>) {
+        let mut idle = self.idle_batches.borrow_mut();
+        if idle.len() < IDLE_BATCHES_MAX && batch.capacity() <= 2 * BATCH_LEN {
+            idle.push(batch);
         }
     }
 
@@ -260,19 +302,23 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// A place for a connection from `peer`, perhaps that of another who has not called yet; `None` when there is none.
-    fn admit(&self, peer: SocketAddr) -> Option<Activity> {
-        if let Some(crowd) = self.activities.crowd(peer.ip()) {
-            let why = match crowd {
-                Crowd::Address(_) => "too many connections of its address",
-                Crowd::All => "too many connections",
-            };
-            self.note_refused(peer, why);
-            if !self.activities.evict_stranger(crowd) {
-                return None;
-            }
+    /// Whether the service has anything for this peer.
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let admits = self.service.admits(peer.ip());
+        if !admits {
+            self.note_refused(peer, "nothing is exported to its address");
         }
-        Some(self.activities.connection(peer.ip()))
+        admits
+    }
+
+    /// A place for a connection from `peer`, perhaps that of another; `None` when there is none.
+    fn admit(&self, peer: SocketAddr) -> Option<Activity> {
+        let now = self.runtime.now();
+        let (activity, shortage) = self.activities.connection(peer.ip(), now);
+        if let Some(shortage) = shortage {
+            self.note_refused(peer, shortage.why());
+        }
+        activity
     }
 
     /// Counts a connection for which there is no room, and says so now and then.
@@ -289,6 +335,13 @@ impl<S: Service> Core<S> {
         self.counters.drops.add(1);
         if let Some(left_out) = self.dropped_log.admit(self.runtime.now()) {
             tracing::info!(%peer, %why, left_out, "connection dropped");
+        }
+    }
+
+    /// Says now and then that memory could not be registered.
+    fn note_no_region(&self, peer: SocketAddr, error: &RegisterError) {
+        if let Some(left_out) = self.region_log.admit(self.runtime.now()) {
+            tracing::warn!(%peer, %error, left_out, "no region for a call or a reply");
         }
     }
 

@@ -1,9 +1,9 @@
 //! What a program sees of the server: calls in, replies out, whatever the transport.
 
-use crate::limits::PAYLOAD_MAX;
+use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
 use bytes::Bytes;
 use gannet_fabric::Buffer;
-use gannet_runtime::FileRef;
+use gannet_runtime::{FileRef, FileSource};
 use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};
@@ -29,6 +29,23 @@ pub trait Service: 'static {
     ///
     /// Lets a transport receive the opaque straight into a [`Buffer`].
     fn locate_payload(&self, program: u32, procedure: u32, prefix: &[u8]) -> Option<usize>;
+
+    /// Whether a peer at this address may use anything here. Others are turned away when they connect.
+    fn admits(&self, _peer: IpAddr) -> bool {
+        true
+    }
+
+    /// Whether `call`, which was executed, shows that its peer may use something here. Until then the connection is the
+    /// first to go when others need its place.
+    fn establishes(&self, _call: &Call) -> bool {
+        true
+    }
+
+    /// The most bytes of memory that the reply to `call` may take. The call waits until its peer may make the server
+    /// hold as many.
+    fn reply_bytes_max(&self, _call: &Call) -> usize {
+        RECORD_MAX
+    }
 
     /// Executes `call` and fills `reply`.
     async fn call(&self, call: &Call, reply: &mut Reply);
@@ -126,6 +143,8 @@ pub struct Call {
     pub(crate) arguments: Vec<u8>,
     pub(crate) placed: RefCell<Option<Placed>>,
     pub(crate) dropped: Cell<bool>,
+    /// See [`Call::vouch`].
+    vouched: Cell<bool>,
 }
 
 impl Call {
@@ -141,7 +160,25 @@ impl Call {
             arguments: Vec::new(),
             placed: RefCell::new(None),
             dropped: Cell::new(false),
+            vouched: Cell::new(false),
         }
+    }
+
+    /// Notes that the peer may use what the call is about, for [`Service::establishes`].
+    pub fn vouch(&self) {
+        self.vouched.set(true);
+    }
+
+    /// Whether that was noted.
+    pub fn is_vouched(&self) -> bool {
+        self.vouched.get()
+    }
+
+    /// Makes room for another call.
+    pub(crate) fn clear(&mut self) {
+        self.placed.replace(None);
+        self.dropped.set(false);
+        self.vouched.set(false);
     }
 
     /// The argument bytes, without those of a placed opaque and its pad.
@@ -222,6 +259,11 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Bytes of memory that a range of a file takes: none, but for bytes that a store has read from elsewhere.
+pub(crate) fn memory_of(file: &dyn FileSource, offset: u64, len: usize) -> usize {
+    file.memory(offset, len).map_or(0, <[u8]>::len)
 }
 
 impl std::fmt::Debug for Payload {

@@ -13,17 +13,19 @@ use gannet_runtime::{Handle, Stream};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpcrdma::{ChunkLists, Procedure};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     total_max: 6,
-    per_address_max: 4,
+    per_origin_max: 4,
+    strangers_max: 6,
 };
 
 /// One of two hosts.
 struct Host {
     runtime: Handle,
+    address: IpAddr,
     provider: Rc<dyn Provider>,
     tcp: SocketAddr,
     rdma: SocketAddr,
@@ -37,6 +39,14 @@ impl Host {
     async fn connect_and_call(&self) -> Stream {
         let stream = self.connect().await;
         assert!(is_answered(&stream).await, "no room");
+        stream
+    }
+
+    /// With a call that is not NULL.
+    async fn connect_and_count(&self) -> Stream {
+        let stream = self.connect().await;
+        let call = call_bytes(1, COUNT, |encoder| encoder.u32(0));
+        exchange(&stream, &call).await.unwrap();
         stream
     }
 
@@ -64,6 +74,7 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench, Host, Host) ->
         let node = world.add_node(name);
         Host {
             runtime: node.runtime(),
+            address: node.ip(),
             provider: fabric.provider(&node),
             tcp,
             rdma,
@@ -74,28 +85,29 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench, Host, Host) ->
 }
 
 #[test]
-fn one_address_leaves_room_for_others_and_all_together_keep_to_the_bound() {
+fn an_address_that_has_its_share_makes_room_for_itself_and_the_one_with_most_for_others() {
     lab(|bench, one, other| async move {
         let mut crowd = Vec::new();
         for _ in 0..4 {
             crowd.push(one.connect_and_call().await);
         }
-        assert!(!is_answered(&one.connect().await).await, "a fifth");
-        let raw = other.connect_and_call().await;
-        let _last = other.connect_and_call().await;
-        assert!(!is_answered(&other.connect().await).await, "a seventh");
-        assert_eq!(bench.counters.refused.total(), 2);
-        // Those inside have noticed nothing, and who leaves makes room.
-        for stream in &crowd {
-            assert!(is_answered(stream).await);
-        }
-        drop(raw);
-        eventually(&one.runtime, || bench.counters.connections.total() == 6).await;
-        other.connect_and_call().await;
-        crowd.pop();
-        one.connect_and_call().await;
+        assert!(is_answered(&crowd[0]).await);
+        let _fifth = one.connect_and_call().await;
+        assert_eq!(receive(&crowd[1], 1).await, Err(vec![]), "the idlest");
+        let _of_other = [
+            other.connect_and_call().await,
+            other.connect_and_call().await,
+        ];
+        let _seventh = other.connect_and_call().await;
+        assert_eq!(receive(&crowd[2], 1).await, Err(vec![]), "the idlest now");
+        assert!(is_answered(&crowd[0]).await && is_answered(&crowd[3]).await);
         assert_eq!(bench.counters.refused.total(), 2);
         assert_eq!(bench.counters.drops.total(), 0);
+        // A connection that ends makes room as well.
+        crowd.pop();
+        eventually(&one.runtime, || bench.counters.connections.total() == 8).await;
+        one.connect_and_call().await;
+        assert!(is_answered(&crowd[0]).await);
     });
 }
 
@@ -112,24 +124,57 @@ fn strangers_make_room_the_oldest_first() {
         assert!(is_answered(&strangers[1]).await);
         let sixth = one.connect_and_call().await;
         assert_eq!(receive(&strangers[2], 1).await, Err(vec![]), "the next");
-        // Now all four have called.
-        assert!(!is_answered(&one.connect().await).await);
-        // A stranger of another address is no help with that, but it is when all together are too many.
+        // Now all four have called. A stranger of another address makes room when all together are too many.
         let silent = [other.connect().await, other.connect().await];
-        assert!(!is_answered(&one.connect().await).await);
         let last = other.connect_and_call().await;
         assert_eq!(receive(&silent[0], 1).await, Err(vec![]));
-        for stream in [
+        let all = [
             &established,
             &strangers[1],
             &fifth,
             &sixth,
             &silent[1],
             &last,
-        ] {
+        ];
+        for stream in all {
             assert!(is_answered(stream).await);
         }
-        assert_eq!(bench.counters.refused.total(), 5);
+        assert_eq!(bench.counters.refused.total(), 3);
+    });
+}
+
+#[test]
+fn calls_that_reach_nothing_hold_no_place() {
+    lab(|bench, one, other| async move {
+        bench.service.reaches_nothing.set(Some(NULL));
+        let mut crowd = Vec::new();
+        for _ in 0..4 {
+            crowd.push(one.connect_and_call().await);
+        }
+        let welcome = [
+            other.connect_and_count().await,
+            other.connect_and_count().await,
+        ];
+        let _third = other.connect_and_count().await;
+        assert_eq!(receive(&crowd[0], 1).await, Err(vec![]));
+        for stream in &welcome {
+            assert!(is_answered(stream).await);
+        }
+    });
+}
+
+#[test]
+fn an_address_that_nothing_is_exported_to_is_turned_away_before_it_calls() {
+    lab(|bench, one, other| async move {
+        let own = one.connect_and_call().await;
+        bench.service.refuses.set(Some(one.address));
+        assert_eq!(receive(&one.connect().await, 1).await, Err(vec![]));
+        let refused = one.connect_rdma().await;
+        assert!(matches!(refused.err(), Some(ConnectError::Rejected { .. })));
+        assert_eq!(bench.counters.refused.total(), 2);
+        assert_eq!(bench.counters.connections.total(), 1, "nothing was begun");
+        other.connect_and_call().await;
+        assert!(is_answered(&own).await);
     });
 }
 
@@ -143,13 +188,16 @@ fn both_transports_count() {
         let raw = one.connect_rdma().await.unwrap();
         let (none, call) = (ChunkLists::new(), call_bytes(1, NULL, |_| {}));
         raw.exchange(1, Procedure::Msg, &none, &call).await;
-        let refused = one.connect_rdma().await;
-        assert!(matches!(refused.err(), Some(ConnectError::Rejected { .. })));
-        assert!(!is_answered(&one.connect().await).await);
+        let _fifth = one.connect_rdma().await.unwrap();
+        assert_eq!(receive(&crowd[0], 1).await, Err(vec![]), "the idlest");
         // Over RDMA strangers make room as well.
         let silent = other.connect_rdma().await.unwrap();
+        for stream in &crowd[1..] {
+            assert!(is_answered(stream).await);
+        }
         let _second = other.connect_and_call().await;
         let _third = other.connect_and_call().await;
+        let _fourth = other.connect_and_call().await;
         assert!(silent.receive().await.is_err());
         raw.exchange(2, Procedure::Msg, &none, &call_bytes(2, NULL, |_| {}))
             .await;

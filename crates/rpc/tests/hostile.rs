@@ -10,6 +10,7 @@ use common::*;
 use gannet_rpc::{Client, Target};
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{ByteStream, FileSource, Handle, Stream, sleep, timeout};
+use gannet_session::limits::{BUDGET_BYTES, SCARCE_DEADLINE};
 use gannet_sim::World;
 use gannet_wire::rpc::{AcceptStatus, AuthStat, RecordMark, Rejection, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder};
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 struct Lab {
     runtime: Handle,
+    /// Of another host.
+    other: Handle,
     address: SocketAddr,
     bench: Rc<Bench>,
 }
@@ -50,6 +53,7 @@ impl Lab {
 fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
     let world = World::new(3);
     let (near, far) = (world.add_node("client"), world.add_node("server"));
+    let other = world.add_node("other client");
     let bench = Rc::new(Bench::new(&far.runtime()));
     let listener = far
         .runtime()
@@ -62,6 +66,7 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
     world
         .run(test(Lab {
             runtime: near.runtime(),
+            other: other.runtime(),
             address,
             bench,
         }))
@@ -239,46 +244,95 @@ fn a_peer_that_takes_no_replies_is_parked_and_then_dropped() {
     });
 }
 
+/// A call of WRITE with a mebibyte.
+fn large_write() -> Vec<u8> {
+    record(&call_bytes(1, WRITE, |encoder| {
+        encoder.u32(0x3333_3333);
+        encoder.opaque(&pattern(1 << 20));
+        encoder.u32(0x4444_4444);
+    }))
+}
+
 #[test]
-fn slow_writers_keep_nobody_from_writing() {
+fn slow_writers_keep_others_from_writing_for_seconds_at_most() {
     lab(|lab| async move {
-        let call = call_bytes(1, WRITE, |encoder| {
-            encoder.u32(0x3333_3333);
-            encoder.opaque(&pattern(1 << 20));
-            encoder.u32(0x4444_4444);
-        });
-        // As many as there are slots for payloads, each with the better part of a record still to come.
+        let call = large_write();
+        // Each with the better part of a record still to come, and all of them too many for the budget.
         let mut slow = Vec::new();
         for _ in 0..256 {
             let stream = lab.connect().await;
-            send(&stream, &record(&call)[..10_000]).await.unwrap();
+            send(&stream, &call[..10_000]).await.unwrap();
             slow.push(stream);
         }
         let server = lab.bench.server.clone();
+        let half = BUDGET_BYTES / 2;
         eventually(&lab.runtime, || {
-            server.memory_in_use().payloads == 256 << 20
+            server.memory_in_use().payloads > half - (8 << 20)
         })
         .await;
-        let client = Client::new(
-            Handle::clone(&lab.runtime),
-            Target::Tcp(lab.address),
-            config(),
-        );
-        let writes = all((0..40).map(|index| write(&client, 300_000 + index)));
-        let written = timeout(&lab.runtime, Duration::from_secs(5), writes).await;
-        assert!(
-            written
-                .expect("no memory for it")
-                .iter()
-                .all(|placed| *placed)
-        );
-        // What they began they can still end.
+        assert!(server.memory_in_use().payloads <= half);
+        let writes = async |runtime: &Handle, patience| {
+            let client = Client::new(Handle::clone(runtime), Target::Tcp(lab.address), config());
+            let writes = all((0..40).map(|index| write(&client, 300_000 + index)));
+            let written = timeout(runtime, patience, writes).await;
+            let written = written.expect("no memory for it");
+            assert!(written.iter().all(|placed| *placed));
+        };
+        writes(&lab.other, Duration::from_secs(1)).await;
+        assert_eq!(lab.bench.counters.drops.total(), 0);
+        // Their own host waits until those who hold the memory are dropped.
+        writes(&lab.runtime, 2 * SCARCE_DEADLINE).await;
+        assert!(lab.bench.counters.drops.total() > 0);
+        drop(slow);
+        eventually(&lab.runtime, || server.memory_in_use().payloads == 0).await;
+    });
+}
+
+#[test]
+fn slow_writers_end_what_they_began_while_nobody_waits() {
+    lab(|lab| async move {
+        let call = large_write();
+        let mut slow = Vec::new();
+        for _ in 0..16 {
+            let stream = lab.connect().await;
+            send(&stream, &call[..10_000]).await.unwrap();
+            slow.push(stream);
+        }
+        sleep(&lab.runtime, 2 * SCARCE_DEADLINE).await;
         for stream in &slow {
-            send(stream, &record(&call)[10_000..]).await.unwrap();
+            send(stream, &call[10_000..]).await.unwrap();
             receive_record(stream).await.unwrap();
         }
-        assert_eq!(lab.bench.service.executions(WRITE), 40 + 256);
-        assert_eq!(server.memory_in_use().payloads, 0);
+        assert_eq!(lab.bench.service.executions(WRITE), 16);
+        assert_eq!(lab.bench.server.memory_in_use().payloads, 0);
+    });
+}
+
+#[test]
+fn many_connections_that_take_no_replies_make_the_server_hold_a_bounded_amount() {
+    lab(|lab| async move {
+        let call = record(&call_bytes(1, READ, |encoder| encoder.u32(1 << 20)));
+        let mut silent = Vec::new();
+        for _ in 0..200 {
+            let stream = lab.connect().await;
+            for _ in 0..8 {
+                send(&stream, &call).await.unwrap();
+            }
+            silent.push(stream);
+        }
+        sleep(&lab.runtime, Duration::from_millis(100)).await;
+        let executed = lab.bench.service.executions(READ) as usize;
+        assert!(executed << 20 <= BUDGET_BYTES, "{executed} MiB of replies");
+        assert!(executed > 20, "the budget was not used");
+        // Small calls go on beside them, on the same host as well.
+        for runtime in [&lab.runtime, &lab.other] {
+            let client = Client::new(Handle::clone(runtime), Target::Tcp(lab.address), config());
+            let answered = timeout(runtime, Duration::from_secs(1), echo(&client, b"hello"));
+            assert_eq!(answered.await.expect("held back").unwrap(), b"hello");
+        }
+        // The next ones get theirs when those who hold the memory are dropped, and so on.
+        sleep(&lab.runtime, 2 * SCARCE_DEADLINE).await;
+        assert!(lab.bench.counters.drops.total() > 20);
     });
 }
 

@@ -1,152 +1,189 @@
-//! Listeners and connections of a core: how many there may be, who makes room for whom, and how all hear of its end.
+//! Listeners and connections of a core: how many there may be, which make room for others, and how all hear of the end.
+//!
+//! A connection is a stranger until a request of it was found to be one of a peer that may use something here. When
+//! there is no room for one more connection, a stranger goes first: the oldest of the origin that has most of them.
+//! When there are none, it is the connection that has been idle for longest, of the origin that has most connections.
+//! So a host that takes all the places it can loses them to others, and not others theirs to it.
 
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
-use gannet_runtime::Notify;
+use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, STRANGERS_MAX};
+use crate::{Account, Budget, Origin};
+use gannet_runtime::{Instant, Notify};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// How many connections a core holds at a time, over both transports.
-///
-/// One more takes the place of the oldest that has made no valid call yet, if there is one; otherwise it is refused.
+/// How many connections a core holds at a time, whatever their transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// From all addresses together.
+    /// From all origins together.
     pub total_max: usize,
-    /// From one address.
-    pub per_address_max: usize,
+    /// From one [`Origin`].
+    pub per_origin_max: usize,
+    /// Of strangers.
+    pub strangers_max: usize,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
         ConnectionLimits {
             total_max: CONNECTIONS_MAX,
-            per_address_max: CONNECTIONS_PER_ADDRESS_MAX,
+            per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
+            strangers_max: STRANGERS_MAX,
         }
     }
 }
 
 /// What a stop of a core waits for.
-#[derive(Default)]
 pub struct Activities {
-    /// How many connections there may be.
-    pub limits: Cell<ConnectionLimits>,
+    budget: Budget,
+    limits: Cell<ConnectionLimits>,
     next: Cell<u64>,
     /// By age.
     running: RefCell<BTreeMap<u64, Rc<Seat>>>,
-    connections: Cell<usize>,
-    of_address: RefCell<BTreeMap<IpAddr, usize>>,
+    crowd: RefCell<Crowd>,
     stopping: Cell<bool>,
     drained: Notify,
 }
 
 /// What a core has to tell one of its activities.
 struct Seat {
+    id: u64,
     /// `None` for a listener.
-    address: Option<IpAddr>,
+    origin: Option<Origin>,
     standing: Cell<Standing>,
+    /// When it was last active.
+    active: Cell<Instant>,
     news: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It has made no valid call yet.
     Stranger,
     Established,
     /// Its place was given to another, and it does not count any more.
     Evicted,
 }
 
-/// Why there is no room for a connection.
+/// Why one more connection is too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crowd {
-    /// Too many of its address.
-    Address(IpAddr),
+pub enum Shortage {
+    /// Too many of its origin.
+    Origin,
+    /// Too many strangers.
+    Strangers,
     /// Too many in all.
-    All,
+    Total,
+    /// The budget is used up.
+    Memory,
+}
+
+impl Shortage {
+    /// For logs.
+    pub fn why(self) -> &'static str {
+        match self {
+            Shortage::Origin => "too many connections of its address",
+            Shortage::Strangers => "too many connections that have not asked for anything yet",
+            Shortage::Total => "too many connections",
+            Shortage::Memory => "the memory for peers is in use",
+        }
+    }
 }
 
 impl Activities {
+    /// Those of a core, whose connections draw from `budget`.
+    pub fn new(budget: Budget) -> Rc<Activities> {
+        Rc::new(Activities {
+            budget,
+            limits: Cell::default(),
+            next: Cell::default(),
+            running: RefCell::default(),
+            crowd: RefCell::default(),
+            stopping: Cell::default(),
+            drained: Notify::default(),
+        })
+    }
+
+    /// Sets how many connections there may be from now on; those that are there already may stay.
+    pub fn limit(&self, limits: ConnectionLimits) {
+        self.limits.set(limits);
+    }
+
     /// Starts what takes connections.
-    pub fn listener(self: &Rc<Self>) -> Activity {
-        self.start(None)
+    pub fn listener(self: &Rc<Self>) -> Listening {
+        let seat = self.start(None, Instant::default());
+        Listening {
+            place: Place {
+                activities: Rc::clone(self),
+                seat,
+            },
+        }
     }
 
-    /// Starts a connection from `address`, whether there is room for it or not.
-    pub fn connection(self: &Rc<Self>, address: IpAddr) -> Activity {
-        let address = address.to_canonical();
-        self.connections.set(self.connections.get() + 1);
-        *self.of_address.borrow_mut().entry(address).or_default() += 1;
-        self.start(Some(address))
+    /// Starts a connection from `address`, perhaps in the place of another; says as well what there was too little of.
+    pub fn connection(
+        self: &Rc<Self>,
+        address: IpAddr,
+        now: Instant,
+    ) -> (Option<Activity>, Option<Shortage>) {
+        let origin = Origin::from(address);
+        let shortage = self.make_room(origin);
+        let Some(account) = self.budget.open(address) else {
+            return (None, Some(Shortage::Memory));
+        };
+        let seat = self.start(Some(origin), now);
+        self.crowd.borrow_mut().enter(origin, &seat);
+        let place = Place {
+            activities: Rc::clone(self),
+            seat,
+        };
+        (Some(Activity { place, account }), shortage)
     }
 
-    fn start(self: &Rc<Self>, address: Option<IpAddr>) -> Activity {
+    fn start(&self, origin: Option<Origin>, now: Instant) -> Rc<Seat> {
         let id = self.next.get();
         self.next.set(id + 1);
         let seat = Rc::new(Seat {
-            address,
+            id,
+            origin,
             standing: Cell::new(Standing::Stranger),
+            active: Cell::new(now),
             news: Notify::default(),
         });
         self.running.borrow_mut().insert(id, Rc::clone(&seat));
-        Activity {
-            activities: Rc::clone(self),
-            id,
-            seat,
-        }
+        seat
     }
 
-    /// What stands against another connection from `address`.
-    pub fn crowd(&self, address: IpAddr) -> Option<Crowd> {
-        let (address, limits) = (address.to_canonical(), self.limits.get());
-        let of_address = self.of_address.borrow().get(&address).copied();
-        if of_address.unwrap_or(0) >= limits.per_address_max {
-            Some(Crowd::Address(address))
+    /// Ends a connection if one more from `origin` would be too many.
+    fn make_room(&self, origin: Origin) -> Option<Shortage> {
+        let limits = self.limits.get();
+        let mut crowd = self.crowd.borrow_mut();
+        let shortage = if crowd.of(origin) >= limits.per_origin_max {
+            Shortage::Origin
+        } else if crowd.strangers >= limits.strangers_max {
+            Shortage::Strangers
+        } else if crowd.total >= limits.total_max {
+            Shortage::Total
         } else {
-            (self.connections.get() >= limits.total_max).then_some(Crowd::All)
-        }
-    }
-
-    /// Ends the oldest connection of `crowd` that has made no valid call yet; false when there is none.
-    pub fn evict_stranger(&self, crowd: Crowd) -> bool {
-        let running = self.running.borrow();
-        let stranger = running.values().find(|seat| {
-            seat.standing.get() == Standing::Stranger
-                && match crowd {
-                    Crowd::Address(address) => seat.address == Some(address),
-                    Crowd::All => seat.address.is_some(),
-                }
-        });
-        let Some(stranger) = stranger else {
-            return false;
+            return None;
         };
-        self.leave(stranger);
-        stranger.standing.set(Standing::Evicted);
-        stranger.news.notify();
-        true
-    }
-
-    /// A connection counts no more.
-    fn leave(&self, seat: &Seat) {
-        let (Some(address), true) = (seat.address, seat.standing.get() != Standing::Evicted) else {
-            return;
+        let victim = match shortage {
+            Shortage::Origin => crowd.least_of(origin),
+            _ => crowd.least(),
         };
-        self.connections.set(self.connections.get() - 1);
-        let mut of_address = self.of_address.borrow_mut();
-        if let Some(count) = of_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                of_address.remove(&address);
-            }
+        if let Some(seat) = victim {
+            crowd.leave(&seat);
+            seat.standing.set(Standing::Evicted);
+            seat.news.notify();
         }
+        Some(shortage)
     }
 
     /// Connections that count.
     pub fn connections(&self) -> usize {
-        self.connections.get()
+        self.crowd.borrow().total
     }
 
     /// Tells all to end when they have answered what is under way.
@@ -157,11 +194,6 @@ impl Activities {
         }
     }
 
-    /// True when all have to end.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.get()
-    }
-
     /// Waits until all have ended. One waiter at a time.
     pub async fn drained(&self) {
         while !self.running.borrow().is_empty() {
@@ -170,53 +202,123 @@ impl Activities {
     }
 }
 
-/// A listener or a connection.
-pub struct Activity {
+/// The connections that count, by origin.
+#[derive(Default)]
+struct Crowd {
+    origins: BTreeMap<Origin, Members>,
+    /// Origins by how many strangers, and by how many connections they have.
+    by_strangers: BTreeSet<(usize, Origin)>,
+    by_total: BTreeSet<(usize, Origin)>,
+    strangers: usize,
+    total: usize,
+}
+
+/// The connections of one origin, by age.
+#[derive(Default)]
+struct Members {
+    strangers: BTreeMap<u64, Rc<Seat>>,
+    established: BTreeMap<u64, Rc<Seat>>,
+}
+
+impl Members {
+    fn len(&self) -> usize {
+        self.strangers.len() + self.established.len()
+    }
+
+    /// The oldest stranger; when there is none, the connection that has been idle for longest.
+    fn least(&self) -> Option<Rc<Seat>> {
+        let stranger = self.strangers.values().next();
+        let idlest = || (self.established.values()).min_by_key(|seat| seat.active.get());
+        stranger.or_else(idlest).cloned()
+    }
+}
+
+impl Crowd {
+    fn of(&self, origin: Origin) -> usize {
+        self.origins.get(&origin).map_or(0, Members::len)
+    }
+
+    fn least_of(&self, origin: Origin) -> Option<Rc<Seat>> {
+        self.origins.get(&origin)?.least()
+    }
+
+    fn least(&self) -> Option<Rc<Seat>> {
+        let largest = match self.strangers {
+            0 => &self.by_total,
+            _ => &self.by_strangers,
+        };
+        let (_, origin) = largest.last()?;
+        self.least_of(*origin)
+    }
+
+    fn enter(&mut self, origin: Origin, seat: &Rc<Seat>) {
+        self.change(origin, |members| {
+            members.strangers.insert(seat.id, Rc::clone(seat));
+        });
+    }
+
+    fn establish(&mut self, seat: &Rc<Seat>) {
+        let Some(origin) = seat.origin else { return };
+        self.change(origin, |members| {
+            if let Some(seat) = members.strangers.remove(&seat.id) {
+                members.established.insert(seat.id, seat);
+            }
+        });
+    }
+
+    /// A connection counts no more.
+    fn leave(&mut self, seat: &Rc<Seat>) {
+        let Some(origin) = seat.origin else { return };
+        self.change(origin, |members| {
+            members.strangers.remove(&seat.id);
+            members.established.remove(&seat.id);
+        });
+    }
+
+    /// Changes the connections of `origin`, and what is counted of them.
+    fn change(&mut self, origin: Origin, change: impl FnOnce(&mut Members)) {
+        let members = self.origins.entry(origin).or_default();
+        let (strangers, total) = (members.strangers.len(), members.len());
+        change(members);
+        let (strangers_now, total_now) = (members.strangers.len(), members.len());
+        if total_now == 0 {
+            self.origins.remove(&origin);
+        }
+        self.by_strangers.remove(&(strangers, origin));
+        self.by_total.remove(&(total, origin));
+        if strangers_now > 0 {
+            self.by_strangers.insert((strangers_now, origin));
+        }
+        if total_now > 0 {
+            self.by_total.insert((total_now, origin));
+        }
+        self.strangers = self.strangers - strangers + strangers_now;
+        self.total = self.total - total + total_now;
+    }
+}
+
+/// Counts until it is dropped.
+struct Place {
     activities: Rc<Activities>,
-    id: u64,
     seat: Rc<Seat>,
 }
 
-impl Activity {
-    /// Tells it from all others of its core.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// A valid call came.
-    pub fn establish(&self) {
-        if self.seat.standing.get() == Standing::Stranger {
-            self.seat.standing.set(Standing::Established);
-        }
-    }
-
-    /// True when a valid call came before the place was needed.
-    pub fn is_established(&self) -> bool {
-        self.seat.standing.get() == Standing::Established
-    }
-
-    /// True when the connection has to end for another.
-    pub fn is_evicted(&self) -> bool {
-        self.seat.standing.get() == Standing::Evicted
-    }
-
-    /// True when all have to end.
-    pub fn is_stopping(&self) -> bool {
-        self.activities.is_stopping()
-    }
-
+impl Place {
     /// Sees that the task is woken when it has to end.
-    pub fn register(&self, context: &mut Context<'_>) {
+    fn register(&self, context: &mut Context<'_>) {
         if self.seat.news.poll_notified(context).is_ready() {
             context.waker().wake_by_ref();
         }
     }
 
-    /// What `future` gives, or `None` when the server stops first.
-    pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    async fn unless_over<T>(
+        &self,
+        is_over: impl Fn() -> bool,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
-            if self.is_stopping() {
+            if is_over() {
                 return Poll::Ready(None);
             }
             self.register(context);
@@ -226,10 +328,169 @@ impl Activity {
     }
 }
 
-impl Drop for Activity {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.activities.leave(&self.seat);
-        self.activities.running.borrow_mut().remove(&self.id);
-        self.activities.drained.notify();
+        let activities = &self.activities;
+        if self.seat.standing.get() != Standing::Evicted {
+            activities.crowd.borrow_mut().leave(&self.seat);
+        }
+        activities.running.borrow_mut().remove(&self.seat.id);
+        activities.drained.notify();
+    }
+}
+
+/// A listener.
+pub struct Listening {
+    place: Place,
+}
+
+impl Listening {
+    /// What `future` gives, or `None` when the server stops first.
+    pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let is_stopping = || self.place.activities.stopping.get();
+        self.place.unless_over(is_stopping, future).await
+    }
+}
+
+/// A connection.
+pub struct Activity {
+    place: Place,
+    account: Account,
+}
+
+impl Activity {
+    /// Tells it from all others of its core.
+    pub fn id(&self) -> u64 {
+        self.place.seat.id
+    }
+
+    /// What the peer makes the process hold.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Something moves on it: it is not idle.
+    pub fn note(&self, now: Instant) {
+        self.place.seat.active.set(now);
+    }
+
+    /// The peer may use something here.
+    pub fn establish(&self) {
+        let seat = &self.place.seat;
+        if seat.standing.get() == Standing::Stranger {
+            seat.standing.set(Standing::Established);
+            self.place.activities.crowd.borrow_mut().establish(seat);
+        }
+    }
+
+    /// True when that was found before the place was needed.
+    pub fn is_established(&self) -> bool {
+        self.place.seat.standing.get() == Standing::Established
+    }
+
+    /// True when the connection has to end for another.
+    pub fn is_evicted(&self) -> bool {
+        self.place.seat.standing.get() == Standing::Evicted
+    }
+
+    /// True when all have to end.
+    pub fn is_stopping(&self) -> bool {
+        self.place.activities.stopping.get()
+    }
+
+    /// Sees that the task is woken when it has to end.
+    pub fn register(&self, context: &mut Context<'_>) {
+        self.place.register(context);
+    }
+
+    /// What `future` gives, or `None` when the connection has to end first.
+    pub async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let is_over = || self.is_stopping() || self.is_evicted();
+        self.place.unless_over(is_over, future).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        total_max: 6,
+        per_origin_max: 4,
+        strangers_max: 5,
+    };
+
+    fn activities() -> Rc<Activities> {
+        let activities = Activities::new(Budget::default());
+        activities.limit(LIMITS);
+        activities
+    }
+
+    fn connect(activities: &Rc<Activities>, last: u8, at: u64) -> (Activity, Option<Shortage>) {
+        let address = IpAddr::from([192, 0, 2, last]);
+        let (activity, shortage) = activities.connection(address, Instant::from_nanos(at));
+        (activity.unwrap(), shortage)
+    }
+
+    fn establish(activities: &Rc<Activities>, last: u8, at: u64) -> Activity {
+        let (activity, _) = connect(activities, last, at);
+        activity.establish();
+        activity
+    }
+
+    #[test]
+    fn strangers_of_the_origin_with_most_of_them_go_first() {
+        let activities = activities();
+        let old = establish(&activities, 1, 0);
+        let newcomer = connect(&activities, 2, 1).0;
+        let crowd: Vec<Activity> = (0..4).map(|at| connect(&activities, 3, at).0).collect();
+        assert_eq!(activities.connections(), 6);
+        let (other, shortage) = connect(&activities, 4, 9);
+        assert_eq!(shortage, Some(Shortage::Strangers));
+        assert!(crowd[0].is_evicted() && !newcomer.is_evicted() && !old.is_evicted());
+        newcomer.establish();
+        other.establish();
+        let (_, shortage) = connect(&activities, 4, 10);
+        assert_eq!(shortage, Some(Shortage::Total));
+        assert!(crowd[1].is_evicted() && !crowd[2].is_evicted());
+        drop(crowd);
+        assert_eq!(activities.connections(), 3);
+    }
+
+    #[test]
+    fn without_strangers_the_idlest_of_the_origin_with_most_goes() {
+        let activities = activities();
+        let quiet = establish(&activities, 1, 0);
+        let _second = establish(&activities, 2, 1);
+        let many: Vec<Activity> = (2..6).map(|at| establish(&activities, 3, at)).collect();
+        many[0].note(Instant::from_nanos(20));
+        let (next, shortage) = connect(&activities, 1, 21);
+        assert_eq!(shortage, Some(Shortage::Total));
+        assert!(many[1].is_evicted(), "the idlest of three");
+        assert!(!many[0].is_evicted() && !quiet.is_evicted());
+        assert!(!next.is_established());
+        assert_eq!(activities.connections(), 6);
+    }
+
+    #[test]
+    fn an_origin_that_has_all_it_may_have_makes_room_for_itself() {
+        let activities = activities();
+        let quiet = establish(&activities, 1, 0);
+        let many: Vec<Activity> = (1..5).map(|at| establish(&activities, 3, at)).collect();
+        let (_next, shortage) = connect(&activities, 3, 9);
+        assert_eq!(shortage, Some(Shortage::Origin));
+        assert!(many[0].is_evicted() && !quiet.is_evicted());
+        assert_eq!(activities.connections(), 5);
+    }
+
+    #[test]
+    fn nobody_enters_when_the_budget_is_used_up() {
+        let budget = Budget::new(0);
+        let activities = Activities::new(budget.clone());
+        let holder = establish(&activities, 1, 0);
+        let _all = holder.account().charge(budget.bytes_max());
+        let (none, shortage) = activities.connection([192, 0, 2, 2].into(), Instant::default());
+        assert!(none.is_none());
+        assert_eq!(shortage, Some(Shortage::Memory));
     }
 }

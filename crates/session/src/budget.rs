@@ -11,6 +11,7 @@
 
 use crate::Origin;
 use crate::limits::{BUDGET_BYTES, BUDGET_BYTES_MIN, BUDGET_STEP, CONNECTION_BYTES};
+use gannet_fabric::SlotBudget;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
@@ -30,6 +31,8 @@ struct Whole {
     taken: AtomicUsize,
     /// Accounts whose connections wait for room.
     waiting: AtomicUsize,
+    /// Memory that is kept for the next payloads.
+    kept: Arc<SlotBudget>,
     /// Of origins that have accounts.
     parts: Mutex<HashMap<Origin, Arc<Part>>>,
 }
@@ -49,9 +52,11 @@ impl Default for Budget {
 impl Budget {
     /// A budget of so many bytes, or of [`BUDGET_BYTES_MIN`].
     pub fn new(bytes_max: usize) -> Budget {
+        let bytes_max = bytes_max.max(BUDGET_BYTES_MIN);
         Budget {
             whole: Arc::new(Whole {
-                bytes_max: bytes_max.max(BUDGET_BYTES_MIN),
+                bytes_max,
+                kept: SlotBudget::new(bytes_max / 2),
                 taken: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
                 parts: Mutex::default(),
@@ -62,6 +67,12 @@ impl Budget {
     /// The bound.
     pub fn bytes_max(&self) -> usize {
         self.whole.bytes_max
+    }
+
+    /// Bounds the memory that all cores keep for payloads, whether it is in use (and charged) or idle: half as much as
+    /// may be in use. Payloads beyond it are in memory that goes back to the system at once.
+    pub fn kept(&self) -> &Arc<SlotBudget> {
+        &self.whole.kept
     }
 
     /// Bytes taken now. The steps in which accounts take them make this more than what they hold.
@@ -155,12 +166,12 @@ impl Account {
         }
     }
 
-    /// Says whether the connection waits for room.
+    /// Says whether the connection waits for room. One that [`Account::is_large`] waits for itself, and does not count.
     pub fn set_waiting(&self, waits: bool) {
-        self.holding.set_waiting(waits);
+        self.holding.set_waiting(waits && !self.is_large());
     }
 
-    /// Whether any connection waits for room, this one included: the bytes of slow peers are wanted by others.
+    /// Whether any connection that holds little waits for room: the bytes of slow peers are wanted by others.
     pub fn is_scarce(&self) -> bool {
         self.holding.whole.waiting.load(Ordering::Relaxed) > 0
     }
@@ -178,10 +189,10 @@ impl fmt::Debug for Account {
 impl Holding {
     fn has_room_for(&self, bytes: usize) -> bool {
         let used = self.used.get() + bytes;
-        let more = used.saturating_sub(self.taken.get());
-        if more == 0 {
+        if used <= CONNECTION_BYTES {
             return true;
         }
+        let more = used.saturating_sub(self.taken.get());
         // Other cores change these meanwhile: the bound holds but for their requests of this moment.
         let whole = self.whole.taken.load(Ordering::Relaxed);
         let part = self.part.taken.load(Ordering::Relaxed);
@@ -375,8 +386,8 @@ mod tests {
     fn an_account_is_closed_with_its_last_charge() {
         let budget = Budget::new(64 * MIB);
         let account = budget.open(address(1)).unwrap();
-        let charge = account.charge(MIB);
         account.set_waiting(true);
+        let charge = account.charge(MIB);
         let other = budget.open(address(2)).unwrap();
         assert!(other.is_scarce());
         drop(account);

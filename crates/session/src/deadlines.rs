@@ -1,11 +1,13 @@
 //! How long a peer may leave a connection in which state, and the timer that tells.
 
 use crate::limits::{
-    DONE_DEADLINE, FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY, RECORD_DEADLINE,
-    RECORD_PAUSE_DEADLINE, WRITE_DEADLINE,
+    CONNECTION_BYTES, DONE_DEADLINE, FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY_MAX,
+    MEMORY_RETRY_MIN, RECORD_DEADLINE, RECORD_PAUSE_DEADLINE, SCARCE_DEADLINE, SCARCE_LOOK,
+    WRITE_DEADLINE,
 };
 use gannet_runtime::{Handle, Instant, LocalFuture};
 use std::task::Context;
+use std::time::Duration;
 use thiserror::Error;
 
 /// What a peer failed to do in time.
@@ -23,6 +25,9 @@ pub enum Overdue {
     /// It has had a reply to read for too long.
     #[error("not done with a reply that it was to read")]
     Done,
+    /// It leaves what it made the process hold while others wait for memory.
+    #[error("it keeps memory that others wait for")]
+    Scarce,
     /// Nothing has moved.
     #[error("idle for too long")]
     Idle,
@@ -50,6 +55,8 @@ pub struct Waits {
     pub short_of_memory: bool,
     /// Since when the peer has had a reply to read.
     pub exposed_since: Option<Instant>,
+    /// Others wait for memory.
+    pub scarce: bool,
 }
 
 /// Wakes a connection when its peer is late.
@@ -59,6 +66,8 @@ pub struct Waits {
 pub struct Timer {
     sleep: LocalFuture<()>,
     at: Instant,
+    /// How long to wait until memory is looked for again.
+    pause: Duration,
 }
 
 impl Timer {
@@ -66,7 +75,11 @@ impl Timer {
     pub fn new(runtime: &Handle, deadlines: &Deadlines) -> Timer {
         let at = deadlines.next(Waits::default());
         let sleep = runtime.sleep_until(at);
-        Timer { sleep, at }
+        Timer {
+            sleep,
+            at,
+            pause: MEMORY_RETRY_MIN,
+        }
     }
 
     /// Sees that the connection is woken at its next deadline. True when it should look for memory now.
@@ -80,12 +93,14 @@ impl Timer {
         deadlines: &mut Deadlines,
         waits: Waits,
     ) -> Result<bool, Overdue> {
+        if !waits.short_of_memory {
+            self.pause = MEMORY_RETRY_MIN;
+        }
         loop {
-            let deadline = if waits.short_of_memory {
-                deadlines.memory_retry()
-            } else {
-                deadlines.next(waits)
-            };
+            let mut deadline = deadlines.next(waits);
+            if waits.short_of_memory {
+                deadline = deadline.min(deadlines.now + self.pause);
+            }
             if deadline < self.at {
                 self.set(runtime, deadline);
             }
@@ -100,6 +115,8 @@ impl Timer {
             }
             self.set(runtime, deadlines.next(waits));
             if waits.short_of_memory {
+                // Thousands of connections may wait, and each look costs: their number must not.
+                self.pause = MEMORY_RETRY_MAX.min(2 * self.pause);
                 return Ok(true);
             }
         }
@@ -123,6 +140,36 @@ pub struct Deadlines {
     unsent_since: Instant,
     /// The record under way began, or an earlier one ended.
     record_since: Instant,
+    kept: Kept,
+}
+
+/// How long a peer makes the process hold what it holds for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
+    /// Since then, until the peer has moved so many bytes in all.
+    since: Option<(Instant, u64)>,
+}
+
+impl Kept {
+    /// The peer makes the process hold `bytes`, and has moved `moved` since it connected. It keeps them for as long as
+    /// it takes to move as many.
+    pub fn note(&mut self, now: Instant, bytes: usize, moved: u64) {
+        let is_large = bytes > CONNECTION_BYTES;
+        let goes_on = |since: &(Instant, u64)| is_large && moved < since.1;
+        if !self.since.as_ref().is_some_and(goes_on) {
+            self.since = is_large.then_some((now, moved + bytes as u64));
+        }
+    }
+
+    /// When the connection has to end, or is to look again whether memory is `scarce` by now.
+    pub fn due(&self, now: Instant, scarce: bool) -> Option<Instant> {
+        let at = self.since?.0 + SCARCE_DEADLINE;
+        Some(if scarce {
+            at
+        } else {
+            at.max(now + SCARCE_LOOK)
+        })
+    }
 }
 
 impl Deadlines {
@@ -135,6 +182,7 @@ impl Deadlines {
             moved: now,
             unsent_since: now,
             record_since: now,
+            kept: Kept::default(),
         }
     }
 
@@ -181,6 +229,11 @@ impl Deadlines {
         self.received = self.now;
     }
 
+    /// As [`Kept::note`].
+    pub fn bytes_kept(&mut self, bytes: usize, moved: u64) {
+        self.kept.note(self.now, bytes, moved);
+    }
+
     /// Forgives a silence that is not the peer's.
     fn excuse(&mut self) {
         self.moved = self.now;
@@ -201,11 +254,6 @@ impl Deadlines {
         late.find(|(at, _)| *at <= self.now).map(|(_, what)| what)
     }
 
-    /// When to look for memory again.
-    fn memory_retry(&self) -> Instant {
-        self.now + MEMORY_RETRY
-    }
-
     fn candidates(&self, waits: Waits) -> impl Iterator<Item = (Instant, Overdue)> {
         let first =
             (!waits.established).then_some((self.opened + FIRST_CALL_DEADLINE, Overdue::FirstCall));
@@ -219,8 +267,10 @@ impl Deadlines {
         let done = waits
             .exposed_since
             .map(|since| (since + DONE_DEADLINE, Overdue::Done));
+        let scarce = self.kept.due(self.now, waits.scarce);
+        let scarce = scarce.map(|at| (at, Overdue::Scarce));
         let idle = (self.moved + IDLE_DEADLINE, Overdue::Idle);
-        [first, record, reading, done, Some(idle)]
+        [first, record, reading, done, scarce, Some(idle)]
             .into_iter()
             .flatten()
     }

@@ -5,16 +5,21 @@
 //!
 //! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
-//! First type to read: [`Budget`].
+//! A [`Gate`] turns away the peers that may use nothing here; [`Activities`] says which of the others have a place;
+//! [`Deadlines`] end the connections whose peers are late.
+//!
+//! First types to read: [`Budget`], then [`Activities`].
 
 mod admission;
 mod budget;
 mod deadlines;
+mod gate;
 mod origin;
 
 pub mod limits;
 
-pub use admission::{Activities, Activity, ConnectionLimits, Crowd};
+pub use admission::{Activities, Activity, ConnectionLimits, Listening, Shortage};
 pub use budget::{Account, Budget, Charge};
-pub use deadlines::{Deadlines, Overdue, Timer, Waits};
+pub use deadlines::{Deadlines, Kept, Overdue, Timer, Waits};
+pub use gate::Gate;
 pub use origin::Origin;

@@ -15,11 +15,19 @@ pub const BUDGET_STEP: usize = 16 << 10;
 
 /// Connections that a core holds at a time.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// The same from one address: no client can take the place of all others.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+/// The same from one origin: no client can take the place of all others.
+pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
+/// Connections of a core whose peers have not yet been found to be of those that may use something here.
+pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 4;
 
-/// How long reading pauses when all payload memory is in use.
-pub const MEMORY_RETRY: Duration = Duration::from_millis(1);
+/// How long reading pauses at first when memory is not to be had; each further pause is twice as long.
+pub const MEMORY_RETRY_MIN: Duration = Duration::from_millis(1);
+/// The longest such pause.
+pub const MEMORY_RETRY_MAX: Duration = Duration::from_millis(64);
+/// How long a peer may leave what it made the process hold, beyond [`CONNECTION_BYTES`], while others wait for memory.
+pub const SCARCE_DEADLINE: Duration = Duration::from_secs(5);
+/// How often a connection that holds much looks whether others wait.
+pub const SCARCE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a peer may take from connecting to its first valid call.
 pub const FIRST_CALL_DEADLINE: Duration = Duration::from_secs(15);

@@ -63,6 +63,8 @@ pub const TURN_AGE_MAX: Duration = Duration::from_millis(500);
 pub const OBJECTS_MAX: usize = 1 << 16;
 /// Connections that one core of a server holds.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// The same from one address, or one /64 network of IPv6.
+pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
 /// Messages in memory for all connections of a core; each connection has [`CREDITS`] and a few receives posted.
 pub const MESSAGES_MAX: usize = 64 << 10;
 /// Transfers of up to so many bytes go before longer ones.
@@ -196,7 +198,8 @@ pub const CLIENT_MEMORY_LEN_MIN: usize = 4 << 10;
 pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
 /// RDMA operations that wait on one connection for room in its send queue.
 pub const OUTGOING_MAX: usize = 1024;
-/// Peers of one core that are connected and have not yet proven who they are: the oldest makes room for the next.
+/// Peers of one core that are connected and have not yet proven who they are: the oldest of the address that has most
+/// of them makes room for the next.
 pub const STRANGERS_MAX: usize = 192;
 /// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);

@@ -7,6 +7,7 @@ mod class;
 mod connect;
 mod drive;
 mod fast;
+mod holding;
 mod lent;
 mod queue;
 mod staged;
@@ -25,6 +26,7 @@ use gannet_vfs::Status;
 use gannet_wire::volume::{
     Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
 };
+use holding::Holding;
 use lent::Lending;
 use queue::{Call, Outgoing, State};
 use std::cell::RefCell;
@@ -143,6 +145,8 @@ struct Shared {
     /// Which of them, as it says itself.
     session: Session,
     handler: Option<Rc<dyn Handler>>,
+    /// Of an accepted connection, until it is over.
+    holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     fast: RefCell<Fast>,
     lending: RefCell<Lending>,
@@ -445,6 +449,7 @@ impl Shared {
         };
         // What they hold may have something to say when it goes.
         drop(over);
+        self.leave_place();
         drop(self.fast.take());
         drop(self.lending.take());
         self.queued.notify();

@@ -1,39 +1,26 @@
 //! Answering peers: what the manager and the I/O servers have in common.
 
-use crate::limits::{CONNECTIONS_MAX, REPLACE_DEADLINE, STRANGERS_MAX};
+use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, STRANGERS_MAX};
 use crate::link::{self, Handler, Link, LinkError, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
-use gannet_runtime::{Handle, timeout};
+use gannet_runtime::{Handle, LogLimit, timeout};
+use gannet_session::limits::LOG_INTERVAL;
+use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
 use gannet_wire::volume::{Hello, Token};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
-use tokio::sync::oneshot;
 
-/// Peers that have not yet proven who they are, by their numbers, the oldest first: each goes with what is kept here.
-#[derive(Default)]
-struct Strangers {
-    last: u64,
-    places: BTreeMap<u64, oneshot::Sender<()>>,
-}
-
-impl Strangers {
-    /// One more, in the place of the oldest if there is no other.
-    fn enter(&mut self) -> (u64, oneshot::Receiver<()>) {
-        if self.places.len() >= STRANGERS_MAX {
-            self.places.pop_first();
-        }
-        self.last += 1;
-        let (place, gone) = oneshot::channel();
-        self.places.insert(self.last, place);
-        (self.last, gone)
-    }
-
-    fn leave(&mut self, number: u64) {
-        self.places.remove(&number);
-    }
+fn activities(budget: Budget) -> Rc<Activities> {
+    let activities = Activities::new(budget);
+    activities.limit(ConnectionLimits {
+        total_max: CONNECTIONS_MAX,
+        per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
+        strangers_max: STRANGERS_MAX,
+    });
+    activities
 }
 
 /// A server of one volume on one core.
@@ -47,7 +34,10 @@ pub struct Server {
     classes: Cell<TrafficClasses>,
     pool: Pool,
     links: RefCell<Vec<Link>>,
-    strangers: RefCell<Strangers>,
+    activities: RefCell<Rc<Activities>>,
+    full_log: LogLimit,
+    stray_log: LogLimit,
+    refused_log: LogLimit,
 }
 
 impl Server {
@@ -67,8 +57,18 @@ impl Server {
             classes: Cell::default(),
             pool: Pool::new(),
             links: RefCell::default(),
-            strangers: RefCell::default(),
+            activities: RefCell::new(activities(Budget::default())),
+            full_log: LogLimit::new(LOG_INTERVAL),
+            stray_log: LogLimit::new(LOG_INTERVAL),
+            refused_log: LogLimit::new(LOG_INTERVAL),
         })
+    }
+
+    /// Draws what peers make it hold from `budget`, which it may share with other servers.
+    #[must_use]
+    pub fn drawing_on(self: Rc<Self>, budget: Budget) -> Rc<Server> {
+        self.activities.replace(activities(budget));
+        self
     }
 
     /// Refuses those who mean another server than [`Hello::server`] `name`: ports change hands when servers restart.
@@ -83,6 +83,19 @@ impl Server {
     pub fn marking(self: Rc<Self>, classes: TrafficClasses) -> Rc<Server> {
         self.classes.set(classes);
         self
+    }
+
+    /// A place for a connection from `peer`, perhaps that of another; `None` when there is none.
+    fn place(&self, peer: SocketAddr) -> Option<Activity> {
+        let now = self.runtime.now();
+        let activities = Rc::clone(&self.activities.borrow());
+        let (activity, shortage) = activities.connection(peer.ip(), now);
+        if let Some(why) = shortage.map(Shortage::why)
+            && let Some(left_out) = self.full_log.admit(now)
+        {
+            tracing::warn!(%peer, why, left_out, "no room for a connection");
+        }
+        activity
     }
 
     fn is_meant(&self, private_data: &[u8]) -> bool {
@@ -139,33 +152,32 @@ impl Server {
         loop {
             let incoming = listener.accept().await?;
             (self.links.borrow_mut()).retain(|link| !link.is_over() || link.is_busy());
-            if self.links.borrow().len() >= CONNECTIONS_MAX {
-                tracing::warn!(peer = %incoming.peer_address(), "too many connections");
-                incoming.reject(Vec::new()).await;
-                continue;
-            }
+            let peer = incoming.peer_address();
             if !self.is_meant(incoming.private_data()) {
-                tracing::info!(peer = %incoming.peer_address(), "the peer means another server");
+                if let Some(left_out) = self.stray_log.admit(self.runtime.now()) {
+                    tracing::info!(%peer, left_out, "the peer means another server");
+                }
                 incoming.reject(Vec::new()).await;
                 continue;
             }
+            let Some(activity) = self.place(peer) else {
+                incoming.reject(Vec::new()).await;
+                continue;
+            };
             let server = Rc::clone(&self);
-            let (number, place) = self.strangers.borrow_mut().enter();
             let task = async move {
-                let (peer, incoming) = (incoming.peer_address(), (incoming, place));
                 let volume = (server.volume, server.keys, server.classes.get());
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
-                let admit = async |link: &Link| {
-                    server.strangers.borrow_mut().leave(number);
-                    server.admit(link).await
-                };
+                let admit = async |link: &Link| server.admit(link).await;
+                let incoming = (incoming, activity);
                 let accepting =
                     link::accept(runtime, pool, volume, incoming, read_depth, handler, admit);
-                if let Err(error) = accepting.await {
-                    tracing::info!(%peer, %error, "connection refused");
+                if let Err(error) = accepting.await
+                    && let Some(left_out) = server.refused_log.admit(runtime.now())
+                {
+                    tracing::info!(%peer, %error, left_out, "connection refused");
                 }
-                server.strangers.borrow_mut().leave(number);
             };
             self.runtime
                 .spawn("volume connection set-up", Box::pin(task));

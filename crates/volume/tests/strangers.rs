@@ -81,3 +81,30 @@ fn the_oldest_stranger_makes_room_for_the_next() {
     });
     done.unwrap();
 }
+
+#[test]
+fn strangers_of_one_host_take_no_place_of_another() {
+    let bed = Bed::new(3, 1);
+    let other = bed.world.add_node("other host");
+    let (node, fabric, server) = (
+        bed.client.clone(),
+        Rc::clone(&bed.fabric),
+        bed.addresses()[0],
+    );
+    let done = bed.world.run(async move {
+        let runtime = node.runtime();
+        let one = fabric.provider(&node) as Rc<dyn Provider>;
+        let other = fabric.provider(&other) as Rc<dyn Provider>;
+        let oldest = stranger(&other, server).await;
+        let mut crowd = Vec::new();
+        for _ in 0..STRANGERS_MAX + 8 {
+            crowd.push(stranger(&one, server).await);
+        }
+        let soon = Duration::from_millis(10);
+        for own in &crowd[..8] {
+            timeout(&runtime, soon, is_gone(own)).await.unwrap();
+        }
+        assert!(timeout(&runtime, soon, is_gone(&oldest)).await.is_err());
+    });
+    done.unwrap();
+}

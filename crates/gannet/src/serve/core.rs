@@ -100,7 +100,8 @@ fn rpc_server<V: Vfs>(
         None => it,
     });
     match service {
-        Ok(service) => Some(RpcServer::new(
+        Ok(service) => Some(RpcServer::within(
+            shared.budget.clone(),
             Rc::clone(runtime),
             Rc::new(service),
             Arc::clone(&shared.cache),
@@ -125,7 +126,7 @@ fn serve_rdma<V: Vfs>(
         ..IwarpConfig::default()
     };
     let provider = IwarpProvider::new(Rc::clone(runtime), config);
-    let listener = Box::new(provider.listen_on(streams));
+    let listener = Box::new(provider.listen_on(rpc.admitting(streams)));
     let rpc = rpc.clone();
     runtime.spawn(
         "nfs over rdma",

@@ -17,6 +17,7 @@ use gannet_fabric::registration;
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
+use gannet_session::Budget;
 use gannet_vfs::local::LocalTree;
 use settings::Settings;
 use std::io;
@@ -37,6 +38,8 @@ struct Shared {
     rdma: Option<SharedListener>,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
+    /// What peers may make this process hold.
+    budget: Budget,
     mounts: Arc<MountList>,
     /// MPA CRCs are asked for, whatever the client wants.
     crc: bool,
@@ -101,6 +104,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         )?,
         cache: Arc::new(ReplyCache::new(CacheLimits::default())),
         counters: Arc::default(),
+        budget: settings.budget.clone(),
         mounts: Arc::default(),
         crc: settings.crc,
         connections: settings.connections,

@@ -8,6 +8,8 @@ use crate::volume::HostOptions;
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
+use gannet_session::Budget;
+use gannet_session::limits::BUDGET_BYTES;
 use gannet_vfs::local::{LocalOptions, LocalTree, descriptors_each};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -26,6 +28,8 @@ pub(super) struct Settings {
     pub(super) ready_file: Option<PathBuf>,
     /// For each core.
     pub(super) connections: ConnectionLimits,
+    /// What peers may make this process hold.
+    pub(super) budget: Budget,
     pub(super) rdma: RdmaOptions,
     /// Look groups of callers up here.
     pub(super) manage_gids: bool,
@@ -67,6 +71,7 @@ impl Settings {
         let cores = cores.clamp(1, CORES_MAX);
         let crc = options.crc.or(config.server.crc);
         let crc = crc.is_some_and(crate::cli::Switch::is_on);
+        let budget = budget(&config.server);
         let settings = Settings {
             nfs_tcp: (options.nfs_tcp.or(listen.nfs_tcp)).unwrap_or(default(NFS_TCP_PORT)),
             nfs_rdma: (options.nfs_rdma.or(listen.nfs_rdma)).unwrap_or(default(NFS_RDMA_PORT)),
@@ -74,6 +79,7 @@ impl Settings {
             crc,
             ready_file: options.ready_file.clone(),
             connections: connections(&config.server, cores),
+            budget: budget.clone(),
             rdma: RdmaOptions {
                 registration: options.memory.registration()?,
                 design: options.memory.design,
@@ -81,7 +87,7 @@ impl Settings {
             manage_gids: options.manage_gids || config.server.manage_gids,
             volume: options.volume.clone().map(|path| {
                 let native = options.native.or(listen.native);
-                (path, host_options(options, native, (cores, crc)))
+                (path, host_options(options, native, (cores, crc), budget))
             }),
             exports,
             local: LocalOptions {
@@ -318,16 +324,29 @@ fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
     };
     ConnectionLimits {
         total_max: share(config.max_connections, defaults.total_max),
-        per_address_max: share(config.max_connections_per_client, defaults.per_address_max),
+        per_origin_max: share(config.max_connections_per_client, defaults.per_origin_max),
+        ..defaults
     }
+}
+
+/// As much as the configuration says, or a fixed amount that also a small machine can spare.
+fn budget(config: &ServerConfig) -> Budget {
+    let system = rustix::system::sysinfo();
+    let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
+    let bytes = config
+        .max_peer_memory
+        .unwrap_or((memory / 8).min(BUDGET_BYTES as u64));
+    Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 fn host_options(
     options: &ServeOptions,
     native: Option<Listen>,
     (cores, crc): (usize, bool),
+    budget: Budget,
 ) -> HostOptions {
     HostOptions {
+        budget,
         native,
         roles: options.role.clone(),
         lost_disks: options.lost_disk.iter().map(|it| *it as usize).collect(),
@@ -381,8 +400,8 @@ mod tests {
         let limits = connections(&config, 4);
         assert_eq!(limits.total_max, 3);
         assert_eq!(
-            limits.per_address_max,
-            ConnectionLimits::default().per_address_max
+            limits.per_origin_max,
+            ConnectionLimits::default().per_origin_max
         );
     }
 }

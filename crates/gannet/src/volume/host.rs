@@ -11,6 +11,7 @@ use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
 use gannet_runtime::{Handle, all, timeout};
+use gannet_session::Budget;
 use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree, descriptors_each};
 use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers};
 use gannet_volume::io_server::IoServer;
@@ -57,6 +58,8 @@ pub struct HostOptions {
     pub crc: bool,
     /// Have the manager serve its metadata though I/O servers know of newer ones, or do not answer.
     pub force_term: bool,
+    /// What peers may make this process hold.
+    pub budget: Budget,
 }
 
 impl HostOptions {
@@ -144,6 +147,7 @@ struct Roles {
     threads: usize,
     crc: bool,
     force_term: bool,
+    budget: Budget,
     classes: TrafficClasses,
     stop: watch::Receiver<bool>,
     /// Takes why a server of this process, which runs already, is none.
@@ -214,6 +218,7 @@ impl OpenHost {
             io_servers,
             crc: options.crc,
             force_term: options.force_term,
+            budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
             stop: stopped,
             failed,
@@ -786,6 +791,7 @@ fn accept(
     let streams = Box::new(provider.listen_on(socket.for_core(0)));
     let server = Server::new(Handle::clone(runtime), roles.identity, roles.keys, handler);
     let server = server.named(name).marking(roles.classes);
+    let server = server.drawing_on(roles.budget.clone());
     let serving = async move {
         let served = server.serve(provider as Rc<dyn Provider>, streams).await;
         if let Err(error) = served {

@@ -6,7 +6,7 @@ use gannet_rpc::Credential;
 use gannet_vfs::{Credentials, FileHandle};
 use gannet_wire::nfs3;
 use std::cmp::Reverse;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 /// The user and group that callers become who are not believed; convention, not protocol.
@@ -148,6 +148,12 @@ impl Export {
     /// The networks whose clients may use it; none for everybody.
     pub fn clients(&self) -> impl Iterator<Item = Network> {
         self.clients.iter().map(|client| client.network)
+    }
+
+    /// Whether a client at this address may use it, from whatever port.
+    pub(super) fn admits(&self, peer: IpAddr) -> bool {
+        let mut clients = self.clients.iter();
+        self.clients.is_empty() || clients.any(|client| client.network.contains(peer))
     }
 
     /// The rules for a client that connects from `peer`; `None` if it may not use the export.

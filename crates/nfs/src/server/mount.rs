@@ -146,6 +146,7 @@ async fn mount<V: Vfs>(
         .max_by_key(depth)
         .ok_or(Status::Noent)?;
     let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+    call.vouch();
     let rest = wanted.get(depth(&served)..).unwrap_or_default();
     let handle = if rest.is_empty() {
         served.store.root()

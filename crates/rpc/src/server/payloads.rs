@@ -1,15 +1,13 @@
 //! The memory of a core in which payloads of calls and replies wait for their users.
 
 use super::MemoryInUse;
-use crate::limits::{
-    LONG_CALL_SLOTS_MAX, PAYLOAD_BYTES_MAX, PAYLOAD_IDLE_MAX, PAYLOAD_MAX, PAYLOAD_SLOT_MIN,
-    RECORD_MAX,
-};
+use crate::limits::{PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN, RECORD_MAX};
 use gannet_fabric::registration::{Counters, Strategy};
-use gannet_fabric::{Arena, Buffer, Zones};
+use gannet_fabric::{Arena, Buffer, SlotBudget, Zones};
 use gannet_runtime::{Handle, sleep};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// Payload memory and what is registered of it.
 ///
@@ -20,8 +18,6 @@ pub(super) struct PayloadMemory {
     runtime: Handle,
     /// One slot per payload received or sent apart.
     zones: Zones,
-    /// The same for RDMA calls that bring more than a payload in their Read chunks.
-    long_calls: Arena,
     /// How the payloads of each RDMA listener are registered.
     strategies: RefCell<Vec<Rc<dyn Strategy>>>,
     uses: Cell<u64>,
@@ -30,11 +26,10 @@ pub(super) struct PayloadMemory {
 }
 
 impl PayloadMemory {
-    pub(super) fn new(runtime: Handle) -> Rc<PayloadMemory> {
+    pub(super) fn new(runtime: Handle, kept: &Arc<SlotBudget>) -> Rc<PayloadMemory> {
         Rc::new(PayloadMemory {
             runtime,
-            zones: Zones::new(PAYLOAD_SLOT_MIN, PAYLOAD_MAX, PAYLOAD_BYTES_MAX),
-            long_calls: Arena::new(RECORD_MAX, LONG_CALL_SLOTS_MAX),
+            zones: Zones::within(kept, PAYLOAD_SLOT_MIN, RECORD_MAX),
             strategies: RefCell::default(),
             uses: Cell::new(0),
             watched: Cell::new(false),
@@ -51,9 +46,9 @@ impl PayloadMemory {
         strategies.iter().map(|it| it.counters()).collect()
     }
 
-    /// Memory for a payload of `len` bytes. When all is in use, the `only` payload of a connection gets memory of its
-    /// own: others who are slow to fill theirs cannot keep it waiting.
-    pub(super) fn take(self: &Rc<Self>, len: usize, only: bool) -> Option<Buffer> {
+    /// Memory for a payload of `len` bytes, or for a call that brings more in its Read chunks: a slot that is kept for
+    /// the next one, while the bound of those allows it. The caller has charged it.
+    pub(super) fn take(self: &Rc<Self>, len: usize) -> Buffer {
         self.note_use();
         let slot = self.zones.take(len).or_else(|| {
             if self.zones.idle() < len {
@@ -63,14 +58,7 @@ impl PayloadMemory {
             self.reclaim();
             self.zones.take(len)
         });
-        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
-    }
-
-    /// The same for an RDMA call that brings more than a payload.
-    pub(super) fn take_long_call(self: &Rc<Self>, len: usize, only: bool) -> Option<Buffer> {
-        self.note_use();
-        let slot = self.long_calls.take();
-        slot.or_else(|| only.then(|| Buffer::zeroed(len)))
+        slot.unwrap_or_else(|| Buffer::zeroed(len))
     }
 
     /// Gives up registrations and memory that serve nobody now.
@@ -79,21 +67,18 @@ impl PayloadMemory {
             strategy.reclaim();
         }
         self.zones.trim();
-        self.long_calls.trim();
     }
 
     pub(super) fn in_use(&self, inline: &Arena) -> MemoryInUse {
-        let bytes = |arena: &Arena| arena.in_use() * arena.slot_len();
         MemoryInUse {
             payloads: self.zones.in_use(),
-            long_calls: bytes(&self.long_calls),
-            inline: bytes(inline),
+            inline: inline.in_use() * inline.slot_len(),
         }
     }
 
     /// Bytes that are kept for nobody.
     pub(super) fn idle(&self) -> usize {
-        self.zones.idle() + self.long_calls.idle() * self.long_calls.slot_len()
+        self.zones.idle()
     }
 
     fn note_use(self: &Rc<Self>) {
@@ -115,8 +100,7 @@ async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
             return;
         };
         let uses = memory.uses.get();
-        let in_use = memory.zones.in_use() + memory.long_calls.in_use();
-        if seen.replace(uses) == Some(uses) && in_use == 0 {
+        if seen.replace(uses) == Some(uses) && memory.zones.in_use() == 0 {
             memory.reclaim();
             memory.watched.set(false);
             return;
@@ -132,6 +116,8 @@ mod tests {
     use gannet_sim::World;
     use gannet_sim::fabric::{FabricProfile, SimFabric};
 
+    const KEPT: usize = 32 << 20;
+
     #[test]
     fn slots_of_lengths_that_nobody_wants_make_room_for_others() {
         let world = World::new(1);
@@ -143,21 +129,21 @@ mod tests {
         let registration = Registration::new(StrategyKind::ServerCache, Trust::Untrusted).unwrap();
         let strategy = registration.over(domain, Handle::clone(&runtime));
         let test = async move {
-            let memory = PayloadMemory::new(runtime);
+            let kept = SlotBudget::new(KEPT);
+            let memory = PayloadMemory::new(runtime, &kept);
             memory.add_strategy(&strategy);
-            let slots = (0..PAYLOAD_BYTES_MAX >> 17).map(|_| memory.take(100_000, false));
-            let slots: Vec<Buffer> = slots.flatten().collect();
-            assert_eq!(memory.zones.in_use(), PAYLOAD_BYTES_MAX);
-            assert!(memory.take(1 << 20, false).is_none(), "all is in use");
-            assert_eq!(memory.take(1 << 20, true).unwrap().slot(), None);
+            let slots = (0..KEPT >> 17).map(|_| memory.take(100_000));
+            let slots: Vec<Buffer> = slots.collect();
+            assert_eq!(memory.zones.in_use(), KEPT);
+            assert_eq!(memory.take(1 << 20).slot(), None, "all is in use");
             for slot in slots {
                 let strategy = Rc::clone(&strategy);
                 let registered = strategy.register(slot, Access::Local, Scope::Domain);
                 registered.unwrap().release(0).unwrap();
             }
-            assert_eq!(memory.idle(), PAYLOAD_BYTES_MAX);
-            let large = memory.take(1 << 20, false);
-            assert!(large.is_some());
+            assert_eq!(memory.idle(), KEPT);
+            let large = memory.take(1 << 20);
+            assert!(large.slot().is_some());
             assert_eq!((memory.idle(), memory.registrations()[0].bytes), (0, 0));
         };
         world.run(test).unwrap();

@@ -24,7 +24,7 @@ use gannet_fabric::{
     Endpoint, Incoming, PostError, RegisterError, Scope, WorkError, WorkId,
 };
 use gannet_runtime::LocalFuture;
-use gannet_session::{Activity, Deadlines, Overdue, Timer, Waits};
+use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpcrdma::{Design, PrivateData};
 use inbound::Context as CallContext;
 use reply::{Departure, Held};
@@ -99,7 +99,7 @@ enum End {
     Memory,
     #[error("the server stops")]
     Stopped,
-    #[error("no call so far, and others need the room")]
+    #[error("idle or without a call so far, and others need the room")]
     Evicted,
 }
 
@@ -170,7 +170,8 @@ pub(super) async fn serve<S: Service>(
     incoming: Box<dyn Incoming>,
 ) {
     let peer = incoming.peer_address();
-    let Some(activity) = core.admit(peer) else {
+    let admitted = core.admits(peer).then(|| core.admit(peer));
+    let Some(activity) = admitted.flatten() else {
         return incoming.reject(Vec::new()).await;
     };
     let own = PrivateData {
@@ -199,7 +200,7 @@ pub(super) async fn serve<S: Service>(
         ..ConnectOptions::default()
     };
     let memory = Memory { design, ..memory };
-    match activity.unless_stopped(incoming.accept(options)).await {
+    match activity.unless_over(incoming.accept(options)).await {
         Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, own).await,
         Some(Err(error)) => tracing::debug!(%peer, %error, "rdma connection not made"),
         None => {}
@@ -236,12 +237,16 @@ async fn answer<S: Service>(
         End::Disconnected(_) => {}
         other => endpoint.abort(&other.to_string()),
     }
-    let Connection { calls, .. } = connection;
+    let Connection { calls, held, .. } = connection;
     if !calls.is_empty() {
-        core.runtime.spawn(
-            "calls without connection",
-            Box::pin(calls.finish(Rc::clone(&core))),
-        );
+        let finishing = Rc::clone(&core);
+        let finishing = async move {
+            calls.finish(finishing).await;
+            // Until then the peer makes us hold what they need.
+            drop(held);
+        };
+        core.runtime
+            .spawn("calls without connection", Box::pin(finishing));
     }
 }
 
@@ -262,6 +267,8 @@ struct Connection<S: Service> {
     /// Calls from their arrival to their reply, by place.
     contexts: Vec<Option<CallContext>>,
     free: Vec<usize>,
+    /// Calls that wait until the peer may make us hold their replies, in their order.
+    waiting: VecDeque<Box<Job>>,
     /// Calls whose Read chunks wait for memory or for room in the send queue, in their order.
     pulls_waiting: VecDeque<usize>,
     /// Bytes of memory that calls under way hold for their Read chunks.
@@ -279,8 +286,16 @@ struct Connection<S: Service> {
     unexposed: VecDeque<(Box<Job>, Part)>,
     /// Calls that the peer may have under way.
     credits: u32,
-    /// Bytes of files in memory for replies.
+    /// Bytes that the replies of calls under way may take.
+    reserved: usize,
+    /// Bytes of memory of replies that are complete, until they have left, and of files for others.
     reply_bytes: usize,
+    /// What the peer makes us hold.
+    held: Charge,
+    /// Bytes that came and went.
+    moved: u64,
+    /// The budget holds something back, and nobody tells when it no longer does.
+    short_of_budget: bool,
     /// Receives that are posted or under way.
     receives: u32,
     /// Writes and Sends in the send queue.
@@ -315,10 +330,12 @@ impl<S: Service> Connection<S> {
             posted_max: endpoint.attributes().send_queue_max,
             endpoint,
             calls: CallTable::new(activity.id()),
+            held: activity.account().charge(0),
             activity,
             memory,
             contexts: Vec::new(),
             free: Vec::new(),
+            waiting: VecDeque::new(),
             pulls_waiting: VecDeque::new(),
             holding: 0,
             cold: Vec::new(),
@@ -328,7 +345,10 @@ impl<S: Service> Connection<S> {
             exposed: Exposed::default(),
             unexposed: VecDeque::new(),
             credits,
+            reserved: 0,
             reply_bytes: 0,
+            moved: 0,
+            short_of_budget: false,
             receives: RECEIVES_FIRST,
             posted: 0,
             pulls: 0,
@@ -353,6 +373,7 @@ impl<S: Service> Connection<S> {
     /// Does what can be done; says whether there may be more.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         self.deadlines.at(self.core.runtime.now());
+        self.short_of_budget = false;
         if self.posted == 0 {
             self.deadlines.nothing_to_send();
         }
@@ -366,12 +387,16 @@ impl<S: Service> Connection<S> {
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
         self.retry_pulls()?;
+        self.start_waiting()?;
         self.read_on()?;
         self.depart()?;
         self.endpoint.flush();
         if progress {
+            self.activity.note(self.deadlines.now());
             return Ok(true);
         }
+        self.count_held();
+        self.activity.account().set_waiting(self.short_of_budget);
         self.activity.register(context);
         if self.activity.is_evicted() {
             return Err(End::Evicted);
@@ -380,6 +405,26 @@ impl<S: Service> Connection<S> {
             return Err(End::Stopped);
         }
         self.poll_timer(context)
+    }
+
+    /// Charges what the peer makes us hold now.
+    fn count_held(&mut self) {
+        let bytes = self.holding + self.reserved + self.reply_bytes + self.exposed.bytes();
+        self.held.set(bytes);
+    }
+
+    /// True when so many bytes more are within the budget; otherwise we look again later.
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        self.count_held();
+        let has_room = self.activity.account().has_room_for(bytes);
+        self.short_of_budget |= !has_room;
+        has_room
+    }
+
+    /// Bytes held until the peer sends or takes something.
+    fn kept(&self) -> usize {
+        let pulled = if self.pulls > 0 { self.holding } else { 0 };
+        pulled + self.reply_bytes + self.exposed.bytes()
     }
 
     fn is_quiet(&self) -> bool {
@@ -426,6 +471,7 @@ impl<S: Service> Connection<S> {
                 self.posted = self.posted.saturating_sub(count);
                 let held = self.leaving.pop_front().unwrap_or_default();
                 self.reply_bytes -= held.bytes;
+                self.moved += held.bytes as u64;
                 drop(held);
                 self.deadlines.bytes_sent();
                 // Reads leave in turn behind replies.
@@ -485,13 +531,15 @@ impl<S: Service> Connection<S> {
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        self.deadlines.bytes_kept(self.kept(), self.moved);
         let waits = Waits {
             established: self.activity.is_established(),
             in_record: self.pulls > 0,
             to_send: self.posted > 0,
             busy: self.free.len() < self.contexts.len(),
-            short_of_memory: !self.pulls_waiting.is_empty(),
+            short_of_memory: self.short_of_budget || !self.pulls_waiting.is_empty(),
             exposed_since: self.exposed.oldest(),
+            scarce: self.activity.account().is_scarce(),
         };
         let Connection {
             core,

@@ -12,7 +12,7 @@ use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::service::Service;
 use gannet_runtime::{Instant, LocalFuture, Stream, file};
-use gannet_session::{Activity, Deadlines, Overdue, Timer, Waits};
+use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
 use receive::{Inbound, Received};
 use std::io;
@@ -31,7 +31,7 @@ pub(super) enum End {
     Peer,
     #[error("the server stops")]
     Stopped,
-    #[error("no call so far, and others need the room")]
+    #[error("idle or without a call so far, and others need the room")]
     Evicted,
     #[error("record marks: {0}")]
     Record(#[from] RecordError),
@@ -69,12 +69,16 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
         tracing::debug!(%peer, why = %end, "tcp connection ended");
         stream.shutdown_write();
     }
-    let Connection { calls, .. } = connection;
+    let Connection { calls, held, .. } = connection;
     if !calls.is_empty() {
-        core.runtime.spawn(
-            "calls without connection",
-            Box::pin(calls.finish(Rc::clone(&core))),
-        );
+        let finishing = Rc::clone(&core);
+        let finishing = async move {
+            calls.finish(finishing).await;
+            // Until then the peer makes us hold what they need.
+            drop(held);
+        };
+        core.runtime
+            .spawn("calls without connection", Box::pin(finishing));
     }
 }
 
@@ -88,13 +92,25 @@ struct Connection<S: Service> {
     peer: SocketAddr,
     inbound: Inbound,
     calls: CallTable,
+    /// What the peer makes us hold.
+    held: Charge,
     /// Bytes of arguments of the calls under way.
     call_bytes: usize,
+    /// Bytes that their replies may take.
+    reserved: usize,
     outgoing: Outgoing,
     /// The socket takes nothing until it says so.
     blocked: bool,
     /// The read of the file range that sending waits for.
     cold: Option<ColdRead>,
+    /// Bytes of it.
+    cold_bytes: usize,
+    /// Bytes that came and went.
+    moved: u64,
+    /// The budget holds something back, and nobody tells when it no longer does.
+    short_of_budget: bool,
+    /// The budget has no room for all that the stage holds: little is received at a time.
+    is_tight: bool,
     /// The peer sends nothing more.
     ended: bool,
     deadlines: Deadlines,
@@ -113,11 +129,17 @@ impl<S: Service> Connection<S> {
             peer: stream.peer_address(),
             stream,
             calls: CallTable::new(activity.id()),
+            held: activity.account().charge(0),
             activity,
             call_bytes: 0,
+            reserved: 0,
             outgoing: Outgoing::default(),
             blocked: false,
             cold: None,
+            cold_bytes: 0,
+            moved: 0,
+            short_of_budget: false,
+            is_tight: false,
             ended: false,
             deadlines,
             timer,
@@ -140,6 +162,7 @@ impl<S: Service> Connection<S> {
     /// Does what can be done; says whether there may be more.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         self.deadlines.at(self.core.runtime.now());
+        self.short_of_budget = false;
         if self.outgoing.is_empty() {
             self.deadlines.nothing_to_send();
         }
@@ -154,8 +177,10 @@ impl<S: Service> Connection<S> {
         }
         let sent = self.send(context)?;
         if received || sent {
+            self.activity.note(self.deadlines.now());
             return Ok(true);
         }
+        self.rest();
         self.activity.register(context);
         if self.activity.is_evicted() {
             return Err(End::Evicted);
@@ -170,27 +195,61 @@ impl<S: Service> Connection<S> {
         self.poll_timer(context)
     }
 
+    /// Keeps nothing but what the peer must have before it waits for it.
+    fn rest(&mut self) {
+        self.inbound.rest();
+        let core = &self.core;
+        self.outgoing.give_back(|batch| core.put_batch(batch));
+        self.count_held();
+        self.activity
+            .account()
+            .set_waiting(self.short_of_budget || self.inbound.is_short_of_memory());
+    }
+
+    /// Charges what the peer makes us hold now.
+    fn count_held(&mut self) {
+        let calls = self.call_bytes + self.reserved + self.cold_bytes;
+        let messages = self.inbound.memory() + self.outgoing.memory();
+        self.held.set(calls + messages);
+    }
+
+    /// Bytes held until the peer sends or takes something.
+    fn kept(&self) -> usize {
+        self.inbound.owed() + self.outgoing.memory()
+    }
+
     /// Moves the replies of calls that finished late to the outgoing ones.
     fn collect(&mut self) {
         let Connection {
             core,
+            activity,
             calls,
             outgoing,
             call_bytes,
+            reserved,
             ..
         } = self;
         calls.poll_woken(core, |mut job| {
             *call_bytes = call_bytes.saturating_sub(job.tag);
-            finish(outgoing, &mut job);
+            *reserved = reserved.saturating_sub(job.reserved);
+            finish(core, activity, outgoing, &mut job);
             core.put_job(job);
         });
     }
 
-    /// True while the bounds allow another call.
+    /// True while the bounds of the connection allow another call.
     fn may_receive(&self) -> bool {
         !self.calls.is_full()
             && self.call_bytes < CALL_BYTES_MAX
             && self.outgoing.len() < OUTGOING_BYTES_MAX
+    }
+
+    /// True when so many bytes more are within the budget; otherwise we look again later.
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        self.count_held();
+        let has_room = self.activity.account().has_room_for(bytes);
+        self.short_of_budget |= !has_room;
+        has_room
     }
 
     /// Receives once and starts the calls that are complete; says whether anything came.
@@ -198,7 +257,7 @@ impl<S: Service> Connection<S> {
         if self.ended || (self.activity.is_stopping() && self.inbound.at_boundary()) {
             return Ok(false);
         }
-        if !self.may_receive() {
+        if !self.may_receive() || !self.has_room_to_receive() {
             self.starved_since
                 .get_or_insert_with(|| self.core.runtime.now());
             return Ok(false);
@@ -214,6 +273,8 @@ impl<S: Service> Connection<S> {
         if !self.inbound.has_backlog() && self.stream.poll_readable(context)?.is_pending() {
             return Ok(false);
         }
+        let core = &self.core;
+        self.outgoing.lend(|| core.take_batch());
         let mut stage = self.core.take_stage();
         let received = self.receive_into(&mut stage);
         self.core.stage.set(stage);
@@ -226,6 +287,7 @@ impl<S: Service> Connection<S> {
             }
             Received::Bytes(count) => {
                 self.deadlines.bytes_received();
+                self.moved += count as u64;
                 self.core.counters.bytes_in.add(count as u64);
                 Ok(true)
             }
@@ -241,7 +303,7 @@ impl<S: Service> Connection<S> {
             let Poll::Ready(read) = read.as_mut().poll(context) else {
                 return Ok(false);
             };
-            self.cold = None;
+            (self.cold, self.cold_bytes) = (None, 0);
             match read {
                 Ok((bytes, filled)) => self.outgoing.warm(bytes, filled),
                 Err(error) => self.answer_unreadable(error.kind())?,
@@ -258,8 +320,10 @@ impl<S: Service> Connection<S> {
         self.blocked = progress == Progress::Blocked;
         if progress == Progress::Cold
             && let Some(range) = self.outgoing.cold_range()
+            && self.has_room_for(range.len)
         {
             let runtime = Rc::clone(&self.core.runtime);
+            self.cold_bytes = range.len;
             self.cold = Some(Box::pin(async move {
                 let memory = vec![0; range.len];
                 file::read_cold(&runtime, range.file, range.offset, memory).await
@@ -268,10 +332,12 @@ impl<S: Service> Connection<S> {
         let sent = before - self.outgoing.len();
         if sent > 0 {
             self.deadlines.bytes_sent();
+            self.moved += sent as u64;
         }
         self.core.counters.bytes_out.add(sent as u64);
         // Once more around when something is to be registered for waking: the socket or the file.
-        Ok(sent > 0 || progress != Progress::Done)
+        let is_held_back = progress == Progress::Cold && self.cold.is_none();
+        Ok(sent > 0 || (progress != Progress::Done && !is_held_back))
     }
 
     /// The file that sending waits for cannot be read. A reply whose beginning is gone cannot be taken back: then the
@@ -292,8 +358,9 @@ impl<S: Service> Connection<S> {
 
     /// Ends the connection if the peer is late with something; otherwise sees that we are woken when it is.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let short_of_memory = self.inbound.is_short_of_memory();
+        let short_of_memory = self.inbound.is_short_of_memory() || self.short_of_budget;
         let held_back = self.starved_since.is_some() || short_of_memory;
+        self.deadlines.bytes_kept(self.kept(), self.moved);
         let waits = Waits {
             established: self.activity.is_established(),
             in_record: !self.inbound.at_boundary() && !held_back,
@@ -301,6 +368,7 @@ impl<S: Service> Connection<S> {
             busy: held_back || !self.calls.is_empty() || self.cold.is_some(),
             short_of_memory,
             exposed_since: None,
+            scarce: self.activity.account().is_scarce(),
         };
         let Connection {
             core,
@@ -313,7 +381,10 @@ impl<S: Service> Connection<S> {
 }
 
 /// Queues a finished call's reply.
-fn finish(outgoing: &mut Outgoing, job: &mut Job) {
+fn finish<S: Service>(core: &Core<S>, activity: &Activity, outgoing: &mut Outgoing, job: &mut Job) {
+    if !activity.is_established() && core.service.establishes(&job.call) {
+        activity.establish();
+    }
     if !job.call.dropped.get() {
         outgoing.push_reply(job.call.xid, &mut job.reply);
     }

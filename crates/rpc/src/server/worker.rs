@@ -22,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) reply: Reply,
     /// The transport's own.
     pub(crate) tag: usize,
+    /// Bytes that its reply may take.
+    pub(crate) reserved: usize,
 }
 
 impl Job {
@@ -30,7 +32,13 @@ impl Job {
             call: Call::empty(),
             reply: Reply::empty(),
             tag: 0,
+            reserved: 0,
         }
+    }
+
+    /// Bytes that it holds on to when it is cleared.
+    pub(crate) fn kept(&self) -> usize {
+        self.call.arguments.capacity() + self.reply.head.capacity()
     }
 }
 

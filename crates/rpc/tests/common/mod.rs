@@ -18,7 +18,7 @@ use gannet_wire::xdr::{Decoder, XdrError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -93,6 +93,10 @@ pub struct TestService {
     pub executed: RefCell<BTreeMap<u32, u32>>,
     pub transports: RefCell<Vec<Transport>>,
     pub in_call: Cell<u32>,
+    /// The peer that it has nothing for.
+    pub refuses: Cell<Option<IpAddr>>,
+    /// The procedure that says nothing about its caller.
+    pub reaches_nothing: Cell<Option<u32>>,
 }
 
 impl TestService {
@@ -104,6 +108,8 @@ impl TestService {
             executed: RefCell::default(),
             transports: RefCell::default(),
             in_call: Cell::new(0),
+            refuses: Cell::default(),
+            reaches_nothing: Cell::default(),
         })
     }
 
@@ -229,6 +235,25 @@ impl Service for TestService {
 
     fn locate_payload(&self, _program: u32, procedure: u32, _prefix: &[u8]) -> Option<usize> {
         (procedure == WRITE).then_some(8)
+    }
+
+    fn admits(&self, peer: IpAddr) -> bool {
+        self.refuses.get() != Some(peer)
+    }
+
+    fn establishes(&self, call: &Call) -> bool {
+        self.reaches_nothing.get() != Some(call.procedure)
+    }
+
+    fn reply_bytes_max(&self, call: &Call) -> usize {
+        let mut arguments = call.decoder();
+        let body = match call.procedure {
+            ECHO => call.arguments().len(),
+            READ | LONG => arguments.u32().unwrap_or(0) as usize,
+            READ_FILE => arguments.u64().and_then(|_| arguments.u32()).unwrap_or(0) as usize,
+            _ => 0,
+        };
+        64 + body.min(1 << 20)
     }
 
     async fn call(&self, call: &Call, reply: &mut Reply) {

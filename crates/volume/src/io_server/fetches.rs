@@ -3,7 +3,8 @@
 
 use crate::limits::FETCH_AGE_MAX;
 use crate::link::Link;
-use gannet_runtime::{Handle, Instant};
+use gannet_runtime::{Handle, Instant, LogLimit};
+use gannet_session::limits::LOG_INTERVAL;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ pub(super) struct Fetches {
     next: Cell<u64>,
     /// By their numbers, the oldest first.
     under_way: RefCell<BTreeMap<u64, UnderWay>>,
+    log: LogLimit,
 }
 
 struct UnderWay {
@@ -35,6 +37,7 @@ impl Fetches {
             runtime,
             next: Cell::new(0),
             under_way: RefCell::default(),
+            log: LogLimit::new(LOG_INTERVAL),
         }
     }
 
@@ -66,7 +69,9 @@ impl Fetches {
             (oldest.link.clone(), over)
         };
         let peer = link.endpoint().peer_address();
-        tracing::warn!(%peer, "others need the memory for bytes that do not come");
+        if let Some(left_out) = self.log.admit(self.runtime.now()) {
+            tracing::warn!(%peer, left_out, "others need the memory for bytes that do not come");
+        }
         link.abort("no bytes, and others need the memory for them");
         Some(over)
     }

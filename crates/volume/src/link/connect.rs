@@ -1,6 +1,7 @@
 //! How a connection begins: both sides prove that they know the volume's key before anything else is heard.
 
 use super::drive::{RECEIVES, control, drive};
+use super::holding::Holding;
 use super::queue::{Outgoing, State};
 use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, HELLO_DEADLINE};
@@ -10,17 +11,14 @@ use gannet_fabric::{
     next_completions,
 };
 use gannet_runtime::{Handle, Notify, timeout};
+use gannet_session::Activity;
 use gannet_wire::volume::{
     Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token, VERSION,
     refusal, version_in,
 };
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, ready};
-use tokio::sync::oneshot;
 
 /// Who connects, to which volume, by which key, and how that is marked.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +116,7 @@ pub async fn connect(
     };
     let state = State::new(CREDITS, 0);
     let peer = (Role::IoServer, session);
-    let link = make(runtime, endpoint, pool, (peer, None), state);
+    let link = make(runtime, endpoint, pool, (peer, None, None), state);
     let proof = client_proof(key, &hello, &accepted, &session.0);
     let body = [proof, session.0].concat();
     let message = compose(&pool.messages, control(Operation::Hello), &body, &[])?;
@@ -149,7 +147,11 @@ fn make(
     runtime: &Handle,
     endpoint: Connected,
     pool: &Pool,
-    ((peer, session), handler): ((Role, Session), Option<Rc<dyn Handler>>),
+    ((peer, session), handler, activity): (
+        (Role, Session),
+        Option<Rc<dyn Handler>>,
+        Option<Activity>,
+    ),
     state: State,
 ) -> Link {
     let shared = Rc::new(Shared {
@@ -159,6 +161,7 @@ fn make(
         peer,
         session,
         handler,
+        holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         fast: RefCell::default(),
         lending: RefCell::default(),
@@ -173,7 +176,7 @@ fn start(link: &Link) {
 }
 
 /// Accepts a peer that proves to know the volume's key and that `admit` lets in, and has `handler` answer it. As long
-/// as it has proven nothing it goes when whatever `place` comes from does.
+/// as it has proven nothing others may need its place.
 ///
 /// # Errors
 /// It is not a peer of this volume, or went away, or had to, or is not let in.
@@ -181,7 +184,7 @@ pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
     (volume, keys, classes): (Token, ServerKeys, TrafficClasses),
-    (incoming, place): (Box<dyn Incoming>, oneshot::Receiver<()>),
+    (incoming, activity): (Box<dyn Incoming>, Activity),
     read_depth: u16,
     handler: Rc<dyn Handler>,
     admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
@@ -216,9 +219,11 @@ pub async fn accept(
         Ok(endpoint) => endpoint.map_err(ended)?,
         Err(_) => return Err(ended("the peer did not finish connecting")),
     };
-    let first = unless_gone(place, first_message(&endpoint));
+    let first = activity.unless_over(first_message(&endpoint));
     let first = timeout(runtime, HELLO_DEADLINE, first).await;
     let first = first.map_err(|_| ended("the peer did not say who it is"));
+    let gone = || ended("others came before the peer had said who it is");
+    let first = first.and_then(|first| first.ok_or_else(gone));
     let (first, others) = match first.and_then(|first| first) {
         Ok(first) => first,
         Err(why) => {
@@ -232,7 +237,9 @@ pub async fn accept(
     };
     let state = State::new(0, CREDITS);
     let peer = (hello.role, session);
-    let link = make(runtime, endpoint, pool, (peer, Some(handler)), state);
+    activity.establish();
+    let served = (peer, Some(handler), Some(activity));
+    let link = make(runtime, endpoint, pool, served, state);
     if let Err(why) = admit(&link).await {
         link.abort(&why.to_string());
         return Err(why);
@@ -253,23 +260,6 @@ fn session_of(first: &Message, key: Secret, hello: &Hello, accepted: &Accepted) 
     let expected = client_proof(key, hello, accepted, session);
     let known = first.header.operation == Operation::Hello && same(proof, &expected);
     (known && tokens.len() == 2 && rest.is_empty()).then_some(Session(*session))
-}
-
-/// What `work` comes to, unless whatever `place` comes from goes before.
-async fn unless_gone<T>(
-    place: oneshot::Receiver<()>,
-    work: impl Future<Output = Result<T, LinkError>>,
-) -> Result<T, LinkError> {
-    let (mut place, mut work) = (pin!(place), pin!(work));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Pending => {
-            ready!(place.as_mut().poll(context)).ok();
-            let why = "others came before the peer had said who it is";
-            Poll::Ready(Err(ended(why)))
-        }
-        done => done,
-    })
-    .await
 }
 
 /// The first message, and those that came with it.

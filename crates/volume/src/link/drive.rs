@@ -4,7 +4,7 @@ use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Buffer, Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
-use gannet_runtime::LocalFuture;
+use gannet_runtime::{Instant, LocalFuture};
 use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, StatusCode};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -17,10 +17,15 @@ const CREDITS_AT: std::ops::Range<usize> = 12..16;
 
 /// Drives a connection to its end.
 pub(super) async fn drive(shared: Rc<Shared>) {
-    let (mut completions, mut alarm) = (Vec::new(), None);
-    let why = std::future::poll_fn(|context| match shared.poll(context, &mut completions) {
-        Poll::Pending => shared.watch(context, &mut alarm),
-        over => over,
+    let (mut completions, mut alarm, mut look) = (Vec::new(), None, None);
+    let why = std::future::poll_fn(|context| {
+        if let Poll::Ready(why) = shared.poll(context, &mut completions) {
+            return Poll::Ready(why);
+        }
+        match shared.watch_holding(context, &mut look) {
+            Poll::Pending => shared.watch(context, &mut alarm),
+            over => over,
+        }
     });
     let why = why.await;
     tracing::debug!(peer = %shared.endpoint.peer_address(), %why, "connection ended");
@@ -46,6 +51,7 @@ impl Shared {
                 return Poll::Ready(LinkError::Ended(gone.to_string()));
             }
             progress |= self.queued.poll_notified(context).is_ready();
+            self.begin_requests();
             if let Err(error) = self.post() {
                 return Poll::Ready(LinkError::Ended(error.to_string()));
             }
@@ -82,6 +88,30 @@ impl Shared {
                 return Poll::Ready(LinkError::TimedOut);
             }
             *alarm = Some(self.runtime.sleep_until(due));
+        }
+    }
+
+    /// Ends an accepted connection that others need the place or the memory of, and begins requests that have waited.
+    fn watch_holding(
+        self: &Rc<Self>,
+        context: &mut Context<'_>,
+        alarm: &mut Option<(Instant, LocalFuture<()>)>,
+    ) -> Poll<LinkError> {
+        loop {
+            let due = match self.look(context) {
+                Ok(Some(due)) => due,
+                Ok(None) => return Poll::Pending,
+                Err(why) => {
+                    self.endpoint.abort(why);
+                    return Poll::Ready(LinkError::Ended(why.into()));
+                }
+            };
+            let set = alarm.take().filter(|(at, _)| *at <= due);
+            let (_, ringing) =
+                alarm.insert(set.unwrap_or_else(|| (due, self.runtime.sleep_until(due))));
+            ready!(ringing.as_mut().poll(context));
+            *alarm = None;
+            self.begin_requests();
         }
     }
 
@@ -192,6 +222,8 @@ impl Shared {
             (Work::Left(count), _) => {
                 let mut state = self.state.borrow_mut();
                 state.posted = state.posted.saturating_sub(count);
+                drop(state);
+                self.note_left(count);
                 Ok(())
             }
             (Work::Released(id), _) => {
@@ -262,9 +294,11 @@ impl Shared {
         }
     }
 
-    /// Has a request answered, in a task of its own.
-    fn serve(self: &Rc<Self>, request: Message) -> Result<(), String> {
-        let handler = self.handler.clone().ok_or("a request to a client")?;
+    /// Takes a request, which is begun when the peer may make us hold its reply.
+    fn serve(&self, request: Message) -> Result<(), String> {
+        if self.handler.is_none() {
+            return Err("a request to a client".to_owned());
+        }
         {
             let mut state = self.state.borrow_mut();
             if state.end.is_some() {
@@ -275,8 +309,24 @@ impl Shared {
             if state.granted.wrapping_sub(state.received).cast_signed() < 0 {
                 return Err("a request without credit".to_owned());
             }
-            state.under_way += 1;
         }
+        self.wait_for_room(request);
+        Ok(())
+    }
+
+    /// Begins the requests that the peer may make us hold the replies of, in the order in which they came.
+    fn begin_requests(self: &Rc<Self>) {
+        while let Some(request) = self.next_request() {
+            self.begin(request);
+        }
+    }
+
+    /// Has a request answered, in a task of its own.
+    fn begin(self: &Rc<Self>, request: Message) {
+        let Some(handler) = self.handler.clone() else {
+            return;
+        };
+        self.state.borrow_mut().under_way += 1;
         let under_way = UnderWay(Rc::clone(self));
         let (link, header) = (
             Link {
@@ -292,7 +342,6 @@ impl Shared {
             drop(under_way);
         };
         self.runtime.spawn("volume request", Box::pin(task));
-        Ok(())
     }
 
     /// Queues the answer to a request, and lets the peer send another.

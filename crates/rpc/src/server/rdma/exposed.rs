@@ -3,7 +3,7 @@
 use super::reply::Plan;
 use super::{Connection, End};
 use crate::counters::Counters;
-use crate::limits::{EXPOSED_BYTES_MAX, EXPOSED_SHARE_MAX};
+use crate::limits::EXPOSED_SHARE_MAX;
 use crate::service::{Payload, Reply, Service};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{Access, Buffer, RegisterError, Scope};
@@ -41,6 +41,11 @@ impl Exposed {
         self.replies.is_empty()
     }
 
+    /// Bytes of memory that the peer may read.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Since when the peer has had a reply to read.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.replies.front().map(|reply| reply.since)
@@ -69,12 +74,11 @@ pub(super) fn part_of(reply: &Reply, send_max: usize, strategy: &dyn Strategy) -
 }
 
 impl<S: Service> Connection<S> {
-    /// True when `len` more bytes may be exposed now. The peer's first reply always may: others who do not read theirs
-    /// keep nobody waiting.
-    fn may_expose(&self, len: usize) -> bool {
-        let all = self.core.counters.exposed.now() + len as u64;
+    /// True when `len` more bytes may be exposed now.
+    fn may_expose(&mut self, len: usize) -> bool {
+        // The peer's first reply is within the room that its call has waited for.
         self.exposed.is_empty()
-            || (self.exposed.bytes + len <= EXPOSED_SHARE_MAX && all <= EXPOSED_BYTES_MAX as u64)
+            || (self.exposed.bytes + len <= EXPOSED_SHARE_MAX && self.has_room_for(len))
     }
 
     /// Exposes a part of the reply to the call `xid`, and names it in `lists`.
@@ -138,7 +142,10 @@ impl<S: Service> Connection<S> {
         let replies = &mut self.exposed.replies;
         let place = replies.iter().position(|reply| reply.xid == xid);
         match place.and_then(|place| replies.remove(place)) {
-            Some(reply) => self.exposed.bytes -= reply.bytes,
+            Some(reply) => {
+                self.exposed.bytes -= reply.bytes;
+                self.moved += reply.bytes as u64;
+            }
             None => tracing::debug!(peer = %self.peer, xid, "done with no reply"),
         }
     }

@@ -2,9 +2,7 @@
 
 use super::{Connection, End, Work};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
-use crate::limits::{
-    LONG_CALL_SHARE_MAX, PAYLOAD_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
-};
+use crate::limits::{PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
@@ -39,6 +37,8 @@ pub(super) struct Context {
     pulls_left: usize,
     /// Bytes of memory that it has for its chunks.
     held: usize,
+    /// Bytes that its reply may take.
+    pub(super) reserved: usize,
     /// Bytes of a file that its reply has in memory.
     pub(super) reply_bytes: usize,
 }
@@ -82,6 +82,7 @@ impl<S: Service> Connection<S> {
             pulled: None,
             pulls_left: 0,
             held: 0,
+            reserved: 0,
             reply_bytes: 0,
         };
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
@@ -149,7 +150,7 @@ impl<S: Service> Connection<S> {
         let (reads, total) = self
             .context(place)
             .map_or((0, 0), |call| (call.reads(), pulled_len(&call.chunks)));
-        if !self.has_room_for(reads) {
+        if !self.has_room_for_reads(reads) {
             return Ok(false);
         }
         // One piece of memory per call, and only when all of it is there: calls never wait for each other.
@@ -160,7 +161,7 @@ impl<S: Service> Connection<S> {
         let sinks = match self.memory.register(&*self.endpoint, memory) {
             Ok(sinks) => sinks,
             Err(error) => {
-                tracing::warn!(peer = %self.peer, %error, "no region for read chunks");
+                self.core.note_no_region(self.peer, &error);
                 self.refuse(place, TransportError::Chunk)?;
                 return Ok(true);
             }
@@ -202,18 +203,13 @@ impl<S: Service> Connection<S> {
 
     /// Memory for the `len` bytes that a call brings in its Read chunks; `None` when it must wait for other calls of
     /// this connection, or of others.
-    fn take_memory(&self, len: usize) -> Option<Buffer> {
-        let only = self.holding == 0;
-        if len <= PAYLOAD_MAX {
-            (self.holding < PAYLOAD_SHARE_MAX).then(|| self.core.payloads.take(len, only))?
-        } else {
-            (self.holding < LONG_CALL_SHARE_MAX)
-                .then(|| self.core.payloads.take_long_call(len, only))?
-        }
+    fn take_memory(&mut self, len: usize) -> Option<Buffer> {
+        let may = self.holding < PAYLOAD_SHARE_MAX && self.has_room_for(len);
+        may.then(|| self.core.payloads.take(len))
     }
 
     /// True when the send queue takes so many Reads.
-    fn has_room_for(&self, reads: u32) -> bool {
+    fn has_room_for_reads(&self, reads: u32) -> bool {
         // Reads get half of it: without replies nothing would end.
         let pulls = self.pulls.saturating_add(reads);
         (self.pulls == 0 || pulls <= self.posted_max / 2)
@@ -241,6 +237,8 @@ impl<S: Service> Connection<S> {
         };
         call.pulls_left = call.pulls_left.saturating_sub(1);
         if call.pulls_left == 0 {
+            let held = call.held as u64;
+            self.moved += held;
             // Reads complete in order: those of the next call are what the peer owes now.
             self.deadlines.no_record_under_way();
             self.assemble(place)
@@ -266,16 +264,10 @@ impl<S: Service> Connection<S> {
             }
             Some(Ok(Admission::Execute { .. })) => {
                 self.core.counters.calls.add(1);
-                self.activity.establish();
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
-                if self.calls.is_full() {
-                    return Err(End::Credits);
-                }
-                match self.calls.start(&core, job) {
-                    Some(job) => self.finish(job),
-                    None => Ok(()),
-                }
+                self.waiting.push_back(job);
+                self.start_waiting()
             }
             Some(Ok(Admission::Answer)) => {
                 self.core.counters.calls.add(1);
@@ -293,6 +285,43 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Executes the calls that are here whose replies the peer may make us hold.
+    pub(super) fn start_waiting(&mut self) -> Result<(), End> {
+        let mut at = 0;
+        while let Some(job) = self.waiting.get(at) {
+            let (place, reply) = (job.tag, self.core.service.reply_bytes_max(&job.call));
+            if !self.may_start(place, reply) {
+                // Those behind it may hold what it waits for.
+                at += 1;
+                continue;
+            }
+            let Some(job) = self.waiting.remove(at) else {
+                return Ok(());
+            };
+            if self.calls.is_full() {
+                return Err(End::Credits);
+            }
+            if let Some(call) = self.context(place) {
+                call.reserved = reply;
+                self.reserved += reply;
+            }
+            if let Some(job) = self.calls.start(&self.core, job) {
+                self.finish(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the call in `place`, whose reply may take so many bytes, is to be executed now. Without the two
+    /// exceptions a connection at its bound would wait for itself, as `a_connection_holds_its_share_of_payload_memory`
+    /// shows.
+    fn may_start(&mut self, place: usize, reply: usize) -> bool {
+        // It holds more for its chunks already, and gives that back.
+        let is_paid = (self.context(place)).is_some_and(|call| call.held >= reply);
+        let is_next = self.calls.is_empty() && self.reply_bytes == 0 && self.holding >= reply;
+        is_paid || is_next || self.has_room_for(reply)
+    }
+
     /// Ends a call without an answer.
     pub(super) fn forget(&mut self, place: usize) -> Result<(), End> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
@@ -306,6 +335,7 @@ impl<S: Service> Connection<S> {
     /// Gives back what a call held whose context was in `place`.
     pub(super) fn release(&mut self, place: usize, call: Context) {
         self.holding -= call.held;
+        self.reserved -= call.reserved;
         self.reply_bytes -= call.reply_bytes;
         self.free.push(place);
         self.core.put_lists(call.lists);

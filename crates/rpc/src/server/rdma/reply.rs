@@ -2,9 +2,9 @@
 
 use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
-use crate::limits::{COPY_FILE_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
+use crate::limits::{COPY_FILE_MAX, FILE_STAGED_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
-use crate::service::{Payload, Reply, Service};
+use crate::service::{Payload, Reply, Service, memory_of};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{
     Arena, Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source,
@@ -29,14 +29,14 @@ pub(super) struct Departure {
     options: SendOptions,
     /// The call's receive, to be posted again before the peer hears of the reply.
     receive: Option<Buffer>,
-    /// Bytes of a file that it has in memory.
-    file_bytes: usize,
+    /// Bytes of memory that it takes.
+    held: usize,
 }
 
 /// What a reply in the send queue holds.
 #[derive(Default)]
 pub(super) struct Held {
-    /// Bytes of a file in memory.
+    /// Bytes of memory.
     pub(super) bytes: usize,
     /// What its Writes take their bytes from, as far as it is registered; dropping it ends that.
     _sources: Vec<Registered>,
@@ -48,6 +48,8 @@ struct Writes {
     work: Vec<(Source, RemoteAddress)>,
     /// What they take their bytes from, as far as it is registered.
     sources: Vec<Registered>,
+    /// Bytes of memory that they take.
+    memory: usize,
 }
 
 /// How a reply travels.
@@ -85,6 +87,9 @@ impl<S: Service> Connection<S> {
     /// Sends the reply of a call that is finished.
     pub(super) fn finish(&mut self, mut job: Box<Job>) -> Result<(), End> {
         let place = job.tag;
+        if !self.activity.is_established() && self.core.service.establishes(&job.call) {
+            self.activity.establish();
+        }
         if job.call.dropped.get() {
             self.core.put_job(job);
             return self.forget(place);
@@ -127,7 +132,9 @@ impl<S: Service> Connection<S> {
             return false;
         }
         if let Some(call) = self.context(place) {
+            let reserved = std::mem::take(&mut call.reserved);
             call.reply_bytes += len;
+            self.reserved -= reserved;
             self.reply_bytes += len;
         }
         true
@@ -201,8 +208,8 @@ impl<S: Service> Connection<S> {
         };
         let (offset, len) = (*offset, *len);
         let inline = Some(&self.core.inline).filter(|slots| slots.slot_len() >= len);
-        let slot = inline.map_or_else(|| self.core.payloads.take(len, true), Arena::take);
-        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(len));
+        let slot = inline.and_then(Arena::take);
+        let mut buffer = slot.unwrap_or_else(|| self.core.payloads.take(len));
         let mut filled = 0;
         while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
             match file.try_read_at(offset + filled as u64, target)? {
@@ -292,9 +299,11 @@ impl<S: Service> Connection<S> {
             *self.contexts.get_mut(place)? = Some(call);
             return None;
         }
-        let file_bytes = std::mem::take(&mut call.reply_bytes);
+        let file_bytes = call.reply_bytes;
         self.release(place, call);
         let (send, send_len) = message;
+        let held = file_bytes.max(writes.memory + send.len());
+        self.reply_bytes += held;
         let options = SendOptions {
             signal: Signal::Always,
             invalidate,
@@ -307,7 +316,7 @@ impl<S: Service> Connection<S> {
             send_len,
             options,
             receive,
-            file_bytes,
+            held,
         })
     }
 
@@ -324,7 +333,7 @@ impl<S: Service> Connection<S> {
         };
         let exposed = self.expose(xid, reply, part, lists);
         exposed
-            .inspect_err(|error| tracing::warn!(peer = %self.peer, %error, "no region for a reply"))
+            .inspect_err(|error| self.core.note_no_region(self.peer, error))
             .is_ok()
     }
 
@@ -386,6 +395,7 @@ impl<S: Service> Connection<S> {
     ) -> Option<()> {
         match payload {
             Payload::File { file, offset, len } => {
+                writes.memory += memory_of(&*file, offset, len).max(len.min(FILE_STAGED_MAX));
                 for (at, len, target) in slices(len as u64, segments) {
                     let file = file.clone();
                     writes.work.push((
@@ -419,6 +429,7 @@ impl<S: Service> Connection<S> {
         segments: &[Segment],
         writes: &mut Writes,
     ) -> Option<()> {
+        writes.memory += buffer.len();
         let parts = slices(len, segments);
         if let ([(_, len, target)], false) = (parts.as_slice(), self.memory.needs_registration) {
             let source = Source::Buffer { buffer, len: *len };
@@ -427,7 +438,7 @@ impl<S: Service> Connection<S> {
         }
         let source = self.memory.register(&*self.endpoint, buffer);
         let source = source
-            .inspect_err(|error| tracing::warn!(peer = %self.peer, %error, "no region for a reply"))
+            .inspect_err(|error| self.core.note_no_region(self.peer, error))
             .ok()?;
         for (offset, len, target) in parts {
             let part = Source::Span(source.span(offset, len));
@@ -452,7 +463,7 @@ impl<S: Service> Connection<S> {
                 self.repost(buffer)?;
             }
             let mut bytes = u64::from(departure.send_len);
-            let Writes { work, sources } = departure.writes;
+            let Writes { work, sources, .. } = departure.writes;
             for (source, target) in work {
                 bytes += u64::from(source.len());
                 let id = Work::Write(departure.xid).id();
@@ -467,7 +478,7 @@ impl<S: Service> Connection<S> {
             self.endpoint
                 .post_send(Work::Send(count).id(), source, departure.options)?;
             self.leaving.push_back(Held {
-                bytes: departure.file_bytes,
+                bytes: departure.held,
                 _sources: sources,
             });
             self.posted += count;
@@ -507,7 +518,8 @@ impl<S: Service> Connection<S> {
             signal: Signal::Always,
             ..SendOptions::default()
         };
-        let writes = Writes::default();
+        let (writes, held) = (Writes::default(), send.len());
+        self.reply_bytes += held;
         self.departures.push_back(Departure {
             xid,
             writes,
@@ -515,7 +527,7 @@ impl<S: Service> Connection<S> {
             send_len,
             options,
             receive,
-            file_bytes: 0,
+            held,
         });
         self.depart()
     }

@@ -3,6 +3,7 @@
 use super::{Connection, End, finish};
 use crate::limits::{
     FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN, PAYLOAD_MAX, RECORD_MAX,
+    STAGE_LEN,
 };
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
@@ -49,6 +50,8 @@ enum State {
     Between,
     /// A record in several fragments, or a large one without payload, is put together.
     Assembling(Vec<u8>),
+    /// It is complete, and waits for the bounds to allow its call.
+    Assembled(Vec<u8>),
     Placing(Box<Placing>),
 }
 
@@ -142,6 +145,31 @@ impl Inbound {
         self.short_of_memory
     }
 
+    /// Bytes of memory that incomplete and held back records take.
+    pub(super) fn memory(&self) -> usize {
+        let record = match &self.state {
+            State::Between => 0,
+            State::Assembling(message) | State::Assembled(message) => message.capacity(),
+            State::Placing(placing) => placing.buffer.len() + placing.job.kept(),
+        };
+        self.partial.capacity() + record
+    }
+
+    /// Bytes of them that wait for the peer to go on.
+    pub(super) fn owed(&self) -> usize {
+        match (self.backlog, &self.state) {
+            (true, _) | (_, State::Assembled(_)) => 0,
+            _ => self.memory(),
+        }
+    }
+
+    /// Keeps no memory that nothing is in.
+    pub(super) fn rest(&mut self) {
+        if self.partial.is_empty() && self.partial.capacity() > LOOKAHEAD_LEN {
+            self.partial = Vec::new();
+        }
+    }
+
     /// Whether a record was completed since the last question.
     pub(super) fn take_completed(&mut self) -> bool {
         std::mem::take(&mut self.completed)
@@ -149,6 +177,29 @@ impl Inbound {
 }
 
 impl<S: Service> Connection<S> {
+    /// True when the budget allows to receive. What is left of a payload goes to memory that is charged already.
+    pub(super) fn has_room_to_receive(&mut self) -> bool {
+        match &self.inbound.state {
+            State::Placing(_) => true,
+            State::Assembling(message) => {
+                // Twice as much when it grows.
+                let more = message.capacity().max(LARGE_RECORD);
+                self.has_room_for(more)
+            }
+            State::Between | State::Assembled(_) => {
+                self.is_tight = !self.activity.account().has_room_for(STAGE_LEN);
+                let is_little = self.inbound.partial.len() < LOOKAHEAD_LEN;
+                !self.is_tight || is_little || self.has_room_for(LOOKAHEAD_LEN)
+            }
+        }
+    }
+
+    /// True when the bounds allow to start the call in `job`.
+    fn may_start(&mut self, job: &Job) -> bool {
+        let reply = self.core.service.reply_bytes_max(&job.call);
+        self.may_receive() && self.has_room_for(reply)
+    }
+
     /// Receives once and starts what is complete. `stage` is only lent.
     pub(super) fn receive_into(&mut self, stage: &mut [u8]) -> Result<Received, End> {
         let kept = self.inbound.partial.len();
@@ -208,7 +259,9 @@ impl<S: Service> Connection<S> {
             }));
         }
         // What is kept beyond that is part of a small record: its rest comes in one go.
-        let window = if self.inbound.large > 0 && kept < LOOKAHEAD_LEN {
+        let window = if self.is_tight {
+            stage.len().min(kept + LOOKAHEAD_LEN)
+        } else if self.inbound.large > 0 && kept < LOOKAHEAD_LEN {
             LOOKAHEAD_LEN
         } else {
             stage.len()
@@ -247,14 +300,22 @@ impl<S: Service> Connection<S> {
                     RecordEvent::Piece { bytes, ends } => {
                         message.extend_from_slice(bytes);
                         if ends {
-                            let message = std::mem::take(message);
-                            self.inbound.state = State::Between;
-                            *calls += 1;
-                            self.dispatch(&message)?;
+                            self.inbound.state = State::Assembled(std::mem::take(message));
                         }
                     }
                 }
                 return Ok(Some(used));
+            }
+            State::Assembled(message) => {
+                let message = std::mem::take(message);
+                if !self.dispatch(&message)? {
+                    self.inbound.state = State::Assembled(message);
+                    self.inbound.backlog = true;
+                    return Ok(None);
+                }
+                self.inbound.state = State::Between;
+                *calls += 1;
+                return Ok(Some(0));
             }
             State::Placing(placing) => {
                 let used = placing.feed(input);
@@ -280,9 +341,12 @@ impl<S: Service> Connection<S> {
         if let Some(WholeRecord { record, rest }) = self.inbound.reader.whole(input)?
             && record.len() <= LARGE_RECORD
         {
+            if !self.dispatch(record)? {
+                self.inbound.backlog = true;
+                return Ok(None);
+            }
             self.inbound.large = self.inbound.large.saturating_sub(1);
             *calls += 1;
-            self.dispatch(record)?;
             return Ok(Some(input.len() - rest.len()));
         }
         self.step_into_record(input)
@@ -351,12 +415,12 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
-        // Beside the arguments of small calls.
-        let only = self.call_bytes + len <= RECORD_MAX;
-        let Some(buffer) = self.core.payloads.take(len, only) else {
+        if !self.has_room_for(len) {
             self.core.put_job(job);
             return Ok(Large::NoMemory);
-        };
+        }
+        let buffer = self.core.payloads.take(len);
+        let call = &mut job.call;
         call.arguments.clear();
         call.arguments.extend_from_slice(head);
         job.tag = head.len();
@@ -372,8 +436,8 @@ impl<S: Service> Connection<S> {
         Ok(Large::Placing(Box::new(placing), used))
     }
 
-    /// Starts the call in a complete record.
-    fn dispatch(&mut self, record: &[u8]) -> Result<(), End> {
+    /// Starts the call in a complete record; false, and nothing done, while the bounds do not allow it.
+    fn dispatch(&mut self, record: &[u8]) -> Result<bool, End> {
         let mut job = self.core.take_job();
         match admit(&*self.core.service, &mut job, record)? {
             Admission::Execute { arguments_at } => {
@@ -381,18 +445,21 @@ impl<S: Service> Connection<S> {
                 job.call
                     .arguments
                     .extend_from_slice(record.get(arguments_at..).unwrap_or(&[]));
+                if !self.may_start(&job) {
+                    self.core.put_job(job);
+                    return Ok(false);
+                }
                 self.start(job);
             }
             Admission::Answer => {
-                finish(&mut self.outgoing, &mut job);
+                self.outgoing.push_reply(job.call.xid, &mut job.reply);
                 self.core.put_job(job);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn start(&mut self, mut job: Box<Job>) {
-        self.activity.establish();
         job.call.peer = self.peer;
         job.call.transport = Transport::Tcp;
         let placed = job
@@ -402,20 +469,26 @@ impl<S: Service> Connection<S> {
             .as_ref()
             .map_or(0, |placed| placed.buffer.len());
         job.tag = job.call.arguments.len() + placed;
-        let bytes = job.tag;
+        job.reserved = self.core.service.reply_bytes_max(&job.call);
+        let (bytes, reserved) = (job.tag, job.reserved);
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
         if self.core.cache.poisoned.contains(ip, job.call.xid, now) {
             job.reply.fail(AcceptStatus::SystemErr);
-            finish(&mut self.outgoing, &mut job);
-            return self.core.put_job(job);
-        }
-        match self.calls.start(&self.core, job) {
-            Some(mut job) => {
-                finish(&mut self.outgoing, &mut job);
-                self.core.put_job(job);
+            self.finish(job);
+        } else {
+            match self.calls.start(&self.core, job) {
+                Some(job) => self.finish(job),
+                None => {
+                    self.call_bytes += bytes;
+                    self.reserved += reserved;
+                }
             }
-            None => self.call_bytes += bytes,
         }
+    }
+
+    fn finish(&mut self, mut job: Box<Job>) {
+        finish(&self.core, &self.activity, &mut self.outgoing, &mut job);
+        self.core.put_job(job);
     }
 }
 
