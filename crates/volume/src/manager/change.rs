@@ -501,14 +501,14 @@ mod tests {
 
     fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
         let entry = (directory, name.as_bytes().to_vec());
+        let ticket = Ticket {
+            client: [1; 16],
+            slot,
+            sequence: 1,
+        };
         Work {
             caller: Credentials::new(0, 0, &[]),
-            ticket: Ticket {
-                client: [1; 16],
-                slot,
-                sequence: 1,
-            },
-            call: Call::Mkdir(entry, SetAttributes::default()),
+            task: Task::Asked(ticket, Call::Mkdir(entry, SetAttributes::default())),
             last_write: Time::default(),
         }
     }
