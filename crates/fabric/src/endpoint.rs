@@ -1,7 +1,10 @@
 //! Connections and the work posted to them.
 
 use crate::region::{Capabilities, Domain, EndpointId, Region, RemoteKey, Span};
-use crate::{Buffer, ConnectError, Disconnected, PostError, WorkError};
+use crate::{
+    Buffer, ConnectError, Disconnected, PostError, Receives, SharedReceiveQueue, SharedReceives,
+    WorkError,
+};
 use gannet_runtime::{Dscp, FileRef, LocalFuture};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -164,8 +167,16 @@ pub trait Endpoint {
     /// Offers memory for one incoming message. A message with no memory waiting ends the connection.
     ///
     /// # Errors
-    /// See [`PostError`]; the buffer is dropped then.
+    /// See [`PostError`]; the buffer is dropped then. An endpoint of a shared queue takes none.
     fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError>;
+
+    /// Lets `count` more messages of the peer take receives of the shared queue that this endpoint was connected with.
+    /// The grant of an endpoint that has ended is void. Grants beyond the receives posted are the caller's fault: the
+    /// connection whose message finds none ends.
+    ///
+    /// # Errors
+    /// [`PostError::Closed`]; [`PostError::Invalid`] for an endpoint with receives of its own.
+    fn grant_receives(&self, count: u32) -> Result<(), PostError>;
 
     /// Sends a message.
     ///
@@ -232,8 +243,8 @@ pub struct ConnectOptions {
     pub ord: u16,
     /// Inbound RDMA Reads offered (IRD).
     pub ird: u16,
-    /// Receives to have in place before the peer can send; posted in order with ids 0, 1, 2 ...
-    pub receives: Vec<Buffer>,
+    /// Receives to have in place before the peer can send.
+    pub receives: Receives,
     /// Marks all that this side sends; what stands for nothing leaves it to the system. A provider that has no traffic
     /// classes refuses any other with [`ConnectError::Unsupported`].
     pub traffic_class: Dscp,
@@ -252,6 +263,9 @@ pub trait Provider {
 
     /// Its memory.
     fn domain(&self) -> Rc<dyn Domain>;
+
+    /// Receives for connections of this provider to share. `None` without [`Capabilities::shared_receives`].
+    fn shared_receives(&self, options: SharedReceives) -> Option<Rc<dyn SharedReceiveQueue>>;
 
     /// Connects to `address`. The provider bounds the wait.
     fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing;

@@ -17,6 +17,7 @@ mod buffer;
 mod endpoint;
 mod error;
 mod memory_map;
+mod receives;
 mod region;
 mod zones;
 
@@ -32,6 +33,9 @@ pub use endpoint::{
 };
 pub use error::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
 pub use memory_map::MemoryMap;
+pub use receives::{
+    EndpointReceives, Receives, SharedReceiveQueue, SharedReceives, SoftwareReceiveQueue,
+};
 pub use region::{
     Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
     Region, RegionStats, RemoteKey, Scope, Span,

@@ -164,6 +164,8 @@ pub struct Capabilities {
     /// false any memory will do, and registering it only costs. Sends are free of it everywhere: a provider keeps a
     /// pool of registered memory for messages.
     pub needs_local_registration: bool,
+    /// Endpoints can share receives ([`crate::Receives::Shared`]), so that an idle one costs none.
+    pub shared_receives: bool,
 }
 
 /// Registers memory. One domain per provider instance; a key of one domain means nothing in another.

@@ -70,7 +70,7 @@ fn listen(
 }
 
 fn options() -> ConnectOptions {
-    let receives = vec![Buffer::zeroed(MESSAGE_LEN)];
+    let receives = vec![Buffer::zeroed(MESSAGE_LEN)].into();
     ConnectOptions {
         ord: 1,
         ird: 1,

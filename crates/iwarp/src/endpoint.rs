@@ -6,8 +6,8 @@ use crate::provider::Core;
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
     Buffer, Completion, ConnectError, Connected, Disconnected, Domain, Endpoint,
-    EndpointAttributes, EndpointId, PostError, RemoteAddress, SendOptions, Signal, Source, Span,
-    WorkId,
+    EndpointAttributes, EndpointId, EndpointReceives, PostError, Receives, RemoteAddress,
+    SendOptions, Signal, Source, Span, WorkId,
 };
 use gannet_runtime::Stream;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) fn start(
     role: Role,
     agreement: Agreement,
     private_data: Vec<u8>,
-    receives: Vec<Buffer>,
+    receives: Receives,
 ) -> Result<Connected, ConnectError> {
     let config = &core.config;
     let (id, peer) = (core.next_endpoint(), stream.peer_address());
@@ -49,12 +49,12 @@ pub(crate) fn start(
         receive_queue_max: config.receive_queue_max,
         chunks: core.chunks.clone(),
     };
-    let mut engine = Engine::new(options, Rc::clone(&core.table));
-    for (work, buffer) in (0..).zip(receives) {
-        engine
-            .post_receive(WorkId(work), buffer)
-            .map_err(|_| ConnectError::Unsupported("too many receives"))?;
+    let receives = EndpointReceives::new(receives)
+        .ok_or(ConnectError::Unsupported("receives of another provider"))?;
+    if receives.own_len() > config.receive_queue_max as usize {
+        return Err(ConnectError::Unsupported("too many receives"));
     }
+    let engine = Engine::new(options, Rc::clone(&core.table), receives);
     let runtime = Rc::clone(&core.runtime);
     let connection = Rc::new(Connection::new(core, stream, role, engine));
     connection.flush();
@@ -98,6 +98,11 @@ impl Endpoint for IwarpEndpoint {
     fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
         self.connection
             .with_engine(|engine| engine.post_receive(id, buffer))
+    }
+
+    fn grant_receives(&self, count: u32) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.grant_receives(count))
     }
 
     fn post_send(&self, id: WorkId, source: Source, options: SendOptions) -> Result<(), PostError> {

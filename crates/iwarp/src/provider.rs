@@ -7,7 +7,8 @@ use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
 use crate::staging::StagingPool;
 use gannet_fabric::{
-    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, ProtectionTable, Provider,
+    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, ProtectionTable,
+    Provider, SharedReceiveQueue, SharedReceives, SoftwareReceiveQueue,
 };
 use gannet_runtime::{Handle, LogLimit};
 use std::cell::Cell;
@@ -82,11 +83,16 @@ impl Provider for IwarpProvider {
             file_regions: true,
             remote_invalidation: true,
             needs_local_registration: false,
+            shared_receives: true,
         }
     }
 
     fn domain(&self) -> Rc<dyn Domain> {
         Rc::clone(&self.core.table) as Rc<dyn Domain>
+    }
+
+    fn shared_receives(&self, options: SharedReceives) -> Option<Rc<dyn SharedReceiveQueue>> {
+        Some(SoftwareReceiveQueue::new(options))
     }
 
     fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {

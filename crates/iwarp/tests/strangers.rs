@@ -133,7 +133,7 @@ async fn connected(
     listener: &mut dyn Listener,
 ) -> (Connected, Connected) {
     let options = || ConnectOptions {
-        receives: vec![Buffer::zeroed(100)],
+        receives: vec![Buffer::zeroed(100)].into(),
         ..ConnectOptions::default()
     };
     let connecting = provider.connect(listener.local_address(), options());

@@ -26,7 +26,7 @@ async fn stranger(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected 
     };
     let options = ConnectOptions {
         private_data: hello.to_bytes().to_vec(),
-        receives: vec![Buffer::zeroed(1024)],
+        receives: vec![Buffer::zeroed(1024)].into(),
         ..ConnectOptions::default()
     };
     provider.connect(server, options).await.unwrap()

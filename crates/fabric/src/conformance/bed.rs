@@ -79,7 +79,7 @@ impl Bed<'_> {
             private_data: Vec::new(),
             ord: READ_DEPTH,
             ird: READ_DEPTH,
-            receives: receives?,
+            receives: receives?.into(),
             ..ConnectOptions::default()
         })
     }

@@ -13,7 +13,7 @@ const SIZES: [usize; 14] = [
 pub(super) async fn every_size_arrives(bed: &Bed<'_>) -> Outcome {
     let options = || {
         let mut options = bed.options()?;
-        options.receives = vec![Buffer::zeroed(1 << 20), Buffer::zeroed(1 << 20)];
+        options.receives = vec![Buffer::zeroed(1 << 20), Buffer::zeroed(1 << 20)].into();
         Outcome::Ok(options)
     };
     let (mut near, mut far) = bed.pair_with(options()?, options()?).await?;

@@ -11,6 +11,7 @@ mod ending;
 mod messages;
 mod reads;
 mod refusals;
+mod sharing;
 mod strategies;
 mod writes;
 
@@ -166,6 +167,14 @@ cases! {
         the_receive_queue_is_bounded,
         invalid_work_is_refused_at_home,
         both_directions_at_once,
+    }
+    sharing {
+        two_endpoints_use_one_queue,
+        messages_complete_in_their_order,
+        a_peer_beyond_its_grant_ends_alone,
+        an_empty_queue_ends_the_connection_that_needs_it,
+        memory_of_an_aborted_endpoint_comes_back,
+        shared_and_own_receives_do_not_mix,
     }
     writes {
         a_send_makes_earlier_writes_visible,

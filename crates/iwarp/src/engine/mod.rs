@@ -22,8 +22,9 @@ mod violation;
 
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
-    AccessError, Buffer, Completion, Disconnected, Done, EndpointId, Invalidate, PostError,
-    ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, WorkError, WorkId,
+    AccessError, Buffer, Completion, Disconnected, Done, EndpointId, EndpointReceives, Invalidate,
+    PostError, ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, WorkError,
+    WorkId,
 };
 use gannet_wire::ddp::{Msn, STag, TaggedOffset};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
@@ -66,8 +67,7 @@ pub(crate) struct Engine {
     completions: VecDeque<Completion>,
     receive_queue_max: usize,
     send_queue_max: usize,
-    /// Posted receives, oldest first.
-    receives: VecDeque<(WorkId, Buffer)>,
+    receives: EndpointReceives,
     /// Our Reads whose answers are on their way, oldest first; never more than ORD.
     reads: VecDeque<OutstandingRead>,
     rx: receive::Receiver,
@@ -112,7 +112,11 @@ enum Operation {
 }
 
 impl Engine {
-    pub(crate) fn new(options: EngineOptions, table: Rc<ProtectionTable>) -> Engine {
+    pub(crate) fn new(
+        options: EngineOptions,
+        table: Rc<ProtectionTable>,
+        receives: EndpointReceives,
+    ) -> Engine {
         let EngineOptions {
             id,
             role,
@@ -128,7 +132,7 @@ impl Engine {
             completions: VecDeque::new(),
             receive_queue_max: options.receive_queue_max as usize,
             send_queue_max: options.send_queue_max as usize,
-            receives: VecDeque::new(),
+            receives,
             reads: VecDeque::new(),
             rx: receive::Receiver::new(),
             tx: transmit::Transmitter::new(role, options.ulpdu_max, options.chunks),
@@ -170,11 +174,13 @@ impl Engine {
     /// See [`gannet_fabric::Endpoint::post_receive`].
     pub(crate) fn post_receive(&mut self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
         self.check_open()?;
-        if self.receives.len() >= self.receive_queue_max {
-            return Err(PostError::QueueFull);
-        }
-        self.receives.push_back((id, buffer));
-        Ok(())
+        self.receives.post(id, buffer, self.receive_queue_max)
+    }
+
+    /// See [`gannet_fabric::Endpoint::grant_receives`].
+    pub(crate) fn grant_receives(&mut self, count: u32) -> Result<(), PostError> {
+        self.check_open()?;
+        self.receives.grant(count)
     }
 
     /// See [`gannet_fabric::Endpoint::post_send`].
@@ -359,10 +365,7 @@ impl Engine {
             self.completions.push_back(failed(work.id, error, buffer));
         }
         let current = self.rx.take_current();
-        for (id, buffer) in current
-            .into_iter()
-            .chain(std::mem::take(&mut self.receives))
-        {
+        for (id, buffer) in current.into_iter().chain(self.receives.drain()) {
             self.completions
                 .push_back(failed(id, WorkError::Flushed, Some(buffer)));
         }

@@ -273,7 +273,7 @@ impl Engine {
     fn begin_receive(&mut self, header: &Untagged) -> Result<CurrentSend, Violation> {
         let (id, buffer) = self
             .receives
-            .pop_front()
+            .take()
             .ok_or_else(|| Violation::from(TerminateCode::UNTAGGED_NO_BUFFER))?;
         Ok(CurrentSend {
             id,

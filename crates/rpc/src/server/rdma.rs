@@ -196,7 +196,7 @@ pub(super) async fn serve<S: Service>(
             Design::ReadWrite => 0,
             Design::ReadRead => memory.read_depth_max,
         },
-        receives,
+        receives: receives.into(),
         ..ConnectOptions::default()
     };
     let memory = Memory { design, ..memory };

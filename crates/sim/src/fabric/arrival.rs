@@ -49,7 +49,10 @@ impl End {
 
     fn message_arrived(&self, offset: usize, bytes: &[u8], last: Option<MessageEnd>) {
         let mut state = self.state.borrow_mut();
-        let Some((_, buffer)) = state.receives.front_mut() else {
+        if state.receiving.is_none() {
+            state.receiving = state.receives.take();
+        }
+        let Some((_, buffer)) = &mut state.receiving else {
             drop(state);
             return self.terminate(String::from("a message and no receive for it"), None);
         };
@@ -76,7 +79,7 @@ impl End {
                 }
             }
         }
-        let Some((id, buffer)) = state.receives.pop_front() else {
+        let Some((id, buffer)) = state.receiving.take() else {
             return;
         };
         let done = Done::Received {

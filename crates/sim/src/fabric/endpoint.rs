@@ -6,9 +6,9 @@ use crate::network::{Breakable, Channel};
 use crate::nic::{Activity, Adapter, Host, Machine};
 use crate::world::NodeId;
 use gannet_fabric::{
-    AccessError, AccessKind, Buffer, Completion, ConnectOptions, Disconnected, Done,
-    EndpointAttributes, EndpointId, PostError, RemoteAddress, Signal, Source, Span, WorkError,
-    WorkId,
+    AccessError, AccessKind, Buffer, Completion, ConnectError, ConnectOptions, Disconnected, Done,
+    EndpointAttributes, EndpointId, EndpointReceives, PostError, RemoteAddress, Signal, Source,
+    Span, WorkError, WorkId,
 };
 use gannet_runtime::{FileRef, Handle};
 use std::cell::{Cell, RefCell};
@@ -41,7 +41,6 @@ pub(super) struct End {
     pub(super) next_read: Cell<u64>,
 }
 
-#[derive(Default)]
 pub(super) struct EndState {
     /// Posted and not flushed yet.
     pub(super) posted: VecDeque<Work>,
@@ -54,7 +53,9 @@ pub(super) struct EndState {
     pub(super) unacknowledged: VecDeque<Work>,
     /// Answers owed to the peer, in order.
     pub(super) answers: VecDeque<Answer>,
-    pub(super) receives: VecDeque<(WorkId, Buffer)>,
+    pub(super) receives: EndpointReceives,
+    /// The receive of the message whose last segment is still to come.
+    pub(super) receiving: Option<(WorkId, Buffer)>,
     pub(super) completions: VecDeque<Completion>,
     /// Work accepted and not completed.
     pub(super) outstanding: u32,
@@ -127,30 +128,27 @@ impl End {
     pub(super) fn pair(
         near: (Side, ConnectOptions, EndpointAttributes),
         far: (Side, ConnectOptions, EndpointAttributes),
-    ) -> (Rc<End>, Rc<End>) {
+    ) -> Result<(Rc<End>, Rc<End>), ConnectError> {
         let near_meta = (near.0.node, near.0.address, near.1.private_data.clone());
         let far_meta = (far.0.node, far.0.address, far.1.private_data.clone());
-        let near = End::build(near, far_meta);
-        let far = End::build(far, near_meta);
+        let near = End::build(near, far_meta)?;
+        let far = End::build(far, near_meta)?;
         *near.peer.borrow_mut() = Rc::downgrade(&far);
         *far.peer.borrow_mut() = Rc::downgrade(&near);
         let network = &near.fabric.core.network;
         let weak = Rc::downgrade(&near);
         network.register(weak);
-        (near, far)
+        Ok((near, far))
     }
 
     fn build(
         (side, options, attributes): (Side, ConnectOptions, EndpointAttributes),
         (peer_node, peer_address, private_data): (NodeId, SocketAddr, Vec<u8>),
-    ) -> Rc<End> {
+    ) -> Result<Rc<End>, ConnectError> {
         let core = &side.fabric.core;
-        let ids = (0..).map(WorkId);
-        let state = EndState {
-            receives: ids.zip(options.receives).collect(),
-            ..EndState::default()
-        };
-        Rc::new(End {
+        let receives = EndpointReceives::new(options.receives)
+            .ok_or(ConnectError::Unsupported("receives of another provider"))?;
+        Ok(Rc::new(End {
             id: EndpointId(core.network.take_id()),
             channel: Channel::new(core, side.node, peer_node),
             fabric: side.fabric,
@@ -162,11 +160,11 @@ impl End {
             private_data,
             attributes,
             peer: RefCell::default(),
-            state: RefCell::new(state),
+            state: RefCell::new(EndState::new(receives)),
             waker: RefCell::default(),
             interrupted: Cell::new(false),
             next_read: Cell::new(0),
-        })
+        }))
     }
 
     /// Sends a segment; gives the time at which it has left.
@@ -496,7 +494,8 @@ impl End {
                 .completions
                 .push_back(flushed(work.id, work.into_buffer()));
         }
-        for (id, buffer) in state.receives.drain(..) {
+        let receiving = state.receiving.take().into_iter();
+        for (id, buffer) in receiving.chain(state.receives.drain()) {
             state.completions.push_back(flushed(id, Some(buffer)));
         }
         state.outstanding = 0;
@@ -621,6 +620,25 @@ impl Breakable for End {
 }
 
 impl EndState {
+    fn new(receives: EndpointReceives) -> EndState {
+        EndState {
+            posted: VecDeque::new(),
+            queue: VecDeque::new(),
+            reads: VecDeque::new(),
+            reads_asked: 0,
+            unacknowledged: VecDeque::new(),
+            answers: VecDeque::new(),
+            receives,
+            receiving: None,
+            completions: VecDeque::new(),
+            outstanding: 0,
+            transmitting: false,
+            fetched: None,
+            closing: false,
+            ended: None,
+        }
+    }
+
     fn take_fetched(&mut self) -> Option<Fetched> {
         self.fetched.take().map(|(_, outcome)| match outcome {
             Ok(bytes) => Fetched::Bytes(bytes),

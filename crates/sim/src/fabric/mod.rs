@@ -25,7 +25,8 @@ use endpoint::End;
 use gannet_fabric::limits::PRIVATE_DATA_MAX;
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
-    Listener, Outgoing, ProtectionTable, Provider,
+    Listener, Outgoing, ProtectionTable, Provider, Receives, SharedReceiveQueue, SharedReceives,
+    SoftwareReceiveQueue,
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
 use std::cell::RefCell;
@@ -162,11 +163,16 @@ impl Provider for SimProvider {
             remote_invalidation: adapter
                 .is_none_or(|adapter| adapter.remote_invalidation.value != 0),
             needs_local_registration: adapter.is_some(),
+            shared_receives: true,
         }
     }
 
     fn domain(&self) -> Rc<dyn Domain> {
         Rc::<SimDomain>::clone(&self.domain)
+    }
+
+    fn shared_receives(&self, options: SharedReceives) -> Option<Rc<dyn SharedReceiveQueue>> {
+        Some(SoftwareReceiveQueue::new(options))
     }
 
     fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {
@@ -272,7 +278,9 @@ fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
     if options.private_data.len() > PRIVATE_DATA_MAX {
         return Err(ConnectError::Unsupported("private data this long"));
     }
-    if options.receives.len() > RECEIVE_QUEUE_MAX as usize {
+    if let Receives::Own(receives) = &options.receives
+        && receives.len() > RECEIVE_QUEUE_MAX as usize
+    {
         return Err(ConnectError::Unsupported("this many receives"));
     }
     if options.traffic_class != Dscp::default() {
@@ -352,7 +360,7 @@ impl Incoming for SimIncoming {
             let (near, far) = End::pair(
                 (request.side, request.options, near_attributes),
                 (side, options, far_attributes),
-            );
+            )?;
             let endpoint = Rc::new(SimEndpoint::new(far));
             if request.answer.send(Ok(near)).is_err() {
                 // The peer gave up meanwhile.

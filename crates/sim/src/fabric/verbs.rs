@@ -48,12 +48,22 @@ impl Endpoint for SimEndpoint {
         if state.closing || state.ended.is_some() {
             return Err(PostError::Closed);
         }
-        if state.receives.len() >= self.end.attributes.receive_queue_max as usize {
-            return Err(PostError::QueueFull);
-        }
-        state.receives.push_back((id, buffer));
+        let max = self.end.attributes.receive_queue_max as usize;
+        state.receives.post(id, buffer, max)?;
         drop(state);
         self.end.charge(|_, adapter| adapter.post_ns.value);
+        Ok(())
+    }
+
+    fn grant_receives(&self, count: u32) -> Result<(), PostError> {
+        let mut state = self.end.state.borrow_mut();
+        if state.closing || state.ended.is_some() {
+            return Err(PostError::Closed);
+        }
+        state.receives.grant(count)?;
+        drop(state);
+        self.end
+            .charge(|_, adapter| adapter.post_ns.value * u64::from(count));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, com
 use crate::limits::{CREDITS, HELLO_DEADLINE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
-    Arena, Buffer, ConnectError, ConnectOptions, Connected, Done, Incoming, Provider,
+    Arena, Buffer, ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives,
     next_completions,
 };
 use gannet_runtime::{Handle, Notify, timeout};
@@ -56,7 +56,7 @@ fn token(runtime: &Handle) -> Token {
     value.to_be_bytes()
 }
 
-fn receives(messages: &Arena) -> Vec<Buffer> {
+fn receives(messages: &Arena) -> Receives {
     (0..RECEIVES)
         .map(|_| {
             messages

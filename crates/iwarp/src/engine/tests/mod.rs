@@ -85,7 +85,11 @@ impl End {
             chunks: ChunkPool::default(),
         };
         End {
-            engine: Engine::new(options, Rc::clone(&table)),
+            engine: Engine::new(
+                options,
+                Rc::clone(&table),
+                EndpointReceives::Own(VecDeque::new()),
+            ),
             table,
         }
     }
