@@ -1,6 +1,7 @@
 //! Memory that can be handed to the fabric: owned, movable, recycled.
 
 use bytes::{Buf, BytesMut};
+use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,55 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// returns to its arena when dropped, wherever that happens.
 #[derive(Default)]
 pub struct Buffer {
-    bytes: BytesMut,
+    bytes: Memory,
     home: Option<(Home, SlotId)>,
+}
+
+/// Bytes, from the allocator or mapped.
+///
+/// What is mapped goes back to the system when it is dropped. The allocator keeps what is not at its end, and the more
+/// the larger the pieces that it has been given back: its bound for mapping pieces by itself grows with them.
+enum Memory {
+    Heap(BytesMut),
+    Mapped(MmapMut),
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::Heap(BytesMut::new())
+    }
+}
+
+impl Memory {
+    /// Zeroed memory for a slot: whole pages are mapped.
+    fn of_slot(len: usize) -> Memory {
+        if len > 0
+            && len.is_multiple_of(PAGE_LEN)
+            && let Ok(pages) = MmapMut::map_anon(len)
+        {
+            return Memory::Mapped(pages);
+        }
+        Memory::Heap(page_aligned(len))
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Memory::Heap(bytes) => bytes,
+            Memory::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Heap(bytes) => bytes,
+            Memory::Mapped(bytes) => bytes,
+        }
+    }
 }
 
 /// Where memory goes when it is dropped.
@@ -36,7 +84,7 @@ impl Buffer {
     /// Zeroed memory of its own, `len` bytes; long ones start on a page.
     pub fn zeroed(len: usize) -> Buffer {
         Buffer {
-            bytes: page_aligned(len),
+            bytes: Memory::Heap(page_aligned(len)),
             home: None,
         }
     }
@@ -45,7 +93,7 @@ impl Buffer {
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         let bytes = bytes::Bytes::from(bytes);
         Buffer {
-            bytes: BytesMut::from(bytes),
+            bytes: Memory::Heap(BytesMut::from(bytes)),
             home: None,
         }
     }
@@ -57,15 +105,21 @@ impl Buffer {
 
     /// Gives the memory up as a `Vec`: without a copy when it came from one, with a copy out of an arena slot.
     pub fn into_vec(mut self) -> Vec<u8> {
-        if self.home.is_some() {
-            return self.to_vec();
+        match std::mem::take(&mut self.bytes) {
+            Memory::Heap(bytes) if self.home.is_none() => Vec::from(bytes.freeze()),
+            bytes => {
+                let copy = bytes.to_vec();
+                self.bytes = bytes;
+                copy
+            }
         }
-        Vec::from(std::mem::take(&mut self.bytes).freeze())
     }
 }
 
 /// Buffers from this length on start on a page; for shorter ones the page lost would weigh more than the copy.
 const ALIGNED_MIN: usize = 32 << 10;
+/// Bytes of a page.
+const PAGE_LEN: usize = 4096;
 
 /// Zeroed memory that starts on a page, unless it is short.
 ///
@@ -73,7 +127,6 @@ const ALIGNED_MIN: usize = 32 << 10;
 /// the speed on processors that mistake the two for overlapping. Large `Vec`s start 16 bytes into a page, and the
 /// page cache's pages at 0 (docs/decisions/0004-aligned-buffers.md has the figures).
 fn page_aligned(len: usize) -> BytesMut {
-    const PAGE_LEN: usize = 4096;
     if len < ALIGNED_MIN {
         return BytesMut::zeroed(len);
     }
@@ -111,8 +164,12 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         match self.home.take() {
-            Some((Home::Arena(home), slot)) => home.state().free.push((bytes, slot)),
-            Some((Home::Part(split, part), _)) => split.part_is_back(part, bytes),
+            Some((Home::Arena(home), slot)) => home.put_back(bytes, slot),
+            Some((Home::Part(split, part), _)) => {
+                if let Memory::Heap(bytes) = bytes {
+                    split.part_is_back(part, bytes);
+                }
+            }
             None => {}
         }
     }
@@ -143,7 +200,7 @@ impl Split {
         let (part, bytes) = numbered.find_map(|(part, it)| Some((part, it.take()?)))?;
         drop(parts);
         Some(Buffer {
-            bytes,
+            bytes: Memory::Heap(bytes),
             home: Some((Home::Part(Arc::clone(self), part), SlotId::fresh())),
         })
     }
@@ -162,7 +219,7 @@ impl Split {
             .drain(..)
             .flatten()
             .for_each(|part| whole.unsplit(part));
-        self.home.state().free.push((whole, self.slot));
+        self.home.put_back(Memory::Heap(whole), self.slot);
     }
 }
 
@@ -176,13 +233,19 @@ pub struct Arena {
 
 struct ArenaShared {
     slot_len: usize,
+    /// Slots are cut, which pages that were mapped cannot be.
+    splits: bool,
     budget: Arc<SlotBudget>,
     state: Mutex<ArenaState>,
+    /// Slots that are not free; beside the lock, because every message asks.
+    in_use: AtomicUsize,
 }
 
 struct ArenaState {
-    free: Vec<(BytesMut, SlotId)>,
+    free: Vec<(Memory, SlotId)>,
     made: usize,
+    /// The fewest that were free since [`Arena::trim_unused`].
+    unused: usize,
 }
 
 /// Bytes that arenas may have together, those whose slots nobody uses included.
@@ -228,23 +291,28 @@ static SLOTS_MADE: AtomicU64 = AtomicU64::new(0);
 impl Arena {
     /// An arena of at most `slots_max` slots of `slot_len` bytes each, none of them made yet.
     pub fn new(slot_len: usize, slots_max: usize) -> Arena {
-        Arena::within(
-            &SlotBudget::new(slot_len.saturating_mul(slots_max)),
-            slot_len,
-        )
+        let budget = SlotBudget::new(slot_len.saturating_mul(slots_max));
+        Arena::build(&budget, slot_len, false)
     }
 
-    /// An arena whose slots are paid for from a budget that it may share with others.
+    /// An arena whose slots are paid for from a budget that it may share with others, and can be cut.
     pub(crate) fn within(budget: &Arc<SlotBudget>, slot_len: usize) -> Arena {
+        Arena::build(budget, slot_len, true)
+    }
+
+    fn build(budget: &Arc<SlotBudget>, slot_len: usize, splits: bool) -> Arena {
         let state = Mutex::new(ArenaState {
             free: Vec::new(),
             made: 0,
+            unused: 0,
         });
         Arena {
             shared: Arc::new(ArenaShared {
                 slot_len,
+                splits,
                 budget: Arc::clone(budget),
                 state,
+                in_use: AtomicUsize::new(0),
             }),
         }
     }
@@ -258,6 +326,7 @@ impl Arena {
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.shared.state();
         let recycled = state.free.pop();
+        state.unused = state.unused.min(state.free.len());
         if recycled.is_none() {
             if !self.shared.budget.spend(self.shared.slot_len) {
                 return None;
@@ -265,8 +334,8 @@ impl Arena {
             state.made += 1;
         }
         drop(state);
-        let (bytes, slot) =
-            recycled.unwrap_or_else(|| (page_aligned(self.shared.slot_len), SlotId::fresh()));
+        self.shared.in_use.fetch_add(1, Ordering::Relaxed);
+        let (bytes, slot) = recycled.unwrap_or_else(|| (self.shared.fresh(), SlotId::fresh()));
         Some(Buffer {
             bytes,
             home: Some((Home::Arena(Arc::clone(&self.shared)), slot)),
@@ -280,7 +349,14 @@ impl Arena {
         if count < 2 || !self.shared.slot_len.is_multiple_of(part_len) {
             return None;
         }
-        let (mut bytes, slot) = self.shared.state().free.pop()?;
+        let mut state = self.shared.state();
+        // Slots that are to be cut are never mapped.
+        let (Memory::Heap(mut bytes), slot) = state.free.pop()? else {
+            return None;
+        };
+        state.unused = state.unused.min(state.free.len());
+        drop(state);
+        self.shared.in_use.fetch_add(1, Ordering::Relaxed);
         let parts = (0..count).map(|_| Some(bytes.split_to(part_len)));
         Some(Arc::new(Split {
             home: Arc::clone(&self.shared),
@@ -291,8 +367,7 @@ impl Arena {
 
     /// Slots in use now.
     pub fn in_use(&self) -> usize {
-        let state = self.shared.state();
-        state.made - state.free.len()
+        self.shared.in_use.load(Ordering::Relaxed)
     }
 
     /// Slots that nobody uses now, whose memory is kept.
@@ -303,15 +378,46 @@ impl Arena {
     /// Gives the memory of slots that nobody uses back to the system. Registrations of them must be gone before.
     pub fn trim(&self) {
         let mut state = self.shared.state();
+        state.unused = 0;
         let free = std::mem::take(&mut state.free);
         state.made -= free.len();
         self.shared
             .budget
             .give_back(free.len() * self.shared.slot_len);
     }
+
+    /// Gives the memory of slots back to the system that nobody has used since the last call of this. Registrations of
+    /// them must be gone before.
+    pub fn trim_unused(&self) {
+        let mut state = self.shared.state();
+        // The last to come back is the first to be used again: those that stayed are the first.
+        let count = state.unused.min(state.free.len());
+        let unused: Vec<_> = state.free.drain(..count).collect();
+        state.made -= count;
+        state.unused = state.free.len();
+        if count > 0 {
+            state.free.shrink_to_fit();
+        }
+        drop(state);
+        self.shared.budget.give_back(count * self.shared.slot_len);
+        drop(unused);
+    }
 }
 
 impl ArenaShared {
+    fn put_back(&self, bytes: Memory, slot: SlotId) {
+        self.state().free.push((bytes, slot));
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn fresh(&self) -> Memory {
+        if self.splits {
+            Memory::Heap(page_aligned(self.slot_len))
+        } else {
+            Memory::of_slot(self.slot_len)
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, ArenaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -354,6 +460,36 @@ mod tests {
         drop(first);
         assert_eq!(arena.in_use(), 0);
         assert_eq!(arena.take().unwrap().as_ptr(), address);
+    }
+
+    #[test]
+    fn slots_that_nobody_used_for_a_while_are_given_back() {
+        let arena = Arena::new(4096, 100);
+        let slots: Vec<Buffer> = std::iter::from_fn(|| arena.take()).collect();
+        assert_eq!((slots.len(), arena.idle()), (100, 0));
+        drop(slots);
+        arena.trim_unused();
+        assert_eq!(arena.idle(), 100, "all were in use");
+        for _ in 0..3 {
+            let some: Vec<Buffer> = (0..10).filter_map(|_| arena.take()).collect();
+            drop(some);
+        }
+        arena.trim_unused();
+        assert_eq!((arena.idle(), arena.in_use()), (10, 0));
+        arena.trim_unused();
+        assert_eq!(arena.idle(), 0);
+        let again: Vec<Buffer> = std::iter::from_fn(|| arena.take()).collect();
+        assert_eq!(again.len(), 100, "the bound holds over it");
+    }
+
+    #[test]
+    fn mapped_memory_is_a_buffer_like_any_other() {
+        let arena = Arena::new(8192, 1);
+        let mut slot = arena.take().unwrap();
+        assert!(slot.len() == 8192 && slot.iter().all(|byte| *byte == 0));
+        slot[8191] = 7;
+        assert_eq!(slot.into_vec()[8191], 7);
+        assert_eq!((arena.in_use(), arena.idle()), (0, 1));
     }
 
     #[test]

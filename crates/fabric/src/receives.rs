@@ -34,8 +34,9 @@ pub trait SharedReceiveQueue: Any {
     /// Bytes of memory that messages hold now.
     fn in_use(&self) -> usize;
 
-    /// Gives memory that no message holds back to the system, as far as the provider need not keep it posted.
-    fn trim(&self);
+    /// Gives memory back to the system that no message has used since the last call of this, as far as the provider need
+    /// not keep it posted.
+    fn trim_unused(&self);
 }
 
 /// How a shared receive queue is made.
@@ -145,8 +146,8 @@ impl SharedReceiveQueue for SoftwareReceiveQueue {
         self.memory.in_use() * self.memory.slot_len()
     }
 
-    fn trim(&self) {
-        self.memory.trim();
+    fn trim_unused(&self) {
+        self.memory.trim_unused();
     }
 }
 
