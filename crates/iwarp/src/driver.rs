@@ -6,7 +6,7 @@
 //! left to this one.
 
 use crate::engine::{Engine, FileFetch, Outgoing};
-use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, TRANSMIT_TURN_MAX};
+use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, REST_AFTER, TRANSMIT_TURN_MAX};
 use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
@@ -39,6 +39,8 @@ struct State {
     has_more: bool,
     deadlines: Deadlines,
     nudges_left: u32,
+    /// Bytes came or went since the deadline for rest was set.
+    moved: bool,
     /// Our side is shut; what still comes is read and ignored until the peer closes too.
     is_draining: bool,
 }
@@ -57,6 +59,8 @@ struct Deadlines {
     leave: Option<Instant>,
     /// An ended connection is broken off then.
     close: Option<Instant>,
+    /// If nothing moves until then, the connection rests.
+    rest: Option<Instant>,
 }
 
 impl Deadlines {
@@ -67,6 +71,7 @@ impl Deadlines {
             self.nudge,
             self.leave,
             self.close,
+            self.rest,
         ];
         all.into_iter().flatten().min()
     }
@@ -126,6 +131,7 @@ impl Connection {
             has_more: false,
             deadlines: Deadlines::default(),
             nudges_left: if may_nudge { NUDGES_MAX } else { 0 },
+            moved: false,
             is_draining: false,
         };
         Connection {
@@ -209,6 +215,10 @@ impl Connection {
             self.receive(&mut state, context);
             self.transmit_all(&mut state, context);
             state.advance(&self.core);
+            if state.deadlines.rest.is_none() && state.engine.is_grown() {
+                state.deadlines.rest = Some(self.core.runtime.now() + REST_AFTER);
+                state.moved = false;
+            }
             while state.stream.is_some()
                 && timer
                     .poll(&self.core, state.deadlines.earliest(), context)
@@ -267,6 +277,7 @@ impl Connection {
             }
         }
         if received > 0 {
+            state.moved = true;
             let is_partial = !state.staging.received().is_empty();
             let stall = self.core.config.stall_deadline;
             state.deadlines.receive = is_partial.then(|| self.core.runtime.now() + stall);
@@ -345,6 +356,7 @@ impl Connection {
 
     fn note_progress(&self, state: &mut State, sent: usize) {
         let config = &self.core.config;
+        state.moved |= sent > 0;
         if !state.blocked {
             state.deadlines.transmit = None;
         } else if sent > 0 || state.deadlines.transmit.is_none() {
@@ -478,6 +490,13 @@ impl State {
             self.deadlines.nudge = None;
             self.nudges_left -= 1;
             self.engine.nudge();
+        }
+        if has_passed(self.deadlines.rest) {
+            let again = std::mem::take(&mut self.moved);
+            self.deadlines.rest = again.then(|| now + REST_AFTER);
+            if !again {
+                self.engine.rest();
+            }
         }
     }
 

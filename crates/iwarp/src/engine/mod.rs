@@ -20,6 +20,7 @@ mod receive;
 mod transmit;
 mod violation;
 
+use crate::limits::REST_ENTRIES;
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
     AccessError, Buffer, Completion, Disconnected, Done, EndpointId, EndpointReceives, Invalidate,
@@ -262,6 +263,29 @@ impl Engine {
     /// True when the application closed the endpoint and all that was posted has left.
     pub(crate) fn has_left(&self) -> bool {
         self.phase == Phase::Closing && self.tx.is_idle()
+    }
+
+    /// True when its queues have grown beyond what an idle connection needs.
+    pub(crate) fn is_grown(&self) -> bool {
+        let most = [
+            self.completions.capacity(),
+            self.reads.capacity(),
+            self.rx.requests.capacity(),
+            self.tx.queue.capacity(),
+            self.tx.leaving.capacity(),
+            self.tx.batches.capacity(),
+        ];
+        most.into_iter().any(|entries| entries > REST_ENTRIES)
+    }
+
+    /// Gives up what the queues do not hold now.
+    pub(crate) fn rest(&mut self) {
+        self.completions.shrink_to(REST_ENTRIES);
+        self.reads.shrink_to(REST_ENTRIES);
+        self.rx.requests.shrink_to(REST_ENTRIES);
+        self.tx.queue.shrink_to(REST_ENTRIES);
+        self.tx.leaving.shrink_to(REST_ENTRIES);
+        self.tx.batches.shrink_to(REST_ENTRIES);
     }
 
     /// Ends the connection: all outstanding work completes as flushed. The first reason counts.

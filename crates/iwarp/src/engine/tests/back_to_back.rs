@@ -507,3 +507,27 @@ fn queues_are_bounded() {
     let full = end.engine.post_receive(WorkId(1), Buffer::zeroed(0));
     assert_eq!(full, Err(PostError::QueueFull));
 }
+
+#[test]
+fn what_a_busy_time_made_grow_is_given_up_at_rest() {
+    let mut end = End::new(Role::Initiator, AGREED, 64_768);
+    let mut send = |count: usize| {
+        for id in 0..count as u64 {
+            let options = SendOptions {
+                signal: Signal::Always,
+                ..SendOptions::default()
+            };
+            let posted = end.engine.post_send(WorkId(id), source(b"busy"), options);
+            assert_eq!(posted, Ok(()));
+        }
+        end.take_bytes(usize::MAX);
+        assert_eq!(end.take_completions().len(), count);
+        let grown = end.engine.is_grown();
+        end.engine.rest();
+        assert!(!end.engine.is_grown());
+        grown
+    };
+    assert!(!send(1));
+    assert!(send(100));
+    assert!(!send(1));
+}
