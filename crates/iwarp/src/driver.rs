@@ -504,11 +504,13 @@ impl State {
         self.engine
             .end_of_stream(!self.staging.received().is_empty());
         self.stream = None;
+        self.staging.clear();
     }
 
     fn lose(&mut self, error: &io::Error) {
         self.engine.disconnect(Disconnected::Lost(error.kind()));
         self.stream = None;
+        self.staging.clear();
     }
 
     fn abort(&mut self) {

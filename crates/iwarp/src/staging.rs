@@ -67,6 +67,12 @@ impl Staging {
         self.start = (self.start + count).min(self.end);
     }
 
+    /// Nothing more will come: gives the buffer back at once. Connections that end together would each hold one.
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+        self.rest();
+    }
+
     /// Ends a turn: gives the buffer back, or keeps what is left over of it.
     pub(crate) fn rest(&mut self) {
         if self.bytes.len() < STAGING_LEN {
@@ -128,6 +134,8 @@ mod tests {
         staging.space()[0] = b'!';
         staging.filled(1);
         assert_eq!(staging.received(), b"ain!");
+        staging.clear();
+        assert_eq!((pool.held.get(), staging.received().len()), (0, 0));
         drop(staging);
         assert_eq!(pool.held.get(), 0);
     }
