@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const DEVICE: &str = "/dev/fuse";
@@ -85,7 +84,7 @@ fn mount(directory: &Path, options: &MountOptions) -> io::Result<Option<OwnedFd>
         return Ok(None);
     }
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let root_mode = std::fs::metadata(directory)?.mode();
+    let root_mode = rustix::fs::stat(directory)?.st_mode;
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     let mut data = format!(
         "fd={},rootmode={root_mode:o},user_id={},group_id={},default_permissions",

@@ -120,8 +120,8 @@ pub(crate) struct Inodes {
     unstable: HashMap<FileHandle, Weak<Unstable>>,
 }
 
-/// A request of a process was refused with `ESTALE`, since the file has changed or is gone. The kernel looks the path up
-/// once more, and the process comes back; a second refusal would be the program's to handle.
+/// A request of a process was refused with `ESTALE`, since the file has changed or is gone. The kernel looks the path
+/// up once more, and the process comes back; a second refusal would be the program's to handle.
 struct Refused {
     /// The file, if it has changed.
     handle: Option<FileHandle>,

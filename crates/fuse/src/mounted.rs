@@ -43,8 +43,8 @@ pub(crate) struct Mounted<V> {
     pub(crate) open: OpenTable,
     callers: Callers,
     turns: Turns,
-    /// Held shared by whatever takes names away, and alone by the lookup of a process that was refused with `ESTALE`: what
-    /// it is told of is kept for it, also where its name is being taken away at this moment.
+    /// Held shared by whatever takes names away, and alone by the lookup of a process that was refused with `ESTALE`:
+    /// what it is told of is kept for it, also where its name is being taken away at this moment.
     taking_names: tokio::sync::RwLock<()>,
     takings: Takings,
     /// Tells the kernel of files that others have changed; none without a kernel.

@@ -1,7 +1,8 @@
 //! Names that are being taken away, of files that nobody here had in use when that was decided.
 //!
-//! An open that begins in between must wait for them: the server may answer it before the file goes, and everything that
-//! is read afterwards would be stale. Names that are taken later find the open under way, and leave the file a hidden one.
+//! An open that begins in between must wait for them: the server may answer it before the file goes, and everything
+//! that is read afterwards would be stale. Names that are taken later find the open under way, and leave the file a
+//! hidden one.
 
 use gannet_vfs::FileHandle;
 use std::cell::{Cell, RefCell};

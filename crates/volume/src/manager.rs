@@ -256,7 +256,7 @@ impl Manager {
         let Call::Setattr(id, change, _) = change else {
             return Ok(Time::default());
         };
-        // The cut that a size asks for comes after all writes that the objects tell of now: the client sets the time again.
+        // A cut comes after all writes that the objects tell of now: the client sets the time again afterwards.
         if !matches!(change.modify_time, SetTime::To(_)) || change.size.is_some() {
             return Ok(Time::default());
         }

@@ -65,7 +65,7 @@ impl<V: Vfs> Mounted<V> {
         Ok(Data::Copied(bytes, len))
     }
 
-    /// Takes the set-uid and set-gid bits from an open file, for a program without root's rights that has written to it.
+    /// Takes the set-uid and set-gid bits from an open file, for a program without root's rights that wrote to it.
     pub(crate) async fn take_set_id(&self, key: u64) -> Result<(), Errno> {
         let file = self.open_file(key)?;
         if file.caller.uid != 0 {

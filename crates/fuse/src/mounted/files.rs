@@ -155,8 +155,8 @@ impl<V: Vfs> Mounted<V> {
         Ok(self.attr(number, &attributes))
     }
 
-    /// Takes the set-uid and set-gid bits from a file that was written to for a program without root's rights, through a
-    /// descriptor that root has opened. Servers do it by themselves for other callers.
+    /// Takes the set-uid and set-gid bits from a file that a program without root's rights has written to or cut, by a
+    /// descriptor that root opened. Servers do it by themselves for other callers.
     pub(super) async fn without_set_id(
         &self,
         root: &Credentials,

@@ -327,8 +327,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// A file has only its hidden name now; that of an earlier time is gone already. If nobody has it open any more, and
-    /// nobody comes back for it, the hidden name goes, too.
+    /// A file has only its hidden name now; that of an earlier time is gone already. If nobody has it open any more,
+    /// and nobody comes back for it, the hidden name goes, too.
     async fn hide(self: &Rc<Self>, hidden: Hidden) {
         let number = self.inodes.borrow().number(&hidden.file);
         match number {
