@@ -6,13 +6,13 @@
 //!
 //! - A range that is being stored is locked: no other write stores any of its bytes meanwhile.
 //! - What a later write has stored is left out of the earlier ones, which are then as if they had been stored just
-//!   before it. An interval map says which version stored which bytes last; it has nothing but what an earlier write may
-//!   still bring.
+//!   before it. An interval map says which version stored which bytes last; it has nothing but what an earlier write
+//!   may still bring.
 //! - A truncation waits for what is being stored, and the rest of the earlier writes is refused: a client that still
 //!   waits for one tries again. Later writes wait for the truncation.
 //!
-//! A write that waits for a range waits for nothing but the disk, and for no memory, turn or peer of another request: so
-//! two writes never wait for each other.
+//! A write that waits for a range waits for nothing but the disk, and for no memory, turn or peer of another request:
+//! so two writes never wait for each other.
 
 mod changes;
 mod overlap;
@@ -148,8 +148,8 @@ impl RangeLocks {
 }
 
 impl Write<'_> {
-    /// Waits until these bytes can be stored, of which none are locked by this write. `None`: it is refused, because the
-    /// object has been cut since it came or for want of memory.
+    /// Waits until these bytes can be stored, of which none are locked by this write. `None`: it is refused, because
+    /// the object has been cut since it came or for want of memory.
     pub(super) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
         let Write(write) = self;
         loop {

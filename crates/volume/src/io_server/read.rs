@@ -95,7 +95,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(())
     }
 
-    /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; with zeros if there is no object.
+    /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; zeros if there is no object.
     pub(super) async fn gather_own(
         &self,
         source: (Option<&FileHandle>, Option<&FileRef>),

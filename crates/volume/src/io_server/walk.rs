@@ -171,7 +171,7 @@ mod tests {
         .await
     }
 
-    /// Thirty requests of two connections, each of which looks at many pieces twice, beside a short task of the same core:
+    /// Thirty requests of two connections, each of which looks at many pieces twice, beside a short task of the core:
     /// whenever that has its turn, one walk has taken a turn since, and not thirty.
     #[test]
     fn long_walks_go_on_one_turn_at_a_time() {

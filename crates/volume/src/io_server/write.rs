@@ -249,8 +249,8 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
-    /// Stores the bytes of a plan, each range out of a copy of its own. In the buffer they lie one behind the other, from
-    /// the first pair's place on.
+    /// Stores the bytes of a plan, each range out of a copy of its own. In the buffer they lie one behind the other,
+    /// from the first pair's place on.
     async fn store_copies(
         &self,
         target: Target<'_>,

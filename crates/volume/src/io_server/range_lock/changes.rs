@@ -18,7 +18,7 @@ use std::ops::Range;
 /// | `Writing`    | the server forgets what later writes have stored            | `Refused`    |
 /// | `Refused`    | a range that it has locked is stored                        | `Refused`    |
 /// | `Refused`    | it asks for a range                                         | `Refused`    |
-/// | `Truncating` | no range is locked, older truncations done: the object is locked; its guard is dropped | `Truncated` |
+/// | `Truncating` | no range is locked, older ones are done; its guard is dropped | `Truncated` |
 /// | any          | its handle is dropped                                       | -            |
 #[derive(Debug)]
 enum Change {

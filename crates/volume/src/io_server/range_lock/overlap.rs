@@ -1,6 +1,6 @@
 //! Whether two writes have a byte in common, from their descriptions alone.
 //!
-//! A description of a hundred bytes may stand for 2^20 pieces, so no piece is looked at. Two nested descriptions overlap
+//! A description of a hundred bytes may stand for 2^20 pieces, so no piece is looked at. Two nested ones overlap
 //! if the distance between their first bytes is a sum of multiples of their strides, give or take the lengths of their
 //! pieces. That is found exactly for the regular cases: equal strides, or strides that each cover what repeats inside.
 //! Where it would take long, the answer is "they may overlap", which is always safe: see [`super::Version`].
@@ -66,7 +66,7 @@ impl WriteSet {
         }
     }
 
-    /// Whether both may write the same byte of the object. Takes from `steps` what it costs; true when they are used up.
+    /// Whether both may write the same byte of the object. Takes what it costs from `steps`; true without any.
     ///
     /// Compares bytes of the file, so that bytes which only other servers have count too.
     pub(super) fn may_overlap(&self, other: &WriteSet, steps: &mut u32) -> bool {
@@ -149,7 +149,7 @@ impl Nested {
     /// `None` when the steps are used up.
     fn overlaps(&self, other: &Nested, steps: &mut u32) -> Option<bool> {
         spend(steps)?;
-        // A piece of `other` starts so far from one of `self`: less than the one's length behind, or the other's before.
+        // A piece of `other` starts so far from one of `self`: less than its length behind, or the other's before.
         let distance = other.start - self.start;
         let mut window = (1 - other.len - distance, self.len - 1 - distance);
         let mut terms = [(0, 0, 0); TERMS_MAX];
@@ -191,8 +191,8 @@ impl Multiples {
         most: 0,
     };
 
-    /// Makes it a part of what is there, where that changes nothing: of the window, if it moves that by no more than the
-    /// window is wide, or of the last of the smaller terms, if that closes the gaps between its multiples.
+    /// Makes it a part of what is there, where that changes nothing: of the window, if it moves that by no more than
+    /// the window is wide, or of the last of the smaller terms, if that closes the gaps between its multiples.
     fn joins(&self, window: &mut (i128, i128), smaller: &mut [Multiples]) -> bool {
         let Multiples {
             stride,
