@@ -18,10 +18,10 @@ impl VolumeFs {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Result<Found, Status> {
+        // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new one
+        // does the manager take them away. Grants from before are in doubt when this is dropped.
+        let _old_grants = gives_privileges(change).then(|| self.siblings.doubts.cutting(id));
         if change.size.is_none() {
-            // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new
-            // one does the manager take them away. This is in doubt until then when it is dropped.
-            let _old_grants = gives_privileges(change).then(|| self.siblings.doubts.cutting(id));
             let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
             return Ok(found);
         }
