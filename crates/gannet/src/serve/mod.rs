@@ -80,6 +80,10 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         Some((path, options)) => Some(OpenHost::open(&Volume::open(path)?, options)?),
         None => None,
     };
+    let cores = settings.cores;
+    let tcp = bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, cores)?;
+    let rdma = bind("NFS over RDMA", "--nfs-rdma", settings.nfs_rdma, cores)?;
+    privileges::sockets_are_open()?;
     let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
         (None, _) => Content::Directories(settings.open_exports()?),
         (_, Some(front)) => Content::Volume(settings.exports()?, front),
@@ -90,18 +94,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let shared = Arc::new(Shared {
         content,
         volume: host.as_ref().map(OpenHost::listening),
-        tcp: bind(
-            "NFS over TCP",
-            "--nfs-tcp",
-            settings.nfs_tcp,
-            settings.cores,
-        )?,
-        rdma: bind(
-            "NFS over RDMA",
-            "--nfs-rdma",
-            settings.nfs_rdma,
-            settings.cores,
-        )?,
+        tcp,
+        rdma,
         cache: Arc::new(ReplyCache::new(CacheLimits::default())),
         counters: Arc::default(),
         budget: settings.budget.clone(),
@@ -115,7 +109,6 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         stop: stopped,
         drain_max: DRAIN_MAX,
     });
-    privileges::sockets_are_open()?;
     let mut host = host.map(OpenHost::start).transpose()?;
     settings.warn_about_exposure();
     let what = || String::from("cannot serve");
