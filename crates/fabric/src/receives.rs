@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 /// Receives for the messages of several endpoints of one core (verbs: a shared receive queue).
 ///
-/// A message takes a receive when its first segment arrives. Its memory belongs to the queue, comes with the completion,
-/// and is there for a later [`SharedReceiveQueue::post`] once it is dropped.
+/// A message takes a receive when its first segment arrives. Its memory belongs to the queue, comes with the
+/// completion, and is there for a later [`SharedReceiveQueue::post`] once it is dropped.
 pub trait SharedReceiveQueue: Any {
     /// Posts `count` receives more. Software takes no memory for them before their messages come.
     ///
@@ -34,8 +34,8 @@ pub trait SharedReceiveQueue: Any {
     /// Bytes of memory that messages hold now.
     fn in_use(&self) -> usize;
 
-    /// Gives memory back to the system that no message has used since the last call of this, as far as the provider need
-    /// not keep it posted.
+    /// Gives memory back to the system that no message has used since the last call of this, as far as the provider
+    /// need not keep it posted.
     fn trim_unused(&self);
 }
 

@@ -210,8 +210,8 @@ impl<V: Vfs> Filesystem for Front<V> {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
-            // Servers take set-uid bits away when others write, cut or give files away. A kernel that did it would set the
-            // mode for a writer who is not the owner, which servers refuse.
+            // Servers take set-uid bits away when others write, cut or give files away. A kernel that did it would set
+            // the mode for a writer who is not the owner, which servers refuse.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         wanted.push(match self.caching {

@@ -1,13 +1,13 @@
 //! The credits of one connection: how many requests its peer may have under way.
 //!
 //! They are counted as the requests that the peer may have sent since the beginning, a number that only grows: the
-//! answers so far and a window. So it does not matter which of the answers the peer has seen. RPC/RDMA tells the window
-//! (RFC 8166 section 3.3.1), the native protocol the number itself; to give fewer credits is to raise the number by less
-//! than one with each answer, and nothing that was told is ever taken back.
+//! answers so far and a window. So it does not matter which of the answers the peer has seen. RPC/RDMA tells the
+//! window (RFC 8166 section 3.3.1), the native protocol the number itself; to give fewer credits is to raise the
+//! number by less than one with each answer, and nothing that was told is ever taken back.
 //!
-//! The window opens by [`CreditLimits::step`] with each answer while there are receives to borrow: a client that has its
-//! window full sees it grow several times over in a round trip, which the server alone could not see. After a pause, and
-//! while little is left to borrow, it closes by one with each answer.
+//! The window opens by [`CreditLimits::step`] with each answer while there are receives to borrow: a client that has
+//! its window full sees it grow several times over in a round trip, which the server alone could not see. After a
+//! pause, and while little is left to borrow, it closes by one with each answer.
 //!
 //! A credit is used again when the answer before has *left*: a peer that takes no answers sends no more requests.
 
@@ -93,8 +93,8 @@ impl Credits {
         Ok(())
     }
 
-    /// A request is being answered: what the answer tells. `owed` messages may come that it lets the peer send apart from
-    /// requests.
+    /// A request is being answered: what the answer tells. `owed` messages may come that it lets the peer send apart
+    /// from requests.
     ///
     /// # Errors
     /// The endpoint is closed, or there are no receives for what is owed.

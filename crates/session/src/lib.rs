@@ -6,8 +6,8 @@
 //! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
 //! A [`Gate`] turns away the peers that may use nothing here; [`Activities`] says which of the others have a place;
-//! [`Deadlines`] end the connections whose peers are late. Of RDMA, [`ReceivePool`] divides the receives of a core among
-//! its connections, and [`Credits`] tells a peer how many requests it may have under way.
+//! [`Deadlines`] end the connections whose peers are late. Of RDMA, [`ReceivePool`] divides the receives of a core
+//! among its connections, and [`Credits`] tells a peer how many requests it may have under way.
 //!
 //! First types to read: [`Budget`], then [`Activities`].
 

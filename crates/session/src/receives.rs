@@ -49,8 +49,8 @@ impl ReceivePool {
         })
     }
 
-    /// The receives of a new connection: its reserve. `None` when more connections than were reckoned with, or what they
-    /// hold, leave less.
+    /// The receives of a new connection: its reserve. `None` when more connections than were reckoned with, or what
+    /// they hold, leave less.
     pub fn join(self: &Rc<Self>) -> Option<Share> {
         self.take(self.limits.reserve).ok()?;
         self.connections.set(self.connections.get() + 1);

@@ -199,7 +199,8 @@ impl Bed {
         self.serve(node, Server::new(node.runtime(), VOLUME, keys(), handler));
     }
 
-    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had. The manager must run.
+    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had. The manager must
+    /// run.
     pub fn start_on_a_new_disk(&self, number: usize) {
         let IoNode {
             disk, lost_below, ..

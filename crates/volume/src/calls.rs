@@ -164,11 +164,7 @@ impl Call {
                 put_entry(out, entry);
                 put_change(out, change);
             }
-            Call::Symlink(entry, target, change) => {
-                put_entry(out, entry);
-                out.opaque(target);
-                put_change(out, change);
-            }
+            Call::Symlink(entry, target, change) => put_symlink(out, entry, target, change),
             Call::Mknod(entry, kind, change) => {
                 put_entry(out, entry);
                 put_node(out, *kind);
@@ -192,9 +188,9 @@ impl Call {
                 out.u64(*number);
             }
             Call::Append(file, number, at_least, len) => {
-                out.u64(file.0);
-                out.u64(*number);
-                out.u64(*at_least);
+                [file.0, *number, *at_least]
+                    .iter()
+                    .for_each(|word| out.u64(*word));
                 out.u32(*len);
             }
             Call::Stripes(directory, stripes) => {
@@ -302,6 +298,12 @@ fn put_orphans(out: &mut Encoder<'_>, (server, remove): (u32, bool), files: &[Fi
     // At most OBJECTS_MAX.
     out.u32(files.len() as u32);
     files.iter().for_each(|file| out.u64(file.0));
+}
+
+fn put_symlink(out: &mut Encoder<'_>, entry: &Entry, target: &[u8], change: &SetAttributes) {
+    put_entry(out, entry);
+    out.opaque(target);
+    put_change(out, change);
 }
 
 fn take_file(from: &mut Decoder<'_>) -> Result<FileId, XdrError> {

@@ -144,8 +144,8 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// The server had another disk, which was lost: an object that is not there of a file with a number below `below` may
-    /// have been. Nobody is told that it is empty ([`Status::Nxio`]) until the file is cut to nothing.
+    /// The server had another disk, which was lost: an object that is not there of a file with a number below `below`
+    /// may have been. Nobody is told that it is empty ([`Status::Nxio`]) until the file is cut to nothing.
     #[must_use]
     pub fn having_lost(self: Rc<Self>, below: u64) -> Rc<IoServer<V>> {
         self.lost_below.set(below);

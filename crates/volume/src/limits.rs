@@ -142,7 +142,8 @@ pub const TERMS_KEPT: usize = 16;
 pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two times that it asks for a majority.
 pub const TERM_PAUSE: Duration = Duration::from_millis(250);
-/// How often it tells each I/O server that its term goes on: so soon a manager that was paused hears that it is replaced.
+/// How often it tells each I/O server that its term goes on: so soon a manager that was paused hears that it is
+/// replaced.
 pub const TERM_HEARTBEAT: Duration = Duration::from_millis(500);
 /// How long callers of a manager wait for its term to begin before they are told to try again.
 pub const TERM_PATIENCE: Duration = Duration::from_secs(5);

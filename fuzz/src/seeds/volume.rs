@@ -243,6 +243,32 @@ fn io_servers() -> Vec<Seed> {
         states: vec![(0, state); 3],
     };
     let (objects, files, standings) = inventory();
+    let (ask, reply) = (Kind::Request, Kind::Reply);
+    let mut seeds = vec![
+        ("write", ask, Operation::Write, bytes_of(&transfer)),
+        ("write-lent", ask, Operation::Write, bytes_of(&by_client)),
+        ("lend", ask, Operation::Lend, bytes_of(&range)),
+        ("lent", reply, Operation::Lend, bytes_of(&Some(lent))),
+        (
+            "write-lent-done",
+            reply,
+            Operation::Write,
+            bytes_of(&lent_done),
+        ),
+        ("return", ask, Operation::Return, bytes_of(&lent.number)),
+        ("truncate", ask, Operation::Truncate, bytes_of(&range)),
+        ("read-done", reply, Operation::Read, bytes_of(&done)),
+        ("states", reply, Operation::States, bytes_of(&states)),
+        ("objects", reply, Operation::Objects, bytes_of(&objects)),
+        ("files-page", reply, Operation::Files, bytes_of(&files)),
+        ("standings", reply, Operation::Orphans, bytes_of(&standings)),
+    ];
+    seeds.extend(terms());
+    seeds
+}
+
+/// What a manager and its I/O servers say of each other's past.
+fn terms() -> Vec<Seed> {
     let claim = ClaimRecord {
         number: 3,
         is_lost: true,
@@ -262,26 +288,9 @@ fn io_servers() -> Vec<Seed> {
     };
     let (ask, reply) = (Kind::Request, Kind::Reply);
     vec![
-        ("write", ask, Operation::Write, bytes_of(&transfer)),
-        ("write-lent", ask, Operation::Write, bytes_of(&by_client)),
-        ("lend", ask, Operation::Lend, bytes_of(&range)),
-        ("lent", reply, Operation::Lend, bytes_of(&Some(lent))),
-        (
-            "write-lent-done",
-            reply,
-            Operation::Write,
-            bytes_of(&lent_done),
-        ),
         ("claim", ask, Operation::Claim, bytes_of(&claim)),
         ("term", ask, Operation::Term, bytes_of(&term)),
         ("term-known", reply, Operation::Term, bytes_of(&known)),
-        ("return", ask, Operation::Return, bytes_of(&lent.number)),
-        ("truncate", ask, Operation::Truncate, bytes_of(&range)),
-        ("read-done", reply, Operation::Read, bytes_of(&done)),
-        ("states", reply, Operation::States, bytes_of(&states)),
-        ("objects", reply, Operation::Objects, bytes_of(&objects)),
-        ("files-page", reply, Operation::Files, bytes_of(&files)),
-        ("standings", reply, Operation::Orphans, bytes_of(&standings)),
     ]
 }
 

@@ -16,8 +16,8 @@ use std::rc::Rc;
 const PAGE_LEN: u64 = 4096;
 
 impl<V: Vfs> Mounted<V> {
-    /// Locks, unlocks or tests bytes of an open file, for all hosts. Waiting ends with the lock, or with a signal to the
-    /// thread that waits: the kernel then has it come back, or tells the program.
+    /// Locks, unlocks or tests bytes of an open file, for all hosts. Waiting ends with the lock, or with a signal to
+    /// the thread that waits: the kernel then has it come back, or tells the program.
     pub(crate) async fn lock(
         &self,
         key: u64,
@@ -76,8 +76,8 @@ impl<V: Vfs> Mounted<V> {
         unlocked.map(|_| ())
     }
 
-    /// Writes the first `len` bytes of `data` behind the end of a file, wherever other hosts have moved that. The kernel
-    /// believes that it is at `believed`.
+    /// Writes the first `len` bytes of `data` behind the end of a file, wherever other hosts have moved that. The
+    /// kernel believes that it is at `believed`.
     pub(crate) async fn append(
         self: &Rc<Self>,
         key: u64,

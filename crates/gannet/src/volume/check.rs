@@ -1,6 +1,6 @@
 //! `gannet volume check`: metadata against itself, and against the objects of the I/O servers.
 
-use super::host::{lock_folder, open_metadata};
+use super::locked::{lock_folder, open_metadata};
 use super::owner::Owner;
 use super::{METADATA_CACHE, Volume, check_served};
 use crate::cli::CheckOptions;

@@ -1,7 +1,7 @@
 //! `gannet volume extend`.
 
 use super::description::{DESCRIPTION_FILE, Description, IoServerDescription};
-use super::host::open_metadata;
+use super::locked::open_metadata;
 use super::made::{Made, absolute, named_folders, own_folders, replace};
 use super::{IO_SERVERS_MAX, Volume};
 use crate::cli::ExtendOptions;

@@ -13,6 +13,7 @@ mod extend;
 mod host;
 mod key;
 mod list;
+mod locked;
 mod made;
 mod owner;
 mod place;

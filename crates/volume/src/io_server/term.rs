@@ -1,8 +1,8 @@
 //! Which manager an I/O server obeys: the latest term that it has heard of, kept in a file beside the objects' folders.
 //!
 //! A term is durable before it is accepted. From then on nothing is done by capabilities of earlier terms: whatever a
-//! manager that was paused, or a copy of it, still hands out is refused. The number of the manager's last change is kept
-//! in memory at once, and in the file a second later: it tells a manager from its own restored copy.
+//! manager that was paused, or a copy of it, still hands out is refused. The number of the manager's last change is
+//! kept in memory at once, and in the file a second later: it tells a manager from its own restored copy.
 
 use super::{IoServer, own, parse};
 use crate::calls::encode;

@@ -219,18 +219,8 @@ pub async fn accept(
         Ok(endpoint) => endpoint.map_err(ended)?,
         Err(_) => return Err(ended("the peer did not finish connecting")),
     };
-    let first = activity.unless_over(first_message(&endpoint));
-    let first = timeout(runtime, HELLO_DEADLINE, first).await;
-    let first = first.map_err(|_| ended("the peer did not say who it is"));
-    let gone = || ended("others came before the peer had said who it is");
-    let first = first.and_then(|first| first.ok_or_else(gone));
-    let (first, others) = match first.and_then(|first| first) {
-        Ok(first) => first,
-        Err(why) => {
-            endpoint.abort(&why.to_string());
-            return Err(why);
-        }
-    };
+    let first = first_in_time(runtime, &activity, &endpoint).await;
+    let (first, others) = first.inspect_err(|why| endpoint.abort(&why.to_string()))?;
     let Some(session) = session_of(&first, key, &hello, &accepted) else {
         endpoint.abort("the peer does not know the volume's key");
         return Err(ended("the peer does not know the volume's key"));
@@ -251,6 +241,19 @@ pub async fn accept(
         }
     }
     Ok(link)
+}
+
+/// The first message of a peer that has not said who it is, and those that came with it; in time, and as long as it
+/// has a place.
+async fn first_in_time(
+    runtime: &Handle,
+    activity: &Activity,
+    endpoint: &Connected,
+) -> Result<(Message, Vec<(Buffer, usize)>), LinkError> {
+    let first = activity.unless_over(first_message(endpoint));
+    let first = timeout(runtime, HELLO_DEADLINE, first).await;
+    let first = first.map_err(|_| ended("the peer did not say who it is"))?;
+    first.ok_or_else(|| ended("others came before the peer had said who it is"))?
 }
 
 /// What the peer calls itself, if it proves to know the key.

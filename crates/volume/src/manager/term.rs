@@ -1,11 +1,11 @@
 //! The manager's term: one process at a time rules a volume, and none that has missed what another one did.
 //!
-//! A manager that starts asks the I/O servers for the latest term that they know. If its metadata has not lived through
-//! that, or ends before the last change that they have heard of, it is a copy of older times, and the manager ends.
-//! Otherwise it begins the next term, once a majority of the servers has accepted that. From then on they refuse
+//! A manager that starts asks the I/O servers for the latest term that they know. If its metadata has not lived
+//! through that, or ends before the last change that they have heard of, it is a copy of older times, and the manager
+//! ends. Otherwise it begins the next term, once a majority of the servers has accepted that. From then on they refuse
 //! capabilities of earlier terms, and a change is answered only when half of the servers have confirmed that the term
-//! goes on: any half shares a server with any majority, so a manager that was paused hears that it was replaced before it
-//! can tell anybody that something was done.
+//! goes on: any half shares a server with any majority, so a manager that was paused hears that it was replaced before
+//! it can tell anybody that something was done.
 
 use super::{Manager, look};
 use crate::calls::encode;

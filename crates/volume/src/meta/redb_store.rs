@@ -1,8 +1,8 @@
 //! A [`MetaStore`] in one file, by redb.
 //!
-//! The whole file is verified when it is opened, by redb's checksums of its pages. Later redb trusts what it reads, and
-//! panics where that has been damaged since. So every call is guarded, and each value has a check of its own (`sealed`):
-//! damage is an error, never an answer.
+//! The whole file is verified when it is opened, by redb's checksums of its pages. Later redb trusts what it reads,
+//! and panics where that has been damaged since. So every call is guarded, and each value has a check of its own
+//! (`sealed`): damage is an error, never an answer.
 //!
 //! Nor does it go on after a write for which the disk had no room. So the file has blocks in reserve, for commits of
 //! [`MetaStore::pairs_at_once`] pairs.
