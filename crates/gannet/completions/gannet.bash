@@ -999,7 +999,7 @@ _gannet() {
                     return 0
                     ;;
                 --locks)
-                    COMPREPLY=($(compgen -W "local none" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "shared local none" -- "${cur}"))
                     return 0
                     ;;
                 --ready-file)
@@ -1212,7 +1212,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --secure --manage-gids --config --ready-file --native --role --lost-disk --manager --dscp --cores --crc --state-dir --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --secure --manage-gids --config --ready-file --native --role --lost-disk --force-term --manager --dscp --cores --crc --state-dir --async-metadata --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1386,7 +1386,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__check)
-            opts="-h --repair --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --repair --lost --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -71,7 +71,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l config -d 'Read 
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l ready-file -d 'Write the ready line to this file too, once clients can connect' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l native -d 'Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host alone. The manager listens here, and I/O servers at the same address on ports of their own [default: 0.0.0.0:20050]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l role -d 'Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where the manager runs [default: all]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l lost-disk -d 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there is zeros from then on. Without this an empty folder is refused where the server was served before' -r
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l lost-disk -d 'The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there cannot be read from then on. Without this an empty folder is refused where the server was served before' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manager -d 'Where I/O servers that run without the manager find it [default: what volume.toml says]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l dscp -d 'Mark what the volume\'s servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How many threads serve [default: one per core of this machine]' -r
@@ -92,11 +92,14 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l read-only -d 'Re
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l no-root-squash -d 'Let root of a client be root here; without it, root becomes the anonymous user'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l secure -d 'Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have others'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l manage-gids -d 'Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user that is not known here has none but that of the call'
-complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'Make creates, removes and renames durable before answering, as the protocol asks, at a cost in speed'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l force-term -d 'Serve the volume\'s metadata though I/O servers know of newer ones, and do not wait for I/O servers that are gone for good. For a backup that was put back: what was done since it was made is given up'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l async-metadata -d 'Answer creates, removes, renames and attribute changes before they are durable: faster, but a crash of the machine loses the last seconds of them'
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l sync-metadata -d 'The default now; refused with a word on that'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l cache-age -d 'For how long names and attributes are believed without asking again' -r
-complete -c gannet -n "__fish_gannet_using_subcommand mount" -l locks -d 'Where file locks (flock, fcntl) hold' -r -f -a "local\t'Among the programs of this machine alone'
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l locks -d 'Where file locks (flock, fcntl) hold; by default shared on volumes, and local over NFS' -r -f -a "shared\t'Among all mounts, by the manager of a volume'
+local\t'Among the programs of this machine alone'
 none\t'Nowhere: programs that ask for one are told ENOLCK'"
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l ready-file -d 'Write the line that it is mounted to this file too' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
@@ -199,6 +202,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 json\t'Machines: one JSON object per line'"
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l repair -d 'Remove objects that belong to no file; by URL for root and the volume\'s owner'
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l lost -d 'Only list the files that have lost bytes with the disk of an I/O server; exits with 1 if there are any'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l unit -d 'Bytes of a new file that go to one I/O server before the next one\'s turn' -r

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "mount/hosts.rs"]
+mod hosts;
 #[path = "mount/shared.rs"]
 mod shared;
 mod support;
