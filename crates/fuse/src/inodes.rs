@@ -58,6 +58,8 @@ pub(crate) struct Inode {
     generation: u64,
     /// Another number stands for the object now.
     is_replaced: bool,
+    /// It grew past the kernel's cache.
+    is_appended: bool,
     /// How often the kernel was told of it and has not forgotten it since.
     lookups: u64,
     /// How often it is open.
@@ -90,6 +92,7 @@ pub(crate) enum Opened {
 
 /// A hidden name that is to go.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // It lives for as long as it takes to look at it.
 pub(crate) enum TakenHidden {
     /// There is none, or its file is open: the last close takes it.
     None,
@@ -171,6 +174,7 @@ impl Inodes {
             shown,
             generation: self.generations,
             is_replaced: false,
+            is_appended: false,
             lookups: 0,
             opens: 0,
             opening: 0,
@@ -359,8 +363,18 @@ impl Inodes {
             .and_then(|handle| self.number(&handle))
             .unwrap_or(number);
         if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.seen = Some(Seen::of(attributes));
+            // Of an appended file the kernel believes an older time: a lookup after its last close is to find it changed.
+            if !(inode.is_appended && self.kernel_caches) {
+                inode.seen = Some(Seen::of(attributes));
+            }
             inode.seen_at = self.last;
+        }
+    }
+
+    /// A file grew past the kernel's cache.
+    pub(crate) fn appended(&mut self, number: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.is_appended = true;
         }
     }
 

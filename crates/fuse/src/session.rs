@@ -152,7 +152,11 @@ impl<V: Vfs> Mount<V> {
             let said = ended.await;
             // A sender that is gone without a word took the session with it.
             let gone = |_| Err(io::Error::other("the FUSE session is gone"));
-            self.outcome = said.unwrap_or_else(gone);
+            self.outcome = match said.unwrap_or_else(gone) {
+                // The end of a mount that was taken out of the tree while somebody used it.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+                outcome => outcome,
+            };
             self.ended = None;
         }
         if let Some(served) = &mut self.served {

@@ -52,7 +52,7 @@ fn serve(volume: &str) -> Server {
 
 /// More directories than the journal has room for, so that the metadata have to grow.
 fn many_directories(place: &Path) {
-    for number in 0..7000 {
+    for number in 0..25_000 {
         let name = format!("a directory with a name that is rather long, {number}");
         fs::create_dir_all(place.join(name)).unwrap();
     }

@@ -17,7 +17,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{
-    Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, run, succeed,
+    Place, Server, assert_same, bytes, fail, fail_at_length, gannet, make_tree, objects_below, run,
+    succeed,
 };
 
 /// A volume and its servers.
@@ -70,10 +71,14 @@ impl Bed {
     }
 
     fn start_manager(&mut self) {
+        self.start_manager_with(&[]);
+    }
+
+    fn start_manager_with(&mut self, options: &[&str]) {
         let words = ["--volume", &self.volume, "--role", "manager"];
         let native = ["--native", &self.native, "--cores", "1"];
         let nfs = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "off"];
-        let server = Server::with(&[&words[..], &native, &nfs].concat());
+        let server = Server::with(&[&words[..], &native, &nfs, options].concat());
         self.native = server.native.clone();
         self.manager = Some(server);
     }
@@ -654,7 +659,7 @@ fn older_metadata_that_is_put_back_gives_no_file_the_bytes_of_another() {
     write(&bed, "/lost", "much longer than what comes next");
     stop(&mut bed);
     (kept.iter().zip(&files)).for_each(|(from, to)| _ = fs::copy(from, to).unwrap());
-    bed.start_manager();
+    bed.start_manager_with(&["--force-term"]);
     write(&bed, "/after", "short");
     assert_eq!(bed.succeed(&["cat", &bed.url("/after")]), "short");
     assert_eq!(bed.succeed(&["cat", &bed.url("/before")]), "kept");
@@ -821,7 +826,9 @@ fn an_io_server_whose_disk_is_not_mounted_does_not_serve() {
     ];
     bed.io_servers[1] = Some(Server::with(&[&words[..], &rest].concat()));
     let (there, root) = (bed.url("/file"), bed.url("/"));
-    let error = bed.fail(&["cp", "--verify", &there, &bed.place.text("again")]);
+    let again = bed.place.text("again");
+    let copy = ["cp", "--verify", &there, &again, "--volume-key", &bed.key];
+    let error = fail_at_length(&copy, 1);
     assert!(error.contains("disk of I/O server 1"), "{error}");
     let check = ["volume", "check", "--lost", &root, "--volume-key", &bed.key];
     let output = run(&check);

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::{
-    Place, Server, assert_same, bytes, fail, gannet, make_tree, objects_below, run, succeed,
+    Place, Server, assert_same, bytes, fail, fail_at_length, gannet, make_tree, objects_below, run,
+    succeed,
 };
 
 fn create(place: &Place, arguments: &[&str]) -> String {
@@ -641,7 +642,7 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     assert!(text.contains(": 2 findings, 0 repaired"), "{text}");
     // Nobody serves it by mistake: the I/O servers know better.
     let serve_it = ["serve", "--volume", &volume, "--log", "error"];
-    let refused = fail(&[&serve_it[..], &NATIVE].concat(), 1);
+    let refused = fail_at_length(&[&serve_it[..], &NATIVE].concat(), 1);
     assert!(
         refused.contains("older copy") && refused.contains("--force-term"),
         "{refused}"
@@ -772,7 +773,7 @@ fn a_disk_that_is_not_mounted_or_lost_is_not_read_as_zeros() {
     fs::create_dir(&folder).unwrap();
     let words = ["--volume", &volume, "--no-root-squash", "--lost-disk", "1"];
     let server = Server::start(&place.path("state"), &[&words[..], &NATIVE].concat());
-    fail(&["cp", "--verify", &there(&server), &back], 1);
+    fail_at_length(&["cp", "--verify", &there(&server), &back], 1);
     drop(server);
     assert!(lost("1", 2).contains("is not lost"), "once is enough");
     let check = ["volume", "check", "--lost", &volume];
@@ -783,7 +784,7 @@ fn a_disk_that_is_not_mounted_or_lost_is_not_read_as_zeros() {
         "/dir/file\n/file\n"
     );
     let server = serve(&place, &volume);
-    fail(&["cp", &there(&server), &back], 1);
+    fail_at_length(&["cp", &there(&server), &back], 1);
     succeed(&["cp", "--verify", &file, &there(&server)]);
     succeed(&["rm", "-r", &format!("{}/dir", server.urls()[0])]);
     drop(server);

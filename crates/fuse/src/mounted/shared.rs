@@ -117,6 +117,7 @@ impl<V: Vfs> Mounted<V> {
             }
             offset
         };
+        self.inodes.borrow_mut().appended(file.number);
         // Not while a turn is held: the kernel may write back pages before it lets go of them.
         if offset != believed && self.options.caching == Caching::Writeback {
             let end = offset + len as u64;

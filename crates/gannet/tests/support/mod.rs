@@ -57,6 +57,15 @@ pub(crate) fn fail(arguments: &[&str], code: i32) -> String {
     error
 }
 
+/// As [`fail`], of a command that says more than one line: all of it.
+pub(crate) fn fail_at_length(arguments: &[&str], code: i32) -> String {
+    let output = run(arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.contains("gannet: "), "{error}");
+    error
+}
+
 /// `gannet serve`, killed when dropped.
 pub(crate) struct Server {
     child: Child,

@@ -158,6 +158,8 @@ impl Leases {
             }
             !goes
         });
+        // In an order that the simulator can repeat.
+        grants.sort_unstable();
         let nobody = Credentials::new(0, 0, &[]);
         for (file, number) in grants {
             let call = Call::GiveBack(file, number);

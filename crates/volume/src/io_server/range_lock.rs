@@ -24,7 +24,7 @@ use gannet_vfs::Status;
 use gannet_wire::volume::{Placement, Shape};
 use overlap::WriteSet;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use tokio::sync::Notify;
@@ -42,7 +42,7 @@ struct Version(u64);
 #[derive(Default)]
 pub(super) struct RangeLocks {
     /// By file.
-    objects: RefCell<HashMap<u64, Rc<Object>>>,
+    objects: RefCell<BTreeMap<u64, Rc<Object>>>,
     newest: Cell<Version>,
     /// Ranges that the interval maps of all objects remember.
     noted: Cell<usize>,

@@ -142,16 +142,15 @@ fn other_version(peer: &str, theirs: u8) -> String {
     )
 }
 
+/// The peer of a connection, what answers it, and its place; the connecting side has neither of these two.
+type Served = ((Role, Session), Option<Rc<dyn Handler>>, Option<Activity>);
+
 /// A connection that nothing moves on yet.
 fn make(
     runtime: &Handle,
     endpoint: Connected,
     pool: &Pool,
-    ((peer, session), handler, activity): (
-        (Role, Session),
-        Option<Rc<dyn Handler>>,
-        Option<Activity>,
-    ),
+    ((peer, session), handler, activity): Served,
     state: State,
 ) -> Link {
     let shared = Rc::new(Shared {

@@ -306,13 +306,16 @@ fn no_table() -> StoreError {
     StoreError("a table is not there".into())
 }
 
+/// Looks at a pair as it is stored; false when it wants no more.
+type Look<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, StoreError> + 'a;
+
 impl<S: Source> Open<S> {
     /// Shows pairs as they are stored, values with their checks.
     fn scan_stored(
         &self,
         table: Table,
         from: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
+        each: &mut Look<'_>,
     ) -> Result<(), StoreError> {
         let table = self.table(table)?;
         let mut pairs = guarded(|| table.range::<&[u8]>(from..).map_err(failed))?;
@@ -510,7 +513,7 @@ mod tests {
         let sound = filled(&path);
         let (mut refused, mut harmless) = (0, 0);
         // An odd step, so that all parts of pages have their turn.
-        for at in (0..sound.len()).step_by(sound.len() / 120 | 1) {
+        for at in (0..sound.len()).step_by((sound.len() / 120) | 1) {
             let mut bytes = sound.clone();
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&path, &bytes).unwrap();

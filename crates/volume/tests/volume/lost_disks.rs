@@ -37,11 +37,14 @@ async fn failed(fs: &VolumeFs, file: &FileHandle, offset: usize, len: usize) -> 
 fn bytes_of_a_lost_disk_are_errors_and_others_are_there() {
     run(51, 2, |bed| async move {
         let (faults, before) = (bed.faults(), bed.mount());
-        // Stripes 0 and 2 on server 0, stripe 1 on server 1.
-        let long = filled(&before, "long", 2, 100).await;
-        let short = filled(&before, "short", 0, 100).await;
-        let ends_there = filled(&before, "ends there", 1, 100).await;
-        let full = filled(&before, "full", 1, 0).await;
+        // Stripes 0 and 2 on server 0, stripe 1 on server 1: every second file begins on server 0.
+        let mut files = Vec::new();
+        for (stripes, bytes) in [(2, 100), (0, 100), (1, 100), (1, 0)] {
+            let name = format!("{stripes} {bytes}");
+            files.push(filled(&before, &name, stripes, bytes).await);
+            create(&before, &format!("beside {name}")).await;
+        }
+        let [long, short, ends_there, full] = files.try_into().unwrap();
         lose_disk(&bed, &faults, 1);
         // Clients that knew their sizes, and those that do not.
         for fs in [before, bed.mount()] {

@@ -21,6 +21,7 @@ use std::ops::Range;
 /// | `Truncating` | no range is locked, older ones are done; its guard is dropped | `Truncated` |
 /// | any          | its handle is dropped                                       | -            |
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Most are writes: a box for each would cost an allocation.
 enum Change {
     /// A write that may lock ranges.
     Writing {
