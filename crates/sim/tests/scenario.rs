@@ -43,7 +43,12 @@ fn a_seed_gives_the_same_trace_byte_for_byte() {
     for seed in 40..44 {
         let (one, other) = (volume::run(seed, true), volume::run(seed, true));
         assert!(one.trace.lines().count() > 500);
-        assert!(one.trace == other.trace, "seed {seed} does not replay");
+        let differs = |(line, other): &(&str, &str)| line != other;
+        let first = one.trace.lines().zip(other.trace.lines()).find(differs);
+        assert!(
+            one.trace == other.trace,
+            "seed {seed} does not replay: {first:?}"
+        );
     }
 }
 

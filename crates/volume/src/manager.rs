@@ -14,6 +14,7 @@ mod promises;
 mod registry;
 mod sizes;
 mod term;
+mod watched;
 
 use crate::calls::{
     Appending, Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,

@@ -19,7 +19,7 @@ impl TwoMounts {
         let place = Place::new();
         let volume = place.text("volume");
         succeed(&["volume", "create", &volume, "--io-servers", "2"]);
-        let native = ["--native", "127.0.0.1:0", "--no-root-squash"];
+        let native = ["--native", "127.0.0.1:0"];
         let volume = Server::with(&[&["--volume", &volume][..], &native].concat());
         fs::create_dir(place.path("other")).unwrap();
         TwoMounts { place, volume }

@@ -7,6 +7,7 @@
 //! goes on: any half shares a server with any majority, so a manager that was paused hears that it was replaced before
 //! it can tell anybody that something was done.
 
+use super::watched::Watched;
 use super::{Manager, look};
 use crate::calls::encode;
 use crate::limits::{
@@ -25,7 +26,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
-use tokio::sync::watch;
 
 /// Why a manager may not serve its volume, or not any more, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -85,11 +85,11 @@ pub(super) struct Office {
     runtime: Handle,
     servers: Rc<dyn IoServers>,
     term: Cell<Term>,
-    state: watch::Sender<State>,
+    state: Watched<State>,
     /// The last change that is durable.
-    change: watch::Sender<u64>,
+    change: Watched<u64>,
     /// The last change that half of the servers have heard of.
-    confirmed: watch::Sender<u64>,
+    confirmed: Watched<u64>,
     /// The last one that each has heard of.
     heard: RefCell<Vec<Option<u64>>>,
 }
@@ -104,9 +104,9 @@ impl Office {
             runtime,
             servers,
             term: Cell::default(),
-            state: watch::Sender::new(State::Waiting),
-            change: watch::Sender::new(change),
-            confirmed: watch::Sender::new(0),
+            state: Watched::new(State::Waiting),
+            change: Watched::new(change),
+            confirmed: Watched::new(0),
             heard: RefCell::default(),
         })
     }
@@ -122,10 +122,9 @@ impl Office {
 
     /// Waits until the term has begun, or the manager may not serve.
     pub(super) async fn begun(&self) -> Result<(), TermError> {
-        let mut state = self.state.subscribe();
-        let decided = state.wait_for(|state| *state != State::Waiting).await;
-        match decided.as_deref() {
-            Ok(State::Ended(error)) => Err(error.clone()),
+        self.state.wait_for(|state| *state != State::Waiting).await;
+        match &*self.state.borrow() {
+            State::Ended(error) => Err(error.clone()),
             _ => Ok(()),
         }
     }
@@ -147,15 +146,14 @@ impl Office {
     /// # Errors
     /// `Jukebox`: too few of them answer, or another manager has taken over. The change may hold or not.
     pub(super) async fn confirm(&self, change: u64) -> Result<(), Status> {
-        self.change.send_if_modified(|last| {
+        self.change.set_if(|last| {
             let is_later = *last < change;
             *last = change.max(*last);
             is_later
         });
-        let mut confirmed = self.confirmed.subscribe();
-        let heard = confirmed.wait_for(|last| *last >= change);
+        let heard = self.confirmed.wait_for(|last| *last >= change);
         match timeout(&self.runtime, CONFIRM_DEADLINE, heard).await {
-            Ok(Ok(_)) if self.is_held() => Ok(()),
+            Ok(()) if self.is_held() => Ok(()),
             _ => Err(Status::Jukebox),
         }
     }
@@ -195,7 +193,7 @@ impl Office {
                 self.term.set(term);
                 self.heard
                     .replace(vec![None; self.servers.count() as usize]);
-                self.state.send_replace(State::Held);
+                self.state.set(State::Held);
                 tracing::info!(term = term.number, accepted, "the manager's term begins");
                 return Ok(());
             }
@@ -298,24 +296,26 @@ impl Office {
             let telling = Rc::clone(&self).keep_telling(number);
             self.runtime.spawn("manager's term", Box::pin(telling));
         }
-        let mut state = self.state.subscribe();
-        let ended = state.wait_for(|state| matches!(state, State::Ended(_)));
-        match ended.await.as_deref() {
-            Ok(State::Ended(error)) => error.clone(),
+        let ended = self
+            .state
+            .wait_for(|state| matches!(state, State::Ended(_)));
+        ended.await;
+        match &*self.state.borrow() {
+            State::Ended(error) => error.clone(),
             _ => TermError::Store(String::from("the process ends")),
         }
     }
 
     async fn keep_telling(self: Rc<Self>, number: u32) {
-        let mut changes = self.change.subscribe();
         let term = self.term.get();
         while self.is_held() {
-            let change = *changes.borrow_and_update();
+            let (change, seen) = (*self.change.borrow(), self.change.version());
             match self.ask(number, TermStage::Hold, term).await {
                 Ok(answer) if answer.accepted => {
                     self.heard_of(number, change);
                     // Either is a reason to tell again.
-                    let _ = timeout(&self.runtime, TERM_HEARTBEAT, changes.changed()).await;
+                    let changed = self.change.changed_since(seen);
+                    let _ = timeout(&self.runtime, TERM_HEARTBEAT, changed).await;
                 }
                 Ok(answer) => self.end(TermError::Replaced {
                     server: number,
@@ -339,7 +339,7 @@ impl Office {
         sorted.sort_unstable_by(|one, other| other.cmp(one));
         let of_half = half.checked_sub(1).and_then(|at| sorted.get(at).copied());
         if let Some(Some(change)) = of_half {
-            self.confirmed.send_if_modified(|confirmed| {
+            self.confirmed.set_if(|confirmed| {
                 let is_later = *confirmed < change;
                 *confirmed = change.max(*confirmed);
                 is_later
@@ -350,7 +350,7 @@ impl Office {
     /// The manager may not serve, or not any more.
     pub(super) fn end(&self, error: TermError) {
         tracing::error!(%error, "the manager ends");
-        self.state.send_replace(State::Ended(error));
+        self.state.set(State::Ended(error));
     }
 }
 
