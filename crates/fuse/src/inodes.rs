@@ -363,7 +363,7 @@ impl Inodes {
             .and_then(|handle| self.number(&handle))
             .unwrap_or(number);
         if let Some(inode) = self.by_number.get_mut(&number) {
-            // Of an appended file the kernel believes an older time: a lookup after its last close is to find it changed.
+            // The kernel believes an older time of an appended file: a lookup after its last close finds it changed.
             if !(inode.is_appended && self.kernel_caches) {
                 inode.seen = Some(Seen::of(attributes));
             }
