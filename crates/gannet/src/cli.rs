@@ -322,6 +322,7 @@ pub struct DemoOptions {
 
 /// `gannet serve`.
 #[derive(Debug, Args)]
+#[allow(rustdoc::broken_intra_doc_links)] // `[::]` in its help is an address.
 pub struct ServeOptions {
     /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
     #[arg(required_unless_present_any = ["config", "volume", "role"])]
