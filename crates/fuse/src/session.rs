@@ -154,7 +154,12 @@ impl<V: Vfs> Mount<V> {
             let gone = |_| Err(io::Error::other("the FUSE session is gone"));
             self.outcome = match said.unwrap_or_else(gone) {
                 // The end of a mount that was taken out of the tree while somebody used it.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+                Err(error)
+                    if self.unmounter.is_none()
+                        && error.kind() == io::ErrorKind::ConnectionAborted =>
+                {
+                    Ok(())
+                }
                 outcome => outcome,
             };
             self.ended = None;
