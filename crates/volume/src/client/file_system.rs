@@ -33,7 +33,7 @@ use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
 use gannet_wire::xdr::Decoder;
-use places::{Peer, Turn, parts_of};
+use places::{Turn, parts_of};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -185,9 +185,7 @@ impl VolumeFs {
         }
         // Whoever waits for a turn keeps no ticket from others.
         let turn = self.turn_of(&parts_of(&call)).await?;
-        let done = self.ask_in_turn(caller, call, Some(&turn)).await;
-        self.leave(turn, None);
-        done
+        self.ask_in_turn(caller, call, Some(&turn)).await
     }
 
     /// As [`VolumeFs::ask`], of a change that has its turn, or of a question.
@@ -215,11 +213,12 @@ impl VolumeFs {
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
+                    turn.inspect(|turn| turn.asks_manager());
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
                     turn.inspect(|turn| match asked {
                         Ok(_) => turn.answered(),
-                        Err(_) => turn.failed(Peer::Manager),
+                        Err(_) => turn.failed(),
                     });
                     asked
                 }

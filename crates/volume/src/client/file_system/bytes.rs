@@ -155,9 +155,7 @@ impl VolumeFs {
             let part = Part::bytes(id, offset..shapes.0.end());
             let turn = self.turn_of(&[part]).await?;
             let write = (Some(stability), Some(&turn));
-            let moved = self.transfer(caller, id, shapes, write, buffer).await;
-            self.leave(turn, None);
-            verifier = moved?.1;
+            (_, verifier) = self.transfer(caller, id, shapes, write, buffer).await?;
         }
         Ok(WriteDone {
             count: len,
@@ -231,6 +229,7 @@ impl VolumeFs {
             memory: memory.clone(),
         };
         let targets = self.targets(&lease.layout).await?;
+        how.turn.inspect(|turn| turn.asks_servers_of(&lease.layout));
         let moved = match stability {
             Some(stability) => {
                 let (mover, stability) = (&self.mover, stability as u32);
@@ -240,7 +239,7 @@ impl VolumeFs {
         };
         how.turn.inspect(|turn| match moved {
             Ok(_) => turn.answered(),
-            Err(_) => turn.failed_at(&lease.layout),
+            Err(_) => turn.failed(),
         });
         let states = moved.map_err(|error| Trouble::of(&lease.layout, error))?;
         // A write that comes too late does not count: others may have been told of another size.

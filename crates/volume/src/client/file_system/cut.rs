@@ -26,8 +26,8 @@ impl VolumeFs {
             return Ok(found);
         }
         let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
-        let turn = self.turn_of(&parts).await?;
-        let cutting = self.siblings.doubts.cutting(id);
+        let mut turn = self.turn_of(&parts).await?;
+        turn.cuts(self.siblings.doubts.cutting(id));
         let set = async |change: SetAttributes, guard| {
             let call = Call::Setattr(id, change, guard);
             let [found] = found_in(&self.ask_in_turn(caller, call, Some(&turn)).await?)?;
@@ -42,14 +42,9 @@ impl VolumeFs {
             },
             _ => set(*change, guard).await,
         };
-        let cutting = match cut {
-            Err(Status::Jukebox | Status::Io | Status::Serverfault) => Some(cutting),
-            _ => {
-                cutting.done();
-                None
-            }
-        };
-        self.leave(turn, cutting);
+        if !matches!(cut, Err(Status::Jukebox | Status::Io | Status::Serverfault)) {
+            turn.knows_better();
+        }
         cut
     }
 
@@ -67,21 +62,14 @@ impl VolumeFs {
         // Nobody here gives the name to another file meanwhile.
         let turn = self.turn_of(&[Part::name(entry.0, &entry.1)]).await?;
         let deadline = self.deadline();
-        let opened = loop {
+        loop {
             let opening = self.open_or_cut(caller, (&entry, &turn), attributes);
-            match opening.await {
-                Ok(Some(opened)) => break Ok(opened),
-                // Somebody elsewhere has.
-                Ok(None) => {
-                    if let Err(status) = self.pause(deadline, &Trouble::Gone).await {
-                        break Err(status);
-                    }
-                }
-                Err(status) => break Err(status),
+            if let Some(opened) = opening.await? {
+                return Ok(opened);
             }
-        };
-        self.leave(turn, None);
-        opened
+            // Somebody elsewhere has.
+            self.pause(deadline, &Trouble::Gone).await?;
+        }
     }
 
     /// As [`VolumeFs::open`], of a name that has its turn: makes the file, or cuts the one that is there; `None` if

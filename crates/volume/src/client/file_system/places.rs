@@ -1,9 +1,10 @@
 //! Places of changes behind those of the same things that were asked for before.
 //!
-//! Who gives a change up when the connection to a server was lost does not know what becomes of it: the request may
-//! have left, and the server read it later. His place is kept until that server has answered him on a new connection:
-//! whoever lets a peer in has done, or will never do, what came by the peer's earlier connections. Until then, others
-//! who would change the same through another core are told to come again.
+//! Who gives a change up does not know what becomes of it: the request may have left, and the server read it later, even
+//! behind what others ask for afterwards, through another core's connection. So the place is kept until that server has
+//! answered something that was asked for later. On the same connection, it has begun what it was asked before that; and
+//! whoever lets a peer in on a new one has done, or will never do, what came by the peer's earlier connections. Until
+//! then, others who would change the same are told to come again.
 
 use super::VolumeFs;
 use crate::calls::{Call, Entry};
@@ -26,29 +27,97 @@ pub(super) enum Peer {
     IoServer(u32),
 }
 
-/// A change in its place. Whoever has it works on it to its end, and then [leaves](VolumeFs::leave): dropped before, it
-/// frees the place though requests may be on their way.
+/// A change in its place. Dropped when the change is over or given up: the place is free once no request for the change
+/// can be on its way any more.
 pub(super) struct Turn {
-    place: Place,
-    /// Servers that have failed to answer: requests of it may be on their way to them.
-    unheard: RefCell<BTreeSet<Peer>>,
+    runtime: Handle,
+    servers: Weak<Servers>,
+    /// Until this is dropped.
+    place: Option<Place>,
+    unheard: RefCell<Unheard>,
+    cutting: Option<Cutting>,
+}
+
+/// Servers to which requests of a change may be on their way.
+#[derive(Default)]
+struct Unheard {
+    /// They have been asked, and have neither answered nor failed to.
+    manager: bool,
+    layout: Option<Rc<LayoutRecord>>,
+    /// They have failed to answer.
+    failed: BTreeSet<Peer>,
 }
 
 impl Turn {
-    /// This server, or one of those that were asked at the same time, has not answered.
-    pub(super) fn failed(&self, server: Peer) {
-        self.unheard.borrow_mut().insert(server);
+    /// The manager is asked now.
+    pub(super) fn asks_manager(&self) {
+        self.unheard.borrow_mut().manager = true;
     }
 
-    /// As [`Turn::failed`], of the servers of a file.
-    pub(super) fn failed_at(&self, layout: &LayoutRecord) {
-        let servers = layout.servers.iter().copied();
-        servers.for_each(|number| self.failed(Peer::IoServer(number)));
+    /// The servers of a file are asked now.
+    pub(super) fn asks_servers_of(&self, layout: &Rc<LayoutRecord>) {
+        self.unheard.borrow_mut().layout = Some(Rc::clone(layout));
     }
 
     /// All that were asked have answered, on connections that were made since they had failed to.
     pub(super) fn answered(&self) {
-        self.unheard.borrow_mut().clear();
+        *self.unheard.borrow_mut() = Unheard::default();
+    }
+
+    /// One of those that were asked at the same time has not answered.
+    pub(super) fn failed(&self) {
+        let mut unheard = self.unheard.borrow_mut();
+        let asked = unheard.asked();
+        unheard.failed.extend(asked);
+        (unheard.manager, unheard.layout) = (false, None);
+    }
+
+    /// The change may cut a file. Until its place is free, that file is in doubt.
+    pub(super) fn cuts(&mut self, cutting: Cutting) {
+        self.cutting = Some(cutting);
+    }
+
+    /// What has become of the file is known.
+    pub(super) fn knows_better(&mut self) {
+        self.cutting.take().into_iter().for_each(Cutting::done);
+    }
+}
+
+impl Unheard {
+    fn asked(&self) -> Vec<Peer> {
+        let servers = self.layout.iter().flat_map(|layout| &layout.servers);
+        let asked = servers.map(|number| Peer::IoServer(*number));
+        asked.chain(self.manager.then_some(Peer::Manager)).collect()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (place, cutting) = (self.place.take(), self.cutting.take());
+        let mut unheard = self.unheard.take();
+        let asked: BTreeSet<Peer> = unheard.asked().into_iter().collect();
+        let is_let_in = |server: &Peer| {
+            let servers = self.servers.upgrade();
+            servers.is_none_or(|servers| server.is_let_in(&servers))
+        };
+        (unheard.failed).retain(|server| !asked.contains(server) && !is_let_in(server));
+        if asked.is_empty() && unheard.failed.is_empty() {
+            // The doubt goes before the place does.
+            drop(cutting);
+            drop(place);
+            return;
+        }
+        if let Some(cutting) = &cutting {
+            // Also now: not all who write have a place.
+            cutting.doubt();
+        }
+        let (runtime, servers) = (Rc::clone(&self.runtime), Weak::clone(&self.servers));
+        let task = async move {
+            hear_all(&runtime, &servers, asked, unheard.failed).await;
+            drop(cutting);
+            drop(place);
+        };
+        self.runtime.spawn("given up changes", Box::pin(task));
     }
 }
 
@@ -60,15 +129,19 @@ impl Peer {
         })
     }
 
-    /// Asks for something small; nobody cares for the answer.
-    async fn ask(self, servers: &Servers) {
+    /// Asks for something small; whether there is an answer.
+    async fn answers(self, servers: &Servers) -> bool {
         let (link, operation) = match self {
             Peer::Manager => (servers.manager().await, Operation::Volume),
             Peer::IoServer(number) => (servers.io_server(number).await, Operation::Usage),
         };
         let body = 0_u32.to_be_bytes();
-        if let Ok(link) = link {
-            let _ = link.call(operation, Class::Background, &body, &[]).await;
+        match link {
+            Ok(link) => {
+                let answer = link.call(operation, Class::Background, &body, &[]);
+                answer.await.is_ok()
+            }
+            Err(_) => false,
         }
     }
 }
@@ -89,44 +162,29 @@ impl VolumeFs {
             over.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::Behind))?;
             place.begins();
         }
-        let unheard = RefCell::default();
-        Ok(Turn { place, unheard })
-    }
-
-    /// A change is over, or given up. Until its place is free, what it may have cut is in doubt, if `cutting` says so.
-    pub(super) fn leave(&self, turn: Turn, cutting: Option<Cutting>) {
-        let Turn { place, unheard } = turn;
-        let mut unheard = unheard.into_inner();
-        unheard.retain(|server| !server.is_let_in(&self.servers));
-        if unheard.is_empty() {
-            // The doubt goes before the place does.
-            drop(cutting);
-            return;
-        }
-        if let Some(cutting) = &cutting {
-            // Also now: not all who write have a place.
-            cutting.doubt();
-        }
-        let servers = Rc::downgrade(&self.servers);
-        let runtime = Handle::clone(&self.runtime);
-        let task = async move {
-            hear_all(&runtime, &servers, unheard).await;
-            drop(cutting);
-            drop(place);
-        };
-        self.runtime.spawn("given up changes", Box::pin(task));
+        Ok(Turn {
+            runtime: Rc::clone(&self.runtime),
+            servers: Rc::downgrade(&self.servers),
+            place: Some(place),
+            unheard: RefCell::default(),
+            cutting: None,
+        })
     }
 }
 
-/// Waits until all of `unheard` have answered on connections that last, or nobody is there to hear them.
-async fn hear_all(runtime: &Handle, servers: &Weak<Servers>, unheard: BTreeSet<Peer>) {
-    for server in unheard {
+/// Waits until all that were `asked` have answered something else, and all that `failed` have answered on connections
+/// that last; or until nobody is there to hear them.
+async fn hear_all(
+    runtime: &Handle,
+    servers: &Weak<Servers>,
+    asked: BTreeSet<Peer>,
+    failed: BTreeSet<Peer>,
+) {
+    let asked = asked.into_iter().map(|server| (server, false));
+    let failed = failed.into_iter().map(|server| (server, true));
+    for (server, has_failed) in asked.chain(failed) {
         while let Some(servers) = servers.upgrade() {
-            if server.is_let_in(&servers) {
-                break;
-            }
-            server.ask(&servers).await;
-            if server.is_let_in(&servers) {
+            if (has_failed && server.is_let_in(&servers)) || server.answers(&servers).await {
                 break;
             }
             drop(servers);

@@ -101,7 +101,7 @@ impl VolumeFs {
                 }
             }
             drop(how);
-            self.leave(turn, None);
+            drop(turn);
             let failed = match written {
                 Ok((_, verifier)) => {
                     let done = WriteDone {
