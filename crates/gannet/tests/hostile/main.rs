@@ -9,6 +9,7 @@
 mod attack;
 mod copy;
 mod memory;
+mod native;
 mod peer;
 mod places;
 mod rdma;

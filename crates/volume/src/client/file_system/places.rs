@@ -1,10 +1,10 @@
 //! Places of changes behind those of the same things that were asked for before.
 //!
-//! Who gives a change up does not know what becomes of it: the request may have left, and the server read it later, even
-//! behind what others ask for afterwards, through another core's connection. So the place is kept until that server has
-//! answered something that was asked for later. On the same connection, it has begun what it was asked before that; and
-//! whoever lets a peer in on a new one has done, or will never do, what came by the peer's earlier connections. Until
-//! then, others who would change the same are told to come again.
+//! Who gives a change up does not know what becomes of it: the request may have left, and the server read it later,
+//! even behind what others ask for afterwards, through another core's connection. So the place is kept until that
+//! server has answered something that was asked for later. On the same connection, it has begun what it was asked
+//! before that; and whoever lets a peer in on a new one has done, or will never do, what came by the peer's earlier
+//! connections. Until then, others who would change the same are told to come again.
 
 use super::VolumeFs;
 use crate::calls::{Call, Entry};
