@@ -357,3 +357,34 @@ fn a_disk_that_takes_a_part_is_given_the_rest() {
     });
     done.unwrap();
 }
+
+/// The power of an I/O server goes while it notes its first term, or any later one, in pieces: no record that is durable
+/// is written over by one that is not, and a first one that is torn was never accepted.
+#[test]
+fn an_io_server_knows_its_manager_after_every_loss_of_power() {
+    for seed in 0..200 {
+        let world = World::new(seed);
+        let (bed, faults) = (Bed::new(&world, 1), world.faults());
+        let disk = DiskProfile {
+            short_writes_per_mille: 500,
+            slow_per_mille: 1000,
+            delay_max_ns: 1_000_000,
+            ..DiskProfile::default()
+        };
+        bed.io_servers[0].disk.set_profile(disk);
+        let done = world.run(async move {
+            let (runtime, fs, caller) = (bed.client.runtime(), bed.mount(), root());
+            for round in 0..4 {
+                let pause = Duration::from_micros(seed * 20 + 1500 * 1000 * (round % 2));
+                gannet_runtime::sleep(&runtime, pause).await;
+                bed.volume.kill_io_server(0, Crash::Power);
+                faults.restart(bed.io_servers[0].node.id());
+                bed.start_io_server(0);
+                let (top, how) = (fs.root(), CreateMode::Unchecked(SetAttributes::default()));
+                let made = fs.create(&caller, &top, b"file", &how);
+                made.await.result.expect("the I/O server obeys its manager");
+            }
+        });
+        done.unwrap_or_else(|stopped| panic!("{stopped}"));
+    }
+}

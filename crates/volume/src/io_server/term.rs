@@ -23,7 +23,8 @@ use tokio::sync::Mutex;
 /// The file, in the root of the store. `gannet volume check` counts it with what belongs there.
 pub const TERM_FILE: &str = "manager-term";
 
-/// Records begin here: they are written in turn, so that a torn one leaves the one before.
+/// Records begin here. The newest one that is durable stays as it is until a later one is durable at the other place:
+/// writes that may be torn, one or many, go there. The first goes to the second place.
 const PLACES: [u64; 2] = [0, 4096];
 const MAGIC: &[u8; 8] = b"gannet-t";
 const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
@@ -33,6 +34,8 @@ const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
 pub(super) struct Terms {
     known: Cell<Option<Known>>,
     file: RefCell<Option<FileHandle>>,
+    /// Which of [`PLACES`] has the newest durable record.
+    durable: Cell<usize>,
     /// Held by who writes, or reads it first: the file is to hold the latest.
     writing: Mutex<()>,
     /// Somebody will write the last change soon.
@@ -43,7 +46,7 @@ pub(super) struct Terms {
 struct Known {
     term: Term,
     change: u64,
-    /// Of the record in the file; its lowest bit says where that is.
+    /// Of the record in the file: the highest is the newest.
     sequence: u64,
 }
 
@@ -93,6 +96,9 @@ impl<V: Vfs> IoServer<V> {
         if size == 0 {
             return Ok(Known::default());
         }
+        // What an earlier process wrote last may be in the kernel's memory alone.
+        let synced = self.store.commit(&own(), handle, 0, 0).await;
+        synced.result?;
         let file = self.store.read(&own(), handle, 0, 0).await?.file;
         let records = run_blocking(&self.runtime, move || {
             PLACES.map(|place| {
@@ -108,7 +114,7 @@ impl<V: Vfs> IoServer<V> {
                         }
                     }
                 }
-                read.map(|()| known_in(&record))
+                read.map(|()| record)
             })
         });
         let records = records.await.map_err(|_| Status::Jukebox)?;
@@ -117,8 +123,19 @@ impl<V: Vfs> IoServer<V> {
             tracing::error!(%error, "{TERM_FILE} cannot be read");
             Status::Io
         })?;
-        let newest = records.into_iter().flatten().max_by_key(|it| it.sequence);
-        newest.ok_or_else(unreadable)
+        let all_known = records.iter().map(known_in).enumerate();
+        let newest = all_known
+            .filter_map(|(place, known)| Some((place, known?)))
+            .max_by_key(|(_, known)| known.sequence);
+        match newest {
+            Some((place, known)) => {
+                self.terms.durable.set(place);
+                Ok(known)
+            }
+            // The first record was torn: its term was not accepted.
+            None if records.first() == Some(&[0; RECORD_LEN]) => Ok(Known::default()),
+            None => Err(unreadable()),
+        }
     }
 
     /// Answers a manager.
@@ -188,7 +205,8 @@ impl<V: Vfs> IoServer<V> {
         let mut known = self.terms.known();
         known.sequence += 1;
         let mut data = record_of(&known);
-        let mut at = PLACES[(known.sequence % 2) as usize];
+        let place = 1 - self.terms.durable.get();
+        let mut at = PLACES[place];
         while !data.is_empty() {
             let (len, buffer) = (data.len(), Buffer::from_vec(data.clone()));
             let written = self
@@ -200,6 +218,9 @@ impl<V: Vfs> IoServer<V> {
             }
             at += u64::from(count);
             data.drain(..len.min(count as usize));
+        }
+        if stability == Stability::FileSync {
+            self.terms.durable.set(place);
         }
         // The term or change may have moved on meanwhile: whoever moved it writes next.
         let now = self.terms.known();
