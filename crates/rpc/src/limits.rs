@@ -46,6 +46,8 @@ pub const IDLE_BATCHES_MAX: usize = 16;
 pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
 /// How long a core keeps payload memory that nobody wants. Twice as long at most.
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
+/// How long a core keeps memory of RDMA messages that nobody wants. Twice as long at most.
+pub const MESSAGES_IDLE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
 /// Bytes of the file ranges of one connection that a provider may have in memory on their way out.
@@ -61,16 +63,33 @@ pub const IDLE_JOB_BYTES_MAX: usize = 4 << 20;
 
 /// Inline threshold offered on RDMA connections, both ways.
 pub const INLINE_THRESHOLD: u32 = 4096;
-/// Credits granted per RDMA connection.
+/// Credits that a busy RDMA connection is granted while receives are left, and that a client asks for.
 pub const CREDITS: u32 = 128;
 /// The same in the Read-Read design: each call may be followed by an RDMA_DONE, which takes a receive as well.
 pub const CREDITS_READ_READ: u32 = CREDITS / 2;
+/// Calls that a client may have under way before the first reply: one (RFC 8166 section 3.3.1), and one more that older
+/// clients may send.
+pub const CREDITS_INITIAL: u32 = 2;
+/// Credits that the first reply grants.
+pub const CREDITS_FIRST: u32 = 8;
+/// How many more each further reply grants: a client that uses all has [`CREDITS`] after three round trips.
+pub const CREDITS_STEP: u32 = 4;
+/// A pause in a connection's calls after which it has fewer credits.
+pub const CREDITS_IDLE: Duration = Duration::from_secs(10);
+/// Messages of a connection that no credit covers (RDMA_DONE of an unknown reply, transport errors) and that may come
+/// one right behind the other.
+pub const MESSAGES_SPARE: u32 = 2;
+/// Receives that each RDMA connection of a core has, however many others there are.
+pub const RECEIVES_RESERVED: u32 = CREDITS_INITIAL + MESSAGES_SPARE;
+/// Receives of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each; memory is taken for those whose
+/// messages have come.
+pub const RECEIVES_MAX: u32 = 24 << 10;
 /// Bytes of replies that one connection has to read at a time in the Read-Read design; others wait for an RDMA_DONE.
 pub const EXPOSED_SHARE_MAX: usize = 8 << 20;
-/// Receives posted beyond the credits: for transport errors and other messages that no credit covers.
-pub const RECEIVES_SPARE: u32 = 8;
-/// Receives and Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each.
-pub const INLINE_SLOTS_MAX: usize = 256 << 10;
+/// Receives that a client posts beyond the credits that it asks for.
+pub const CLIENT_RECEIVES_SPARE: u32 = 8;
+/// Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each: one for each call under way.
+pub const INLINE_SLOTS_MAX: usize = RECEIVES_MAX as usize;
 /// Failed calls that are remembered to be refused once more.
 pub const POISONED_MAX: usize = 1024;
 /// Segments per chunk list of an RDMA call.
@@ -96,6 +115,7 @@ const _: () = assert!(
         && 2 * LARGE_RECORD <= STAGE_LEN
         && 2 * LARGE_RECORD <= CLIENT_STAGE_LEN
 );
+const _: () = assert!(MESSAGES_IDLE_MAX.as_nanos() < PAYLOAD_IDLE_MAX.as_nanos());
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CALL_BYTES_MAX <= PAYLOAD_SHARE_MAX);
@@ -103,3 +123,6 @@ const _: () = assert!(2 * CREDITS_READ_READ <= CREDITS && CREDITS_READ_READ > 0)
 const _: () = assert!(RECORD_MAX <= EXPOSED_SHARE_MAX);
 const _: () = assert!(gannet_fabric::limits::PHYSICAL_SEGMENTS_MAX <= SEGMENTS_MAX);
 const _: () = assert!(CREDITS > 0 && CREDITS as usize <= CALLS_MAX);
+const _: () = assert!(
+    RECEIVES_RESERVED as usize * gannet_session::limits::CONNECTIONS_MAX < RECEIVES_MAX as usize
+);

@@ -9,12 +9,12 @@ mod worker;
 use crate::counters::Counters;
 use crate::limits::{
     BATCH_LEN, IDLE_BATCHES_MAX, IDLE_JOB_BYTES_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX,
-    INLINE_SLOTS_MAX, INLINE_THRESHOLD, JOB_BYTES_KEPT, STAGE_LEN,
+    JOB_BYTES_KEPT, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use gannet_fabric::registration::{self, Registration};
-use gannet_fabric::{Arena, Buffer, Provider, RegisterError};
+use gannet_fabric::{Buffer, Completion, Provider, RegisterError};
 use gannet_runtime::{Handle, Listener, LogLimit, Stream};
 use gannet_session::limits::LOG_INTERVAL;
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Gate};
@@ -68,9 +68,9 @@ impl<S: Service> Server<S> {
             service,
             cache,
             counters,
-            inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
             stage: Cell::default(),
             scratch: Cell::default(),
+            completions: Cell::default(),
             idle_lists: RefCell::default(),
             idle_workers: RefCell::default(),
             idle_jobs: RefCell::default(),
@@ -112,7 +112,7 @@ impl<S: Service> Server<S> {
     /// as `options` say; a [`Registration`] alone means the Read-Write design.
     ///
     /// # Errors
-    /// The listener is broken.
+    /// The listener is broken, or the provider's connections cannot share receives.
     pub async fn serve_rdma(
         &self,
         provider: Rc<dyn Provider>,
@@ -127,10 +127,12 @@ impl<S: Service> Server<S> {
         } = options.into();
         let strategy = registration.over(provider.domain(), runtime);
         self.core.payloads.add_strategy(&strategy);
+        let receives = rdma::receive_pool(&*provider).ok_or(io::ErrorKind::Unsupported)?;
+        self.core.payloads.add_receives(&receives);
         tracing::debug!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, incoming) = (Rc::clone(&self.core), incoming?);
-            let memory = rdma::Memory::new(&provider.capabilities(), &strategy, design);
+            let memory = rdma::Memory::new(&*provider, &strategy, design, Rc::clone(&receives));
             let task = Box::pin(async move { rdma::serve(core, memory, incoming).await });
             self.core.runtime.spawn("rpc over rdma", task);
         }
@@ -178,7 +180,7 @@ impl<S: Service> Server<S> {
 
     /// Memory that the connections of this core hold now.
     pub fn memory_in_use(&self) -> MemoryInUse {
-        self.core.payloads.in_use(&self.core.inline)
+        self.core.payloads.in_use()
     }
 
     /// What was done so far.
@@ -211,7 +213,7 @@ impl From<Registration> for RdmaOptions {
 pub struct MemoryInUse {
     /// Payloads of calls, being received or under execution.
     pub payloads: usize,
-    /// Receives and Sends of RDMA connections.
+    /// Messages and Sends of RDMA connections.
     pub inline: usize,
 }
 
@@ -225,10 +227,10 @@ pub(crate) struct Core<S> {
     /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
     /// pass on their way out. Taken by whoever uses it, never across an await.
     stage: Cell<Buffer>,
-    /// Memory for Sends and receives.
-    inline: Arena,
     /// Where messages are put together before they go to memory that can be sent.
     scratch: Cell<Vec<u8>>,
+    /// Where completions are taken; of no connection while it is not polled.
+    completions: Cell<Vec<Completion>>,
     idle_lists: RefCell<Vec<ChunkLists>>,
     /// Used last in first out: the same few are hot.
     idle_workers: RefCell<Vec<Worker>>,

@@ -6,7 +6,8 @@ mod common;
 
 use common::raw::{Answer, Raw, call_bytes, linux, part};
 use common::*;
-use gannet_fabric::{Access, Buffer, Provider};
+use gannet_fabric::{Access, Buffer, Provider, WorkId};
+use gannet_rpc::limits::{CREDITS, INLINE_THRESHOLD};
 use gannet_runtime::Handle;
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
@@ -408,40 +409,78 @@ fn the_server_says_what_it_can_receive() {
 }
 
 #[test]
-fn a_stranger_holds_the_memory_of_one_call() {
+fn an_idle_connection_holds_no_message_memory() {
     lab(|lab| async move {
-        const SLOT: usize = gannet_rpc::limits::INLINE_THRESHOLD as usize;
         let in_use = || lab.bench.server.memory_in_use().inline;
-        let mut idle = Vec::new();
-        for count in 1..20 {
-            idle.push(lab.connect().await);
-            assert_eq!(in_use(), 9 * count * SLOT);
-        }
-        // The reply grants credits for more.
-        let raw = idle.pop().unwrap();
-        let call = call_bytes(1, NULL, |_| {});
-        raw.exchange(1, Procedure::Msg, &no_lists(), &call).await;
-        assert_eq!(in_use(), (9 * idle.len() + 128 + 8) * SLOT);
-        drop(raw);
-        eventually(&lab.runtime, || in_use() == 9 * idle.len() * SLOT).await;
-        idle.clear();
+        let strangers = [lab.connect().await, lab.connect().await];
+        let busy = lab.connect().await;
+        busy.earn(CREDITS).await;
         eventually(&lab.runtime, || in_use() == 0).await;
+        // Calls under way hold the memory of their messages, and no other.
+        for xid in 0..10 {
+            let call = call_bytes(xid, SLOW, |encoder| encoder.u32(1000));
+            busy.send(xid, Procedure::Msg, &no_lists(), &call);
+        }
+        eventually(&lab.runtime, || in_use() == 10 * INLINE_THRESHOLD as usize).await;
+        drop(busy);
+        eventually(&lab.runtime, || in_use() == 0).await;
+        for raw in strangers {
+            let call = call_bytes(1, NULL, |_| {});
+            raw.exchange(1, Procedure::Msg, &no_lists(), &call).await;
+        }
     });
 }
 
 #[test]
-fn more_calls_than_credits_end_the_connection() {
+fn credits_come_quickly_and_as_many_calls_may_be_under_way() {
     lab(|lab| async move {
         let raw = lab.connect().await;
-        for xid in 0..140 {
-            let call = call_bytes(xid, SLOW, |encoder| encoder.u32(1000));
-            raw.send(xid, Procedure::Msg, &no_lists(), &call);
+        let mut window = 1;
+        for round in 0..3 {
+            for xid in 0..window {
+                let xid = 1000 * round + xid;
+                let call = call_bytes(xid, SLOW, |encoder| encoder.u32(10));
+                raw.send(xid, Procedure::Msg, &no_lists(), &call);
+            }
+            let calls = window;
+            for _ in 0..calls {
+                window = raw.receive().await.unwrap().header.credits;
+                let buffer = Buffer::zeroed(4096);
+                raw.endpoint.post_receive(WorkId(0), buffer).unwrap();
+            }
         }
-        while raw.receive().await.is_ok() {}
-        // Nobody else notices.
-        let other = lab.connect().await;
-        let call = call_bytes(1, NULL, |_| {});
-        other.exchange(1, Procedure::Msg, &no_lists(), &call).await;
+        assert_eq!(window, CREDITS);
+    });
+}
+
+#[test]
+fn a_client_that_ignores_its_grant_ends_alone() {
+    lab(|lab| async move {
+        let slow = |xid| call_bytes(xid, SLOW, |encoder| encoder.u32(100));
+        let others = [lab.connect().await, lab.connect().await];
+        for other in &others {
+            other.earn(CREDITS).await;
+            for xid in 0..CREDITS {
+                other.send(xid, Procedure::Msg, &no_lists(), &slow(xid));
+            }
+        }
+        // One before its first reply, one with all the credits there are.
+        for earned in [None, Some(CREDITS)] {
+            let raw = lab.connect().await;
+            if let Some(credits) = earned {
+                raw.earn(credits).await;
+            }
+            for xid in 0..CREDITS + 1 {
+                raw.send(xid, Procedure::Msg, &no_lists(), &slow(xid));
+            }
+            while raw.receive().await.is_ok() {}
+        }
+        for other in &others {
+            for _ in 0..CREDITS {
+                other.receive().await.expect("an answer for the innocent");
+            }
+        }
+        assert_eq!(lab.bench.counters.drops.total(), 2);
     });
 }
 

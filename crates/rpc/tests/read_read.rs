@@ -11,7 +11,7 @@ use gannet_fabric::{
     Access, Backing, Buffer, Domain, Provider, RemoteAddress, RemoteKey, Scope, Span, WorkId,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_rpc::limits::EXPOSED_SHARE_MAX;
+use gannet_rpc::limits::{CREDITS_READ_READ, EXPOSED_SHARE_MAX};
 use gannet_rpc::{CallError, Client, ClientConfig, Design, Persistence, RdmaOptions, Target};
 use gannet_runtime::{Handle, sleep};
 use gannet_session::limits::DONE_DEADLINE;
@@ -308,6 +308,7 @@ fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
 fn a_peer_that_never_says_done_pins_little_and_is_cut() {
     lab(Setting::default(), |lab| async move {
         let raw = lab.connect(Design::ReadRead).await;
+        raw.earn(CREDITS_READ_READ).await;
         for xid in 2..62 {
             ask(&raw, xid, 1 << 20);
         }

@@ -2,8 +2,8 @@
 
 use crate::limits::{
     CONNECTION_BYTES, DONE_DEADLINE, FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY_MAX,
-    MEMORY_RETRY_MIN, RECORD_DEADLINE, RECORD_PAUSE_DEADLINE, SCARCE_DEADLINE, SCARCE_LOOK,
-    WRITE_DEADLINE,
+    MEMORY_RETRY_MIN, RECORD_DEADLINE, RECORD_PAUSE_DEADLINE, REST_AFTER, SCARCE_DEADLINE,
+    SCARCE_LOOK, WRITE_DEADLINE,
 };
 use gannet_runtime::{Handle, Instant, LocalFuture};
 use std::task::Context;
@@ -57,6 +57,8 @@ pub struct Waits {
     pub exposed_since: Option<Instant>,
     /// Others wait for memory.
     pub scarce: bool,
+    /// The connection keeps memory that only a busy one needs.
+    pub grown: bool,
 }
 
 /// Wakes a connection when its peer is late.
@@ -82,7 +84,7 @@ impl Timer {
         }
     }
 
-    /// Sees that the connection is woken at its next deadline. True when it should look for memory now.
+    /// Sees that the connection is woken at its next deadline. True when it should look for memory now, or rest.
     ///
     /// # Errors
     /// The peer is late with something.
@@ -113,10 +115,14 @@ impl Timer {
                 Some(_) => deadlines.excuse(),
                 None => {}
             }
-            self.set(runtime, deadlines.next(waits));
+            let rests = waits.grown && deadlines.are_resting();
+            let grown = waits.grown && !rests;
+            self.set(runtime, deadlines.next(Waits { grown, ..waits }));
             if waits.short_of_memory {
                 // Thousands of connections may wait, and each look costs: their number must not.
                 self.pause = MEMORY_RETRY_MAX.min(2 * self.pause);
+            }
+            if waits.short_of_memory || rests {
                 return Ok(true);
             }
         }
@@ -234,6 +240,11 @@ impl Deadlines {
         self.kept.note(self.now, bytes, moved);
     }
 
+    /// True when nothing has moved for so long that the connection should give up what it grew to.
+    pub fn are_resting(&self) -> bool {
+        self.moved + REST_AFTER <= self.now
+    }
+
     /// Forgives a silence that is not the peer's.
     fn excuse(&mut self) {
         self.moved = self.now;
@@ -242,8 +253,10 @@ impl Deadlines {
 
     /// The next point at which the peer may be late.
     fn next(&self, waits: Waits) -> Instant {
+        let rest = waits.grown.then(|| self.moved + REST_AFTER);
         self.candidates(waits)
             .map(|(at, _)| at)
+            .chain(rest)
             .min()
             .unwrap_or(self.now)
     }

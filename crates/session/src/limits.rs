@@ -41,6 +41,8 @@ pub const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 pub const DONE_DEADLINE: Duration = Duration::from_secs(30);
 /// How long an established connection may be idle. Longer than the five minutes after which Linux clients close.
 pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
+/// A connection that moved nothing for so long gives up what it grew to while it was busy.
+pub const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// Log lines of a kind that peers can cause at will are this far apart, per core.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);

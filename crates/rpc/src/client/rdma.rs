@@ -14,7 +14,9 @@ use super::pending::{Entry, SharedPayload, check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
-use crate::limits::{CREDITS, INLINE_THRESHOLD, RECEIVES_SPARE, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use crate::limits::{
+    CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
+};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
     Access, Arena, Buffer, Completion, ConnectError, ConnectOptions, Connected, Done, PostError,
@@ -40,7 +42,7 @@ const LIMITS: ChunkLimits = ChunkLimits {
 };
 /// Rounds of completions before other tasks get their turn.
 const ROUNDS_MAX: usize = 4;
-const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
+const RECEIVES: u32 = CREDITS + CLIENT_RECEIVES_SPARE;
 /// Work ids of receives and of sends; nothing depends on telling one from another.
 const RECEIVE: WorkId = WorkId(0);
 const SEND: WorkId = WorkId(1);

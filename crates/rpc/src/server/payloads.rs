@@ -1,10 +1,14 @@
 //! The memory of a core in which payloads of calls and replies wait for their users.
 
 use super::MemoryInUse;
-use crate::limits::{PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN, RECORD_MAX};
+use crate::limits::{
+    INLINE_SLOTS_MAX, INLINE_THRESHOLD, MESSAGES_IDLE_MAX, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN,
+    RECORD_MAX,
+};
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Arena, Buffer, SlotBudget, Zones};
 use gannet_runtime::{Handle, sleep};
+use gannet_session::ReceivePool;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -18,6 +22,10 @@ pub(super) struct PayloadMemory {
     runtime: Handle,
     /// One slot per payload received or sent apart.
     zones: Zones,
+    /// Sends of RDMA connections. They are never registered, so that slots can go at any time.
+    pub(super) inline: Arena,
+    /// Receives of each RDMA listener's connections.
+    receives: RefCell<Vec<Rc<ReceivePool>>>,
     /// How the payloads of each RDMA listener are registered.
     strategies: RefCell<Vec<Rc<dyn Strategy>>>,
     uses: Cell<u64>,
@@ -30,6 +38,8 @@ impl PayloadMemory {
         Rc::new(PayloadMemory {
             runtime,
             zones: Zones::within(kept, PAYLOAD_SLOT_MIN, RECORD_MAX),
+            inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
+            receives: RefCell::default(),
             strategies: RefCell::default(),
             uses: Cell::new(0),
             watched: Cell::new(false),
@@ -39,6 +49,11 @@ impl PayloadMemory {
     /// From now on `strategy` may hold registrations of this memory.
     pub(super) fn add_strategy(&self, strategy: &Rc<dyn Strategy>) {
         self.strategies.borrow_mut().push(Rc::clone(strategy));
+    }
+
+    /// The messages of these connections hold memory as well.
+    pub(super) fn add_receives(&self, receives: &Rc<ReceivePool>) {
+        self.receives.borrow_mut().push(Rc::clone(receives));
     }
 
     pub(super) fn registrations(&self) -> Vec<Counters> {
@@ -67,12 +82,23 @@ impl PayloadMemory {
             strategy.reclaim();
         }
         self.zones.trim();
+        self.inline.trim();
+        self.trim_messages();
     }
 
-    pub(super) fn in_use(&self, inline: &Arena) -> MemoryInUse {
+    /// Gives up memory for messages that nobody has used for a while.
+    fn trim_messages(&self) {
+        self.inline.trim_unused();
+        let receives = self.receives.borrow();
+        receives.iter().for_each(|pool| pool.trim_unused());
+    }
+
+    pub(super) fn in_use(&self) -> MemoryInUse {
+        let receives = self.receives.borrow();
+        let received = receives.iter().map(|pool| pool.in_use()).sum::<usize>();
         MemoryInUse {
             payloads: self.zones.in_use(),
-            inline: inline.in_use() * inline.slot_len(),
+            inline: self.inline.in_use() * self.inline.slot_len() + received,
         }
     }
 
@@ -83,6 +109,11 @@ impl PayloadMemory {
 
     fn note_use(self: &Rc<Self>) {
         self.uses.set(self.uses.get().wrapping_add(1));
+        self.look_after();
+    }
+
+    /// Memory is in use, be it for messages alone: somebody looks after it until all is given back.
+    pub(super) fn look_after(self: &Rc<Self>) {
         if !self.watched.replace(true) {
             let watch = watch(Rc::downgrade(self), Handle::clone(&self.runtime));
             self.runtime
@@ -91,16 +122,22 @@ impl PayloadMemory {
     }
 }
 
-/// Gives memory back once nobody has wanted any for a while; ends then, until the next use.
+/// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
 async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
-    let mut seen = None;
+    let (mut seen, mut looked) = (None, runtime.now());
     loop {
-        sleep(&runtime, PAYLOAD_IDLE_MAX).await;
+        sleep(&runtime, MESSAGES_IDLE_MAX).await;
         let Some(memory) = memory.upgrade() else {
             return;
         };
+        memory.trim_messages();
+        if runtime.now().duration_since(looked) < PAYLOAD_IDLE_MAX {
+            continue;
+        }
+        looked = runtime.now();
         let uses = memory.uses.get();
-        if seen.replace(uses) == Some(uses) && memory.zones.in_use() == 0 {
+        let in_use = memory.in_use();
+        if seen.replace(uses) == Some(uses) && in_use.payloads + in_use.inline == 0 {
             memory.reclaim();
             memory.watched.set(false);
             return;

@@ -1,13 +1,15 @@
 //! One RPC/RDMA connection in the Read-Write design (RFC 8166): the server alone moves bulk data.
 //!
-//! A call's life: its Send arrives in a posted receive; its Read chunks are pulled and the message is put together
+//! A call's life: its Send arrives in a receive; its Read chunks are pulled and the message is put together
 //! ([`inbound`]); the service executes it in a worker, as over TCP; the reply's payload is written to the Write chunk,
 //! or the whole reply to the Reply chunk, and one Send ends it ([`reply`]).
 //!
 //! Where both ends wanted the Read-Read design, replies that fit no Send are exposed instead ([`exposed`]).
 //!
-//! The receive of a call is posted again just before its reply leaves: so receives posted plus calls under way is
-//! constant, and a peer that sends more calls than it has credits for ends its own connection.
+//! Receives are shared by the connections of a core; [`gannet_session::Credits`] has what each may use. A call's
+//! receive serves again when its reply is queued, since the peer may use the credit as soon as it has the reply. But a
+//! call counts as under way until its reply has *left*, as do the bytes that the reply takes of the budget: a peer that
+//! sends more calls than it has credits for, or takes no replies and goes on calling, ends its own connection.
 
 mod exposed;
 mod inbound;
@@ -15,16 +17,23 @@ mod reply;
 
 use super::Core;
 use super::worker::{CallTable, Job};
-use crate::limits::{CREDITS, CREDITS_READ_READ, INLINE_THRESHOLD, RECEIVES_SPARE};
+use crate::limits::{
+    CREDITS, CREDITS_FIRST, CREDITS_IDLE, CREDITS_INITIAL, CREDITS_READ_READ, CREDITS_STEP,
+    INLINE_THRESHOLD, MESSAGES_SPARE, RECEIVES_MAX, RECEIVES_RESERVED,
+};
 use crate::service::Service;
 use exposed::{Exposed, Part};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
-    Access, Buffer, Capabilities, Completion, ConnectOptions, Connected, Disconnected, Done,
-    Endpoint, Incoming, PostError, RegisterError, Scope, WorkError, WorkId,
+    Access, Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Endpoint, Incoming,
+    PostError, Provider, RegisterError, Scope, SharedReceives, WorkError, WorkId,
 };
 use gannet_runtime::LocalFuture;
-use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
+use gannet_session::limits::CONNECTIONS_MAX;
+use gannet_session::{
+    Activity, Charge, CreditLimits, Credits, Deadlines, Exceeded, Grant, Overdue, PoolLimits,
+    ReceivePool, Share, Timer, Waits,
+};
 use gannet_wire::rpcrdma::{Design, PrivateData};
 use inbound::Context as CallContext;
 use reply::{Departure, Held};
@@ -35,16 +44,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use thiserror::Error;
 
+/// Entries of the queues of an idle connection.
+const REST_ENTRIES: usize = 4;
 /// Rounds of completions before other connections get their turn.
 const ROUNDS_MAX: usize = 4;
-/// Receives posted on a connection.
-const RECEIVES: u32 = CREDITS + RECEIVES_SPARE;
-/// Receives of a connection that has not called yet: a client may have one call under way before the first reply
-/// grants it more (RFC 8166 section 3.3.1), so a stranger holds no more memory than that.
-const RECEIVES_FIRST: u32 = 1 + RECEIVES_SPARE;
+/// What a peer is refused for who can have no receives.
+const OUT_OF_MEMORY: &str = "out of receives";
 
-/// What a peer is refused for whose receives cannot be posted.
-const OUT_OF_MEMORY: &str = "out of receive memory";
+const POOL: PoolLimits = PoolLimits {
+    receives_max: RECEIVES_MAX,
+    reserve: RECEIVES_RESERVED,
+    connections_max: CONNECTIONS_MAX as u32,
+};
+const _: () = assert!(POOL.hold());
 
 /// What a piece of work was for, packed into its [`WorkId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +88,6 @@ impl Work {
             1 => Work::Pull(value as usize),
             2 => Work::Write(value),
             3 => Work::Send(value),
-            // The receives of the set-up are numbered from 0.
             _ => Work::Receive,
         }
     }
@@ -91,8 +102,8 @@ enum End {
     Work(#[from] WorkError),
     #[error("work refused: {0}")]
     Post(#[from] PostError),
-    #[error("the peer exceeds its credits")]
-    Credits,
+    #[error(transparent)]
+    Credits(#[from] Exceeded),
     #[error(transparent)]
     Overdue(#[from] Overdue),
     #[error("{OUT_OF_MEMORY}")]
@@ -104,10 +115,17 @@ enum End {
 }
 
 impl End {
+    fn of_receives(error: PostError) -> End {
+        match error {
+            PostError::QueueFull => End::Memory,
+            other => End::Post(other),
+        }
+    }
+
     fn is_offence(&self) -> bool {
         matches!(
             self,
-            End::Credits
+            End::Credits(_)
                 | End::Overdue(_)
                 | End::Work(WorkError::Remote(_))
                 | End::Disconnected(Disconnected::PeerMisbehaved(_))
@@ -125,15 +143,29 @@ pub(super) struct Memory {
     read_depth_max: u16,
     /// What clients may ask for.
     design: Design,
+    receives: Rc<ReceivePool>,
+}
+
+/// The receives of a listener's connections on this core; `None` when the provider's cannot be shared.
+pub(super) fn receive_pool(provider: &dyn Provider) -> Option<Rc<ReceivePool>> {
+    let queue = provider.shared_receives(SharedReceives {
+        id: Work::Receive.id(),
+        len: INLINE_THRESHOLD as usize,
+        receives_max: POOL.receives_max,
+    });
+    queue.map(|queue| ReceivePool::new(queue, POOL))
 }
 
 impl Memory {
     pub(super) fn new(
-        capabilities: &Capabilities,
+        provider: &dyn Provider,
         strategy: &Rc<dyn Strategy>,
         design: Design,
+        receives: Rc<ReceivePool>,
     ) -> Memory {
+        let capabilities = provider.capabilities();
         Memory {
+            receives,
             design,
             strategy: Rc::clone(strategy),
             needs_registration: capabilities.needs_local_registration,
@@ -179,13 +211,10 @@ pub(super) async fn serve<S: Service>(
         send_size: INLINE_THRESHOLD,
         receive_size: INLINE_THRESHOLD,
     };
-    let receives: Vec<Buffer> = (0..RECEIVES_FIRST)
-        .map_while(|_| core.inline.take())
-        .collect();
-    if receives.len() < RECEIVES_FIRST as usize {
+    let Some(share) = memory.receives.join() else {
         core.note_refused(peer, OUT_OF_MEMORY);
         return incoming.reject(Vec::new()).await;
-    }
+    };
     let design = memory.agree(&*incoming);
     let mut private_data = own.to_bytes().to_vec();
     private_data.extend(design.to_bytes().into_iter().flatten());
@@ -196,12 +225,12 @@ pub(super) async fn serve<S: Service>(
             Design::ReadWrite => 0,
             Design::ReadRead => memory.read_depth_max,
         },
-        receives: receives.into(),
+        receives: share.receives(),
         ..ConnectOptions::default()
     };
     let memory = Memory { design, ..memory };
     match activity.unless_over(incoming.accept(options)).await {
-        Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, own).await,
+        Some(Ok(endpoint)) => answer(core, activity, memory, (endpoint, share), own).await,
         Some(Err(error)) => tracing::debug!(%peer, %error, "rdma connection not made"),
         None => {}
     }
@@ -211,7 +240,7 @@ async fn answer<S: Service>(
     core: Rc<Core<S>>,
     activity: Activity,
     memory: Memory,
-    endpoint: Connected,
+    (endpoint, share): (Connected, Share),
     own: PrivateData,
 ) {
     core.counters.connections.add(1);
@@ -219,7 +248,8 @@ async fn answer<S: Service>(
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, ?theirs, design = %memory.design, "rdma connection");
     let ends = (own, theirs);
-    let mut connection = Connection::new(&core, activity, memory, Rc::clone(&endpoint), ends);
+    let made = (Rc::clone(&endpoint), share);
+    let mut connection = Connection::new(&core, activity, memory, made, ends);
     let end = std::future::poll_fn(|context| connection.poll(context)).await;
     if matches!(end, End::Memory) {
         core.note_refused(peer, OUT_OF_MEMORY);
@@ -247,6 +277,20 @@ async fn answer<S: Service>(
         };
         core.runtime
             .spawn("calls without connection", Box::pin(finishing));
+    }
+}
+
+fn credit_limits(design: Design) -> CreditLimits {
+    CreditLimits {
+        initial: CREDITS_INITIAL,
+        first: CREDITS_FIRST,
+        step: CREDITS_STEP,
+        max: match design {
+            Design::ReadWrite => CREDITS,
+            Design::ReadRead => CREDITS_READ_READ,
+        },
+        spare: MESSAGES_SPARE,
+        idle: CREDITS_IDLE,
     }
 }
 
@@ -284,8 +328,7 @@ struct Connection<S: Service> {
     exposed: Exposed,
     /// Finished calls that wait until the peer is done with others.
     unexposed: VecDeque<(Box<Job>, Part)>,
-    /// Calls that the peer may have under way.
-    credits: u32,
+    credits: Credits,
     /// Bytes that the replies of calls under way may take.
     reserved: usize,
     /// Bytes of memory of replies that are complete, until they have left, and of files for others.
@@ -296,14 +339,11 @@ struct Connection<S: Service> {
     moved: u64,
     /// The budget holds something back, and nobody tells when it no longer does.
     short_of_budget: bool,
-    /// Receives that are posted or under way.
-    receives: u32,
     /// Writes and Sends in the send queue.
     posted: u32,
     posted_max: u32,
     /// RDMA Reads in the send queue.
     pulls: u32,
-    completions: Vec<Completion>,
     deadlines: Deadlines,
     timer: Timer,
 }
@@ -313,15 +353,12 @@ impl<S: Service> Connection<S> {
         core: &Rc<Core<S>>,
         activity: Activity,
         memory: Memory,
-        endpoint: Connected,
+        (endpoint, share): (Connected, Share),
         (own, theirs): (PrivateData, PrivateData),
     ) -> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
-        let credits = match memory.design {
-            Design::ReadWrite => CREDITS,
-            Design::ReadRead => CREDITS_READ_READ,
-        };
+        let credits = credit_limits(memory.design);
         Connection {
             core: Rc::clone(core),
             peer: endpoint.peer_address(),
@@ -344,15 +381,13 @@ impl<S: Service> Connection<S> {
             unread: VecDeque::new(),
             exposed: Exposed::default(),
             unexposed: VecDeque::new(),
-            credits,
+            credits: Credits::new(share, credits, core.runtime.now()),
             reserved: 0,
             reply_bytes: 0,
             moved: 0,
             short_of_budget: false,
-            receives: RECEIVES_FIRST,
             posted: 0,
             pulls: 0,
-            completions: Vec::new(),
             deadlines,
             timer,
         }
@@ -432,12 +467,12 @@ impl<S: Service> Connection<S> {
     }
 
     fn poll_endpoint(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let mut completions = std::mem::take(&mut self.completions);
+        let mut completions = self.core.completions.take();
         let polled = self.endpoint.poll_completions(context, &mut completions);
         let outcome = completions
             .drain(..)
             .try_for_each(|completion| self.complete(completion));
-        self.completions = completions;
+        self.core.completions.set(completions);
         outcome?;
         match polled {
             Poll::Ready(Ok(())) => Ok(true),
@@ -463,7 +498,7 @@ impl<S: Service> Connection<S> {
                     return Ok(());
                 };
                 self.core.counters.bytes_in.add(u64::from(len));
-                self.post_other_receives()?;
+                self.core.payloads.look_after();
                 self.receive(buffer, len as usize)
             }
             (Work::Pull(place), _) => self.pulled(place),
@@ -472,6 +507,7 @@ impl<S: Service> Connection<S> {
                 let held = self.leaving.pop_front().unwrap_or_default();
                 self.reply_bytes -= held.bytes;
                 self.moved += held.bytes as u64;
+                self.credits.left(held.limit);
                 drop(held);
                 self.deadlines.bytes_sent();
                 // Reads leave in turn behind replies.
@@ -482,14 +518,20 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Before the first reply grants credits there must be memory for the calls that they allow.
-    fn post_other_receives(&mut self) -> Result<(), End> {
-        for _ in self.receives..RECEIVES {
-            let buffer = self.core.inline.take().ok_or(End::Memory)?;
-            self.endpoint.post_receive(Work::Receive.id(), buffer)?;
-        }
-        self.receives = RECEIVES;
-        Ok(())
+    /// The credits that a reply grants, to a peer that asks for so many.
+    fn grant(&mut self, asked: u32) -> Result<Grant, End> {
+        // One RDMA_DONE may come for each exposed reply, without a credit.
+        let owed = self.exposed.len();
+        let grant = self.credits.answer(&*self.endpoint, asked, owed);
+        grant.map_err(End::of_receives)
+    }
+
+    /// A message that no credit covers was dealt with.
+    fn without_credit(&mut self, message: Buffer) -> Result<(), End> {
+        drop(message);
+        self.credits.message_came();
+        let covered = self.credits.cover(&*self.endpoint, self.exposed.len());
+        covered.map_err(End::of_receives)
     }
 
     /// A transfer for a call failed: when the client sends it again after reconnecting, it would fail again.
@@ -540,6 +582,7 @@ impl<S: Service> Connection<S> {
             short_of_memory: self.short_of_budget || !self.pulls_waiting.is_empty(),
             exposed_since: self.exposed.oldest(),
             scarce: self.activity.account().is_scarce(),
+            grown: self.is_grown(),
         };
         let Connection {
             core,
@@ -547,6 +590,29 @@ impl<S: Service> Connection<S> {
             timer,
             ..
         } = self;
-        Ok(timer.poll(context, &core.runtime, deadlines, waits)?)
+        let due = timer.poll(context, &core.runtime, deadlines, waits)?;
+        if due && waits.grown && self.deadlines.are_resting() {
+            self.rest();
+        }
+        Ok(due)
+    }
+
+    /// True when it keeps memory that only a busy connection needs.
+    fn is_grown(&self) -> bool {
+        self.is_quiet() && self.contexts.capacity().max(self.leaving.capacity()) > REST_ENTRIES
+    }
+
+    /// Gives that up. Nothing is under way.
+    fn rest(&mut self) {
+        self.contexts = Vec::new();
+        self.free = Vec::new();
+        self.waiting = VecDeque::new();
+        self.pulls_waiting = VecDeque::new();
+        self.cold = Vec::new();
+        self.departures = VecDeque::new();
+        self.leaving = VecDeque::new();
+        self.unread = VecDeque::new();
+        self.unexposed = VecDeque::new();
+        self.calls.rest();
     }
 }

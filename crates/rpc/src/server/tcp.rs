@@ -369,6 +369,7 @@ impl<S: Service> Connection<S> {
             short_of_memory,
             exposed_since: None,
             scarce: self.activity.account().is_scarce(),
+            grown: false,
         };
         let Connection {
             core,

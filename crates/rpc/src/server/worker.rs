@@ -195,6 +195,14 @@ impl CallTable {
         self.busy == 0
     }
 
+    /// Gives up the room of calls that ended.
+    pub(crate) fn rest(&mut self) {
+        if self.busy == 0 {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
     /// True when [`CallTable::start`] takes no further call.
     pub(crate) fn is_full(&self) -> bool {
         self.busy == CALLS_MAX

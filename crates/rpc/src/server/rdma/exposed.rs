@@ -46,6 +46,10 @@ impl Exposed {
         self.bytes
     }
 
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.replies.len()).unwrap_or(u32::MAX)
+    }
+
     /// Since when the peer has had a reply to read.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.replies.front().map(|reply| reply.since)

@@ -8,6 +8,7 @@ use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Buffer, RemoteAddress, RemoteKey};
+use gannet_session::Exceeded;
 use gannet_wire::rpc::CallHeaderError;
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
@@ -25,8 +26,10 @@ const LIMITS: ChunkLimits = ChunkLimits {
 pub(super) struct Context {
     pub(super) xid: u32,
     pub(super) lists: ChunkLists,
-    /// The received Send; posted again when the reply leaves.
+    /// The received Send, until the reply is queued.
     pub(super) receive: Option<Buffer>,
+    /// Credits that the client asks for.
+    pub(super) asked: u32,
     /// Where the RPC message lies in it.
     message: (usize, usize),
     /// The whole message is in the chunk at position zero.
@@ -65,9 +68,10 @@ impl<S: Service> Connection<S> {
                 if header.procedure == Procedure::Done {
                     self.done(header.xid);
                 }
-                return self.repost(buffer);
+                return self.without_credit(buffer);
             }
         };
+        self.credits.request_came(self.deadlines.now())?;
         let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
         let starts_at_zero =
@@ -76,6 +80,7 @@ impl<S: Service> Connection<S> {
             xid: header.xid,
             lists,
             receive: Some(buffer),
+            asked: header.credits,
             message,
             long,
             chunks: Vec::new(),
@@ -91,12 +96,12 @@ impl<S: Service> Connection<S> {
             // A whole message in chunks begins at position zero, and only such a message does.
             Some(chunks) if starts_at_zero(&chunks) == long && !poisoned => call.chunks = chunks,
             _ => {
-                let place = self.admit_context(call)?;
+                let place = self.admit_context(call);
                 return self.refuse(place, TransportError::Chunk);
             }
         }
         let pulls = !call.chunks.is_empty();
-        let place = self.admit_context(call)?;
+        let place = self.admit_context(call);
         if !pulls {
             return self.assemble(place);
         }
@@ -106,7 +111,7 @@ impl<S: Service> Connection<S> {
         self.pull(place)
     }
 
-    fn admit_context(&mut self, call: Context) -> Result<usize, End> {
+    fn admit_context(&mut self, call: Context) -> usize {
         let place = self.free.pop().unwrap_or(self.contexts.len());
         if place == self.contexts.len() {
             self.contexts.push(None);
@@ -114,15 +119,12 @@ impl<S: Service> Connection<S> {
         if let Some(slot) = self.contexts.get_mut(place) {
             *slot = Some(call);
         }
-        if self.contexts.len() - self.free.len() > self.credits as usize {
-            return Err(End::Credits);
-        }
-        Ok(place)
+        place
     }
 
     fn refuse_header(&mut self, buffer: Buffer, error: HeaderError) -> Result<(), End> {
         let (xid, version, error) = match error {
-            HeaderError::Short => return self.repost(buffer),
+            HeaderError::Short => return self.without_credit(buffer),
             HeaderError::Version { xid, version } => {
                 let range = TransportError::Version {
                     low: RDMA_VERSION,
@@ -134,7 +136,9 @@ impl<S: Service> Connection<S> {
                 (xid, RDMA_VERSION, TransportError::Chunk)
             }
         };
-        self.send_error(xid, version, error, Some(buffer))
+        drop(buffer);
+        self.credits.request_came(self.deadlines.now())?;
+        self.send_error(xid, version, error, u32::MAX)
     }
 
     /// Starts reading the chunks of a call, after the calls that wait for that already.
@@ -299,7 +303,7 @@ impl<S: Service> Connection<S> {
                 return Ok(());
             };
             if self.calls.is_full() {
-                return Err(End::Credits);
+                return Err(Exceeded.into());
             }
             if let Some(call) = self.context(place) {
                 call.reserved = reply;
@@ -327,9 +331,9 @@ impl<S: Service> Connection<S> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
             return Ok(());
         };
-        let receive = call.receive.take();
+        drop(call.receive.take());
         self.release(place, call);
-        receive.map_or(Ok(()), |buffer| self.repost(buffer))
+        Ok(self.credits.give_up(&*self.endpoint)?)
     }
 
     /// Gives back what a call held whose context was in `place`.
@@ -339,10 +343,6 @@ impl<S: Service> Connection<S> {
         self.reply_bytes -= call.reply_bytes;
         self.free.push(place);
         self.core.put_lists(call.lists);
-    }
-
-    pub(super) fn repost(&mut self, buffer: Buffer) -> Result<(), End> {
-        Ok(self.endpoint.post_receive(Work::Receive.id(), buffer)?)
     }
 }
 

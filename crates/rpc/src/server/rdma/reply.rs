@@ -6,9 +6,7 @@ use crate::limits::{COPY_FILE_MAX, FILE_STAGED_MAX, INLINE_THRESHOLD, OUTGOING_B
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service, memory_of};
 use gannet_fabric::registration::Registered;
-use gannet_fabric::{
-    Arena, Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source,
-};
+use gannet_fabric::{Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
 use gannet_runtime::file;
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
@@ -27,8 +25,8 @@ pub(super) struct Departure {
     send: Buffer,
     send_len: u32,
     options: SendOptions,
-    /// The call's receive, to be posted again before the peer hears of the reply.
-    receive: Option<Buffer>,
+    /// The calls that it allows the peer to have sent; see [`gannet_session::Credits`].
+    limit: u64,
     /// Bytes of memory that it takes.
     held: usize,
 }
@@ -38,6 +36,8 @@ pub(super) struct Departure {
 pub(super) struct Held {
     /// Bytes of memory.
     pub(super) bytes: usize,
+    /// The calls that it allows the peer to have sent.
+    pub(super) limit: u64,
     /// What its Writes take their bytes from, as far as it is registered; dropping it ends that.
     _sources: Vec<Registered>,
 }
@@ -163,7 +163,7 @@ impl<S: Service> Connection<S> {
     /// Queues a reply that travels as planned.
     pub(super) fn send_off(&mut self, mut job: Box<Job>, plan: Plan) -> Result<(), End> {
         let place = job.tag;
-        let departure = self.build(&mut job, plan);
+        let departure = self.build(&mut job, plan)?;
         self.core.put_job(job);
         match departure {
             Some(departure) => {
@@ -207,9 +207,7 @@ impl<S: Service> Connection<S> {
             return Ok(());
         };
         let (offset, len) = (*offset, *len);
-        let inline = Some(&self.core.inline).filter(|slots| slots.slot_len() >= len);
-        let slot = inline.and_then(Arena::take);
-        let mut buffer = slot.unwrap_or_else(|| self.core.payloads.take(len));
+        let mut buffer = self.core.payloads.take(len);
         let mut filled = 0;
         while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
             match file.try_read_at(offset + filled as u64, target)? {
@@ -262,10 +260,12 @@ impl<S: Service> Connection<S> {
     }
 
     /// Turns a reply into work requests; `None` when memory cannot be registered.
-    fn build(&mut self, job: &mut Job, plan: Plan) -> Option<Departure> {
+    fn build(&mut self, job: &mut Job, plan: Plan) -> Result<Option<Departure>, End> {
         let place = job.tag;
         let xid = job.call.xid;
-        let mut call = self.contexts.get_mut(place)?.take()?;
+        let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
+            return Ok(None);
+        };
         let mut echo = self.core.take_lists();
         call.lists
             .echo_into(&mut echo, &[plan.placed], plan.reply_chunk.unwrap_or(0));
@@ -280,7 +280,6 @@ impl<S: Service> Connection<S> {
             self.write_payload(payload, segments, &mut writes).is_some()
         });
         let built = built && self.expose_part(xid, &mut job.reply, &plan, &mut echo);
-        let message = self.message(xid, &mut job.reply, &echo, &plan);
         let built = built
             && plan.reply_chunk.is_none_or(|len| {
                 let stream = stream(xid, &mut job.reply, plan.placed > 0);
@@ -288,20 +287,23 @@ impl<S: Service> Connection<S> {
                 self.write_memory(Buffer::from_vec(stream), len, segments, &mut writes)
                     .is_some()
             });
-        let receive = call.receive.take();
+        if !built {
+            self.core.put_lists(echo);
+            if let Some(empty) = self.contexts.get_mut(place) {
+                *empty = Some(call);
+            }
+            return Ok(None);
+        }
+        drop(call.receive.take());
+        let grant = self.grant(call.asked)?;
+        let (send, send_len) = self.message((xid, grant.window), &mut job.reply, &echo, &plan);
         let handle = call.lists.sole_handle().filter(|_| self.invalidates);
         let invalidate = handle.map_or(Invalidate::None, |handle| {
             Invalidate::Key(RemoteKey(handle))
         });
         self.core.put_lists(echo);
-        if !built {
-            call.receive = receive;
-            *self.contexts.get_mut(place)? = Some(call);
-            return None;
-        }
         let file_bytes = call.reply_bytes;
         self.release(place, call);
-        let (send, send_len) = message;
         let held = file_bytes.max(writes.memory + send.len());
         self.reply_bytes += held;
         let options = SendOptions {
@@ -309,15 +311,15 @@ impl<S: Service> Connection<S> {
             invalidate,
             solicited: false,
         };
-        Some(Departure {
+        Ok(Some(Departure {
             xid,
             writes,
             send,
             send_len,
             options,
-            receive,
+            limit: grant.limit,
             held,
-        })
+        }))
     }
 
     /// Exposes what the plan says; false when memory cannot be registered.
@@ -340,7 +342,7 @@ impl<S: Service> Connection<S> {
     /// The Send: transport header and, unless it goes to the Reply chunk, the RPC message.
     fn message(
         &self,
-        xid: u32,
+        (xid, credits): (u32, u32),
         reply: &mut Reply,
         echo: &ChunkLists,
         plan: &Plan,
@@ -356,7 +358,7 @@ impl<S: Service> Connection<S> {
         let header = Header {
             xid,
             version: RDMA_VERSION,
-            credits: self.credits,
+            credits,
             procedure,
         };
         header.emit(&mut Encoder::new(&mut bytes), echo);
@@ -373,6 +375,7 @@ impl<S: Service> Connection<S> {
         // Bounded by the inline threshold, which fits a slot; memory of its own when all slots are in use.
         let mut buffer = self
             .core
+            .payloads
             .inline
             .take()
             .filter(|buffer| buffer.len() >= bytes.len())
@@ -459,9 +462,6 @@ impl<S: Service> Connection<S> {
             let Some(departure) = self.departures.pop_front() else {
                 return Ok(());
             };
-            if let Some(buffer) = departure.receive {
-                self.repost(buffer)?;
-            }
             let mut bytes = u64::from(departure.send_len);
             let Writes { work, sources, .. } = departure.writes;
             for (source, target) in work {
@@ -479,6 +479,7 @@ impl<S: Service> Connection<S> {
                 .post_send(Work::Send(count).id(), source, departure.options)?;
             self.leaving.push_back(Held {
                 bytes: departure.held,
+                limit: departure.limit,
                 _sources: sources,
             });
             self.posted += count;
@@ -491,9 +492,10 @@ impl<S: Service> Connection<S> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
             return Ok(());
         };
-        let (xid, receive) = (call.xid, call.receive.take());
+        drop(call.receive.take());
+        let (xid, asked) = (call.xid, call.asked);
         self.release(place, call);
-        self.send_error(xid, RDMA_VERSION, error, receive)
+        self.send_error(xid, RDMA_VERSION, error, asked)
     }
 
     /// Queues a transport error. Never with an invalidation.
@@ -502,13 +504,14 @@ impl<S: Service> Connection<S> {
         xid: u32,
         version: u32,
         error: TransportError,
-        receive: Option<Buffer>,
+        asked: u32,
     ) -> Result<(), End> {
         self.core.counters.transport_errors.add(1);
+        let grant = self.grant(asked)?;
         let header = Header {
             xid,
             version,
-            credits: self.credits,
+            credits: grant.window,
             procedure: Procedure::Error(error),
         };
         let mut bytes = Vec::with_capacity(28);
@@ -526,7 +529,7 @@ impl<S: Service> Connection<S> {
             send,
             send_len,
             options,
-            receive,
+            limit: grant.limit,
             held,
         });
         self.depart()
