@@ -71,9 +71,6 @@ pub const NUDGES_MAX: u32 = 5;
 /// A connection that moved nothing for so long gives up what its queues grew to.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
 
-/// Entries of a queue that are kept at rest.
-pub const REST_ENTRIES: usize = 4;
-
 // Any FPDU fits the staging buffer with room for the next receive.
 const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);
 

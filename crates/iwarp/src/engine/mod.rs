@@ -20,7 +20,6 @@ mod receive;
 mod transmit;
 mod violation;
 
-use crate::limits::REST_ENTRIES;
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
     AccessError, Buffer, Completion, Disconnected, Done, EndpointId, EndpointReceives, Invalidate,
@@ -265,27 +264,25 @@ impl Engine {
         self.phase == Phase::Closing && self.tx.is_idle()
     }
 
-    /// True when its queues have grown beyond what an idle connection needs.
+    /// True when its queues have room for more than they hold.
     pub(crate) fn is_grown(&self) -> bool {
-        let most = [
-            self.completions.capacity(),
-            self.reads.capacity(),
-            self.rx.requests.capacity(),
-            self.tx.queue.capacity(),
-            self.tx.leaving.capacity(),
-            self.tx.batches.capacity(),
-        ];
-        most.into_iter().any(|entries| entries > REST_ENTRIES)
+        self.completions.capacity() > self.completions.len()
+            || self.reads.capacity() > self.reads.len()
+            || self.rx.requests.capacity() > self.rx.requests.len()
+            || self.tx.queue.capacity() > self.tx.queue.len()
+            || self.tx.leaving.capacity() > self.tx.leaving.len()
+            || self.tx.batches.capacity() > self.tx.batches.len()
     }
 
-    /// Gives up what the queues do not hold now.
+    /// Gives up what the queues do not hold now. All of it: a piece that stayed where a queue has grown would keep its
+    /// page from the system.
     pub(crate) fn rest(&mut self) {
-        self.completions.shrink_to(REST_ENTRIES);
-        self.reads.shrink_to(REST_ENTRIES);
-        self.rx.requests.shrink_to(REST_ENTRIES);
-        self.tx.queue.shrink_to(REST_ENTRIES);
-        self.tx.leaving.shrink_to(REST_ENTRIES);
-        self.tx.batches.shrink_to(REST_ENTRIES);
+        self.completions.shrink_to_fit();
+        self.reads.shrink_to_fit();
+        self.rx.requests.shrink_to_fit();
+        self.tx.queue.shrink_to_fit();
+        self.tx.leaving.shrink_to_fit();
+        self.tx.batches.shrink_to_fit();
     }
 
     /// Ends the connection: all outstanding work completes as flushed. The first reason counts.
