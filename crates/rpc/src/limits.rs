@@ -48,6 +48,9 @@ pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
 /// How long a core keeps memory of RDMA messages that nobody wants. Twice as long at most.
 pub const MESSAGES_IDLE_MAX: Duration = Duration::from_secs(5);
+/// When so many connections have ended or given up what they grew to, the allocator is asked to give memory back; that
+/// of fewer goes when the core idles.
+pub const RELEASE_AFTER: u32 = 64;
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
 /// Bytes of the file ranges of one connection that a provider may have in memory on their way out.

@@ -102,7 +102,11 @@ impl<S: Service> Server<S> {
         tracing::debug!(address = %listener.local_address(), "answering rpc over tcp");
         while let Some(stream) = activity.unless_stopped(listener.accept()).await {
             let (core, stream) = (Rc::clone(&self.core), stream?);
-            let task = Box::pin(async move { tcp::serve(core, stream).await });
+            let task = Box::pin(async move {
+                let memory = Rc::clone(&core.payloads);
+                tcp::serve(core, stream).await;
+                memory.note_freed();
+            });
             self.core.runtime.spawn("rpc over tcp", task);
         }
         Ok(())
@@ -133,7 +137,11 @@ impl<S: Service> Server<S> {
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, incoming) = (Rc::clone(&self.core), incoming?);
             let memory = rdma::Memory::new(&*provider, &strategy, design, Rc::clone(&receives));
-            let task = Box::pin(async move { rdma::serve(core, memory, incoming).await });
+            let task = Box::pin(async move {
+                let payloads = Rc::clone(&core.payloads);
+                rdma::serve(core, memory, incoming).await;
+                payloads.note_freed();
+            });
             self.core.runtime.spawn("rpc over rdma", task);
         }
         Ok(())

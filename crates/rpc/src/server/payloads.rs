@@ -3,7 +3,7 @@
 use super::MemoryInUse;
 use crate::limits::{
     INLINE_SLOTS_MAX, INLINE_THRESHOLD, MESSAGES_IDLE_MAX, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN,
-    RECORD_MAX,
+    RECORD_MAX, RELEASE_AFTER,
 };
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Arena, Buffer, SlotBudget, Zones};
@@ -31,6 +31,8 @@ pub(super) struct PayloadMemory {
     uses: Cell<u64>,
     /// Somebody will look whether it idles.
     watched: Cell<bool>,
+    /// Connections that freed memory since the allocator was asked to give it back.
+    freed: Cell<u32>,
 }
 
 impl PayloadMemory {
@@ -43,6 +45,7 @@ impl PayloadMemory {
             strategies: RefCell::default(),
             uses: Cell::new(0),
             watched: Cell::new(false),
+            freed: Cell::new(0),
         })
     }
 
@@ -112,6 +115,12 @@ impl PayloadMemory {
         self.look_after();
     }
 
+    /// A connection has ended, or given up what it grew to.
+    pub(super) fn note_freed(self: &Rc<Self>) {
+        self.freed.set(self.freed.get().saturating_add(1));
+        self.look_after();
+    }
+
     /// Memory is in use, be it for messages alone: somebody looks after it until all is given back.
     pub(super) fn look_after(self: &Rc<Self>) {
         if !self.watched.replace(true) {
@@ -124,13 +133,19 @@ impl PayloadMemory {
 
 /// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
 async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
-    let (mut seen, mut looked) = (None, runtime.now());
+    let (mut seen, mut looked, mut freed) = (None, runtime.now(), 0);
     loop {
         sleep(&runtime, MESSAGES_IDLE_MAX).await;
         let Some(memory) = memory.upgrade() else {
             return;
         };
         memory.trim_messages();
+        if freed >= RELEASE_AFTER {
+            freed = 0;
+            runtime.release_memory();
+        }
+        // Not before the next look: until then their providers give up theirs as well.
+        freed += memory.freed.take();
         if runtime.now().duration_since(looked) < PAYLOAD_IDLE_MAX {
             continue;
         }
@@ -139,6 +154,9 @@ async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
         let in_use = memory.in_use();
         if seen.replace(uses) == Some(uses) && in_use.payloads + in_use.inline == 0 {
             memory.reclaim();
+            if freed > 0 {
+                runtime.release_memory();
+            }
             memory.watched.set(false);
             return;
         }

@@ -44,8 +44,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use thiserror::Error;
 
-/// Entries of the queues of an idle connection.
-const REST_ENTRIES: usize = 4;
 /// Rounds of completions before other connections get their turn.
 const ROUNDS_MAX: usize = 4;
 /// What a peer is refused for who can have no receives.
@@ -599,7 +597,7 @@ impl<S: Service> Connection<S> {
 
     /// True when it keeps memory that only a busy connection needs.
     fn is_grown(&self) -> bool {
-        self.is_quiet() && self.contexts.capacity().max(self.leaving.capacity()) > REST_ENTRIES
+        self.is_quiet() && self.contexts.capacity() + self.leaving.capacity() > 0
     }
 
     /// Gives that up. Nothing is under way.
@@ -614,5 +612,6 @@ impl<S: Service> Connection<S> {
         self.unread = VecDeque::new();
         self.unexposed = VecDeque::new();
         self.calls.rest();
+        self.core.payloads.note_freed();
     }
 }

@@ -2,6 +2,7 @@
 
 mod busy_poll;
 mod cores;
+mod memory;
 mod stream;
 
 use crate::{BlockingJob, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
@@ -108,6 +109,10 @@ impl Runtime for TokioRuntime {
             address: listener.local_addr()?,
             listener: Rc::new(tokio::net::TcpListener::from_std(listener)?),
         }))
+    }
+
+    fn release_memory(&self) {
+        memory::release();
     }
 }
 
