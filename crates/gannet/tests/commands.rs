@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 use support::mount::{Mount, is_left_out};
 use support::{Place, Server, assert_same, fail, gannet, make_tree, run, succeed};
 
@@ -101,6 +102,24 @@ fn what_cannot_be_copied_is_said_and_fails_the_copy() {
             "{error}"
         );
         assert_eq!(fs::read(place.path("share/tree/file")).unwrap(), b"content");
+    }
+}
+
+#[test]
+fn a_time_that_cannot_be_kept_fails_the_copy_of_that_file_alone() {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).unwrap();
+    for (name, before) in [("old", 1), ("new", 0)] {
+        let file = fs::File::create(place.path("tree").join(name)).unwrap();
+        let time = UNIX_EPOCH - Duration::from_secs(before);
+        file.set_modified(time).unwrap();
+    }
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    for (number, url) in server.urls().iter().enumerate() {
+        let there = format!("{url}/{number}");
+        let why = fail(&["cp", "-r", &place.text("tree"), &there], 1);
+        assert!(why.contains("before 1970"), "{why}");
+        assert_eq!(succeed(&["ls", &there]), "new\n");
     }
 }
 

@@ -40,7 +40,8 @@ pub(crate) struct Node {
     pub(crate) size: u64,
     /// Bytes of disk; fewer than `size` when there are holes.
     pub(crate) used: u64,
-    pub(crate) modify_time: Time,
+    /// `None` before 1970 and after 2106: NFSv3 counts seconds in 32 bits without a sign.
+    pub(crate) modify_time: Option<Time>,
 }
 
 impl Node {
@@ -67,12 +68,24 @@ impl Node {
             used: u64::try_from(stat.st_blocks)
                 .unwrap_or(0)
                 .saturating_mul(512),
-            modify_time: Time {
-                // NFSv3 counts seconds in 32 bits without a sign; times outside are clipped.
-                seconds: u32::try_from(stat.st_mtime.max(0)).unwrap_or(u32::MAX),
+            modify_time: u32::try_from(stat.st_mtime).ok().map(|seconds| Time {
+                seconds,
                 nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-            },
+            }),
         }
+    }
+
+    /// The modification time that a copy gets.
+    ///
+    /// # Errors
+    /// NFSv3 and volumes cannot say it.
+    pub(super) fn kept_time(&self) -> io::Result<Time> {
+        self.modify_time.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "its modification time is before 1970 or after 2106: give it another, as with touch(1)",
+            )
+        })
     }
 
     pub(crate) fn of(attributes: &Attributes) -> Node {
@@ -90,7 +103,7 @@ impl Node {
             mode: attributes.mode,
             size: attributes.size,
             used: attributes.used,
-            modify_time: attributes.modify_time,
+            modify_time: Some(attributes.modify_time),
         }
     }
 
@@ -453,9 +466,10 @@ impl Place {
                 set.await.explain(what)
             }
             Place::Remote(session, handle, _) => {
+                let time = node.kept_time().explain(what)?;
                 let change = SetAttributes {
                     mode: (node.kind != Kind::Symlink).then_some(node.copied_mode()),
-                    modify_time: SetTime::To(node.modify_time),
+                    modify_time: SetTime::To(time),
                     ..SetAttributes::default()
                 };
                 let changed = session
