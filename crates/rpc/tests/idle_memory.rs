@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::Bench;

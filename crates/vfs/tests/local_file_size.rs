@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use gannet_fabric::Buffer;

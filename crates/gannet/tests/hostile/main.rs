@@ -14,7 +14,7 @@ mod peer;
 mod places;
 mod rdma;
 mod shapes;
-#[path = "../support/mod.rs"]
+#[path = "../all/support/mod.rs"]
 mod support;
 #[path = "../../examples/volume_io.rs"]
 mod volume_io;

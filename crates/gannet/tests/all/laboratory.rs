@@ -1,0 +1,282 @@
+//! The binary as a laboratory: IOzone's mode on this machine and on simulated testbeds, and the papers.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::support;
+
+use serde_json::Value;
+use std::fs;
+use support::{Place, Server, fail, gannet, succeed};
+
+fn rows(lines: &str) -> Vec<Value> {
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Panics unless every element is closed in its turn, and text is text.
+fn assert_well_formed(document: &str) {
+    let mut open = Vec::new();
+    let mut rest = document.trim();
+    assert!(rest.starts_with("<svg "), "{rest:.40}");
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains('>'), "{rest:.80}");
+        let end = at + rest[at..].find('>').expect("a tag that does not end");
+        let tag = &rest[at + 1..end];
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(tag.split(' ').next().unwrap());
+        }
+        rest = &rest[end + 1..];
+    }
+    assert!(open.is_empty() && rest.is_empty(), "{open:?} {rest}");
+}
+
+const SMALL: [&str; 7] = [
+    "--threads",
+    "1,2",
+    "--record",
+    "4K,64K",
+    "--size",
+    "256K",
+    "--json",
+];
+
+#[test]
+fn the_same_matrix_runs_here_and_on_a_testbed() {
+    let place = Place::new();
+    let (scratch, chart) = (place.text("out"), place.text("chart.svg"));
+    let arguments = [
+        ["bench", "iozone", "local", "profile:opensolaris"].as_slice(),
+        &[
+            "--registration",
+            "dynamic,server-cache",
+            "--scratch",
+            &scratch,
+        ],
+        &["--simulated-time", "0.005", "--chart", &chart],
+        &["--design", "read-write,read-read"],
+        &SMALL,
+    ]
+    .concat();
+    let rows = rows(&succeed(&arguments));
+    assert_eq!(rows.len(), 2 * 2 * 2 * 4 * 6);
+    let with = |design: &str| rows.iter().filter(|row| row["design"] == design).count();
+    assert_eq!(with("read-read"), with("read-write"));
+    for row in &rows {
+        let is_simulated = row["target"] == "profile:opensolaris";
+        assert_eq!(row["simulated"], is_simulated, "{row}");
+        for key in [
+            "mb_per_s",
+            "ops_per_s",
+            "mean_us",
+            "p50_us",
+            "p99_us",
+            "seconds",
+            "ops",
+        ] {
+            assert!(row[key].as_f64().unwrap() > 0.0, "{key}: {row}");
+        }
+        for key in ["client_cpu_percent", "server_cpu_percent"] {
+            assert!(row[key].is_number(), "{key}: {row}");
+        }
+        assert_eq!(row["size"], 256 << 10);
+        assert_eq!(row["registration"], row["server_registration"]);
+        let breakdown = &row["breakdown_us"];
+        assert!(breakdown["client"]["registration"].is_number(), "{row}");
+        assert!(breakdown["server"]["file_system"].is_number(), "{row}");
+        // A real wire cannot be told from the rest; a simulated one can.
+        assert_eq!(
+            breakdown["server"]["wire"].is_number(),
+            is_simulated,
+            "{row}"
+        );
+        assert_eq!(breakdown["rest"].is_null(), is_simulated, "{row}");
+    }
+    assert_well_formed(&fs::read_to_string(chart).unwrap());
+    assert_eq!(fs::read_dir(scratch).unwrap().count(), 0, "it cleans up");
+}
+
+#[test]
+fn a_simulated_row_is_the_same_every_time() {
+    let arguments = [
+        [
+            "bench",
+            "iozone",
+            "profile:linux",
+            "profile:sandia-ib:tcp",
+            "--clients",
+            "2",
+        ]
+        .as_slice(),
+        &["--op", "read,randwrite", "--simulated-time", "0.005"],
+        &SMALL,
+    ]
+    .concat();
+    let first = succeed(&arguments);
+    assert_eq!(first, succeed(&arguments));
+    for row in rows(&first) {
+        let is_tcp = row["target"] == "profile:sandia-ib:tcp";
+        assert_eq!(row["registration"].is_null(), is_tcp, "{row}");
+    }
+}
+
+#[test]
+fn servers_elsewhere_are_measured_as_far_as_they_can_be_seen() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let pid = server.pid().to_string();
+    for url in server.urls() {
+        let plain = [["bench", "iozone", &url].as_slice(), &SMALL].concat();
+        let watched = [plain.as_slice(), &["--server-pid", &pid]].concat();
+        for (arguments, sees_server) in [(plain, false), (watched, true)] {
+            let rows = rows(&succeed(&arguments));
+            assert_eq!(rows.len(), 4 * 6);
+            for row in rows {
+                assert!(row["mb_per_s"].as_f64().unwrap() > 0.0, "{row}");
+                assert_eq!(row["server_cpu_percent"].is_number(), sees_server, "{row}");
+                let is_rdma = url.starts_with("nfs+rdma:");
+                let client = &row["breakdown_us"]["client"];
+                assert_eq!(client["queueing"].is_number(), is_rdma, "{row}");
+                assert!(row["server_registration"].is_null(), "{row}");
+            }
+        }
+        let left = fs::read_dir(place.path("share")).unwrap().count();
+        assert_eq!(left, 0, "it cleans up");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_benchmark_and_leaves_no_file_behind() {
+    let place = Place::new();
+    let scratch = place.text("out");
+    let mut bench = gannet()
+        .args([
+            "bench",
+            "iozone",
+            "local",
+            "--threads",
+            "2",
+            "--record",
+            "4K",
+        ])
+        .args(["--size", "2G", "--scratch", &scratch])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its files are there as soon as it works.
+    let share = || {
+        let made = fs::read_dir(&scratch).unwrap().next()?.ok()?;
+        let folder = fs::read_dir(made.path().join("share")).ok()?.next()?.ok()?;
+        fs::read_dir(folder.path()).ok()?.next()
+    };
+    while share().is_none() {
+        assert!(bench.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::yield_now();
+    }
+    let sent = std::process::Command::new("kill")
+        .args(["-s", "INT", &bench.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let output = bench.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("interrupted"), "{error}");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_measured() {
+    for (arguments, part) in [
+        (["profile:nowhere"].as_slice(), "there are opensolaris"),
+        (&["nowhere"], "profile:NAME"),
+        (&["http://h/"], "URL"),
+        (&["local", "--size", "0"], "at least 1"),
+        (&["local", "--record", "0"], "at least 1"),
+        (&["local", "--size", "4K"], "--size is too small"),
+        (&["local", "--threads", "0"], "0 is not in"),
+        (&["local", "--clients", "2"], "simulated"),
+        (&["local", "--server-pid", "1"], "processor time"),
+        (&["profile:linux", "--simulated-time", "60"], "at most 10 s"),
+        (
+            &["profile:linux", "--registration", "all-physical"],
+            "--trust-peer",
+        ),
+        (
+            &["nfs://h/", "--server-registration", "fmr"],
+            "gannet serve",
+        ),
+    ] {
+        let error = fail(&[["bench", "iozone"].as_slice(), arguments].concat(), 2);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    for (arguments, part) in [
+        (["--record", "2M"], "NFS moves at most 1048576 bytes"),
+        (["--size", "512K"], "--size is too small"),
+    ] {
+        for what in [["bench"].as_slice(), &["bench", "iozone"]] {
+            let error = fail(&[what, &["nfs://h/"], &arguments[..]].concat(), 2);
+            assert!(error.contains(part), "{what:?} {arguments:?}: {error}");
+        }
+    }
+    fail(&["papers", "nobody"], 2);
+}
+
+#[test]
+fn papers_print_a_row_for_each_claim_and_draw_their_figures() {
+    let place = Place::new();
+    // The third is long: `cargo xtask ci` runs all of them, and compares them with docs/papers.
+    for paper in ["nfs-rdma", "sandia"] {
+        let charts = place.text(paper);
+        let rows = rows(&succeed(&["papers", paper, "--json", "--charts", &charts]));
+        assert!(!rows.is_empty());
+        for row in rows {
+            let keys: Vec<&str> = row
+                .as_object()
+                .unwrap()
+                .keys()
+                .map(String::as_str)
+                .collect();
+            for key in ["paper", "row", "published", "simulated", "within", "note"] {
+                assert!(keys.contains(&key), "{key}: {row}");
+            }
+            assert_eq!(row["paper"], paper);
+            assert!(row["simulated"].is_number(), "{row}");
+        }
+        let page = place.path(&format!("{paper}/{paper}.md"));
+        assert!(fs::read_to_string(&page).unwrap().contains("| published |"));
+        let written = fs::read_dir(charts)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        for chart in written.filter(|path| *path != page) {
+            assert_well_formed(&fs::read_to_string(chart).unwrap());
+        }
+    }
+}
+
+#[test]
+fn registering_is_measured_for_every_strategy() {
+    let rows = rows(&succeed(&[
+        "bench",
+        "registration",
+        "--json",
+        "--seconds",
+        "0.001",
+    ]));
+    for what in [
+        "dynamic",
+        "fmr",
+        "server-cache",
+        "client-cache",
+        "all-physical",
+    ] {
+        let of_what = rows.iter().filter(|row| row["what"] == what);
+        let times = of_what.map(|row| row["register_us"].as_f64().unwrap());
+        let times: Vec<f64> = times.collect();
+        assert_eq!(times.len(), 10, "{what}");
+        assert!(times.iter().all(|time| *time > 0.0), "{what}: {times:?}");
+    }
+}

@@ -1,0 +1,22 @@
+//! The whole binary against itself and foreign programs: a module for each thing that users do with it. One program, since each costs a link.
+
+#![allow(clippy::unwrap_used)]
+
+mod captures;
+mod commands;
+mod descriptors;
+mod dscp;
+mod dump;
+mod examples;
+mod full_disk;
+mod generated;
+mod laboratory;
+mod libnfs;
+mod mount;
+mod mount_user;
+mod native;
+mod serving;
+mod support;
+mod volume;
+#[path = "../../examples/volume_io.rs"]
+mod volume_io;

@@ -1,0 +1,6 @@
+//! The software RNIC through the seam, and against strangers. One program, since each costs a link.
+
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod strangers;

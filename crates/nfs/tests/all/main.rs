@@ -1,0 +1,13 @@
+//! The NFSv3 server and client over both transports, and what hostile peers and failing disks do to them. One program, since each costs a link.
+
+#![allow(clippy::unwrap_used)]
+
+mod distrust;
+mod files;
+mod hostile;
+mod local;
+mod policy;
+mod procedures;
+mod resent;
+mod restart;
+mod support;

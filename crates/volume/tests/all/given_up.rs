@@ -1,0 +1,263 @@
+//! What one core of an NFS server gives up does not come after what others are answered, whenever connections are made
+//! and lost; and who gives up is told the reason of that, and no other.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+
+use common::{VOLUME_UNIT, noise, read, root, shared_file, write};
+use gannet_runtime::{both, sleep};
+use gannet_sim::volume::{Bed, Carrier};
+use gannet_sim::{Crash, LinkProfile, World};
+use gannet_vfs::{CreateMode, SetAttributes, SetTime, Status, Time, Vfs};
+use gannet_volume::client::{Siblings, VolumeFs};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LATER: Duration = Duration::from_secs(30);
+
+/// What a core of an NFS server asks for.
+#[derive(Clone, Copy, PartialEq)]
+enum Asks {
+    Write,
+    Cut,
+    Remove,
+}
+
+/// What one core of a server has given up is still on its way when others ask for the same through another core: they
+/// are told to come again until the first one has connected to its server once more, and what they have done then
+/// stays.
+fn what_one_core_gave_up(asks: Asks) {
+    let world = World::new(5);
+    let faults = world.faults();
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 2, VOLUME_UNIT));
+    let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
+    let done = world.run(async move {
+        bed.start();
+        let shared = Siblings::new(1);
+        let one = bed.mount_with(&one_node, Arc::clone(&shared));
+        let other = bed.mount_with(&other_node, shared);
+        let how = CreateMode::Guarded(SetAttributes::default());
+        let (caller, top) = (root(), one.root());
+        let file = shared_file(&[&one, &other]).await;
+        let server = match asks {
+            Asks::Write => bed.io_servers[0].node.id(),
+            Asks::Cut | Asks::Remove => bed.manager.id(),
+        };
+        let offset = u64::from(2 * VOLUME_UNIT);
+        let ask = async |fs: &VolumeFs, seed| match asks {
+            Asks::Write => write(fs, &file, offset, &noise(1000, seed)).await,
+            Asks::Cut => {
+                let cut = SetAttributes {
+                    size: Some(10),
+                    ..SetAttributes::default()
+                };
+                fs.set_attributes(&caller, &file, &cut, None).await.result
+            }
+            Asks::Remove => fs.remove(&caller, &top, b"file").await.result,
+        };
+        let after = async || match asks {
+            Asks::Write => ask(&other, 2).await,
+            Asks::Cut => write(&other, &file, offset, &noise(1000, 2)).await,
+            Asks::Remove => match ask(&other, 0).await {
+                Ok(()) | Err(Status::Noent) => {
+                    let made = other.create(&caller, &top, b"file", &how).await;
+                    made.result.map(|_| ())
+                }
+                Err(status) => Err(status),
+            },
+        };
+        faults.partition(one_node.id(), server);
+        assert_eq!(ask(&one, 3).await, Err(Status::Jukebox));
+        assert_eq!(
+            after().await,
+            Err(Status::Jukebox),
+            "the first may come later"
+        );
+        faults.heal(one_node.id(), server);
+        sleep(&other_node.runtime(), Duration::from_secs(5)).await;
+        after().await.unwrap();
+        sleep(&other_node.runtime(), LATER).await;
+        match asks {
+            Asks::Remove => other.lookup(&caller, &top, b"file").await.0.is_ok(),
+            _ => read(&other, &file, offset, 1000).await == noise(1000, 2),
+        }
+    });
+    assert!(done.unwrap(), "what was answered is gone");
+}
+
+#[test]
+fn a_write_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Write);
+}
+
+#[test]
+fn a_cut_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Cut);
+}
+
+#[test]
+fn a_removal_that_one_core_gave_up_does_not_come_later() {
+    what_one_core_gave_up(Asks::Remove);
+}
+
+/// A core gives up while the manager works at its request; it has a "connection" long before it is admitted.
+#[test]
+fn a_connection_that_is_not_let_in_yet_frees_no_place() {
+    let world = World::new(5);
+    let faults = world.faults();
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 2, VOLUME_UNIT));
+    let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
+    let mode = world.run(async move {
+        bed.start();
+        let shared = Siblings::new(1);
+        let one = bed.mount_with(&one_node, Arc::clone(&shared));
+        let one = Rc::new(one.patient(Duration::from_millis(500)));
+        let other = bed.mount_with(&other_node, shared);
+        let caller = root();
+        let file = shared_file(&[&one, &other]).await;
+        let (manager, io) = (bed.manager.id(), bed.io_servers[0].node.id());
+        let runtime = other_node.runtime();
+        // The manager waits for sizes, for up to 8 s.
+        faults.partition(manager, io);
+        let first = SetAttributes {
+            mode: Some(0o600),
+            modify_time: SetTime::To(Time {
+                seconds: 1000,
+                nanoseconds: 0,
+            }),
+            ..SetAttributes::default()
+        };
+        let result = Rc::new(RefCell::new(None));
+        let task = {
+            let (one, result) = (Rc::clone(&one), Rc::clone(&result));
+            async move {
+                let set = one.set_attributes(&root(), &file, &first, None).await;
+                result.replace(Some(set.result));
+            }
+        };
+        one_node.runtime().spawn("first", Box::pin(task));
+        sleep(&runtime, Duration::from_secs(1)).await;
+        while faults.reset_a_connection(one_node.id()) {}
+        sleep(&runtime, Duration::from_millis(50)).await;
+        assert_eq!(result.borrow_mut().take(), Some(Err(Status::Jukebox)));
+        let second = SetAttributes {
+            mode: Some(0o644),
+            ..SetAttributes::default()
+        };
+        let set = other.set_attributes(&caller, &file, &second, None);
+        let heals = async {
+            sleep(&runtime, Duration::from_secs(1)).await;
+            faults.heal(manager, io);
+        };
+        let (set, ()) = both(set, heals).await;
+        if set.result.is_err() {
+            return 0o644;
+        }
+        sleep(&runtime, LATER).await;
+        other.attributes(&file).await.unwrap().mode
+    });
+    assert_eq!(mode.unwrap() & 0o777, 0o644, "what was answered is undone");
+}
+
+/// What one core gave up is unread when its new connection is made, and that is cut off before it is admitted.
+#[test]
+fn a_connection_whose_hello_is_lost_frees_no_place() {
+    let mut answered = 0;
+    for ms in (0..1000).step_by(10) {
+        let world = World::new(5);
+        world.set_links(LinkProfile {
+            latency_ns: 20_000_000,
+            ..LinkProfile::default()
+        });
+        let faults = world.faults();
+        let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 2, VOLUME_UNIT));
+        let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
+        let stays = world.run(async move {
+            bed.start();
+            let shared = Siblings::new(1);
+            let one = bed.mount_with(&one_node, Arc::clone(&shared));
+            let other = bed.mount_with(&other_node, shared);
+            let how = CreateMode::Guarded(SetAttributes::default());
+            let (caller, top) = (root(), one.root());
+            one.create(&caller, &top, b"file", &how)
+                .await
+                .result
+                .unwrap();
+            other.lookup(&caller, &top, b"file").await.0.unwrap();
+            let (manager, core) = (bed.manager.id(), one_node.id());
+            let runtime = other_node.runtime();
+            faults.partition(core, manager);
+            let removed = one.remove(&caller, &top, b"file").await.result;
+            assert_eq!(removed, Err(Status::Jukebox));
+            faults.heal(core, manager);
+            sleep(&runtime, Duration::from_millis(ms)).await;
+            faults.partition(core, manager);
+            sleep(&runtime, Duration::from_millis(100)).await;
+            let again = other.remove(&caller, &top, b"file").await.result;
+            if again == Err(Status::Jukebox) {
+                return None;
+            }
+            let made = other.create(&caller, &top, b"file", &how).await.result;
+            if made.is_err() {
+                return None;
+            }
+            faults.heal(core, manager);
+            sleep(&runtime, LATER).await;
+            Some(other.lookup(&caller, &top, b"file").await.0.is_ok())
+        });
+        answered += usize::from(stays.is_ok_and(|stays| {
+            stays.is_some_and(|stays| {
+                assert!(
+                    stays,
+                    "the new file is gone, {ms} ms after the network came back"
+                );
+                stays
+            })
+        }));
+    }
+    assert!(answered > 0, "nobody was ever answered");
+}
+
+/// Nobody is told a reason of long ago that has nothing to do with his operation.
+#[test]
+fn trouble_is_not_that_of_another_operation() {
+    let world = World::new(5);
+    let faults = world.faults();
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 1, VOLUME_UNIT));
+    let (one_node, other_node) = (world.add_node("core 1"), world.add_node("core 2"));
+    let why = world.run(async move {
+        bed.start();
+        let shared = Siblings::new(1);
+        let one = bed
+            .mount_with(&one_node, Arc::clone(&shared))
+            .patient(Duration::from_secs(1));
+        let other = bed
+            .mount_with(&other_node, shared)
+            .patient(Duration::from_secs(1));
+        let (caller, top) = (root(), one.root());
+        let file = shared_file(&[&one, &other]).await;
+        let runtime = one_node.runtime();
+        // An I/O server is away for a minute, and comes back.
+        bed.kill_io_server(0, Crash::Process);
+        assert_eq!(
+            write(&one, &file, 0, &noise(100, 1)).await,
+            Err(Status::Jukebox)
+        );
+        bed.start_io_server(0);
+        sleep(&runtime, Duration::from_secs(60)).await;
+        write(&one, &file, 0, &noise(100, 1)).await.unwrap();
+        // Much later, another core's change of a name is in the way: no I/O server has to do with that.
+        faults.partition(other_node.id(), bed.manager.id());
+        let removed = other.remove(&caller, &top, b"file").await.result;
+        assert_eq!(removed, Err(Status::Jukebox));
+        assert_eq!(
+            one.remove(&caller, &top, b"file").await.result,
+            Err(Status::Jukebox)
+        );
+        one.trouble(Status::Jukebox).unwrap()
+    });
+    let why = why.unwrap();
+    assert!(!why.contains("I/O server"), "{why}");
+}

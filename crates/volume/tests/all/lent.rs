@@ -1,0 +1,179 @@
+//! Client-based RDMA in the simulator: I/O servers lend memory, and clients move the bytes.
+#![allow(clippy::unwrap_used)]
+
+use crate::servers;
+
+use gannet_fabric::{Buffer, RemoteAddress, RemoteKey, Source};
+use gannet_runtime::sleep;
+use gannet_vfs::Status;
+use gannet_volume::client::TransferPolicy;
+use gannet_volume::client::data::{Mover, Target};
+use gannet_volume::limits::{LENT_AGE, LENT_TO_ONE_MAX};
+use gannet_volume::link::Message;
+use gannet_wire::nfs3::{Encode, from_bytes};
+use gannet_wire::volume::{Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer};
+use gannet_wire::xdr::Encoder;
+use servers::{Bed, capability, connect_all, contiguous, noise, read, request};
+use std::time::Duration;
+
+const UNIT: u32 = 1 << 20;
+
+/// Long transfers moved by the client.
+const BY_CLIENT: TransferPolicy = TransferPolicy {
+    inline_max: 0,
+    fast_max: 0,
+    client_based: true,
+};
+
+fn client_based(targets: &[Target]) -> Mover {
+    Mover::new(targets[0].link.endpoint().domain(), BY_CLIENT)
+}
+
+#[test]
+fn the_client_moves_long_transfers_if_that_is_chosen() {
+    Bed::new(8, 3).run(65_536, |targets| async move {
+        let mover = client_based(&targets);
+        // The last is more than a server lends.
+        for (round, len) in [1usize, 3000, 400_000, 3 << 20, 5 << 20]
+            .into_iter()
+            .enumerate()
+        {
+            let bytes = noise(len, round as u8);
+            let mut buffer = match round % 2 {
+                0 => Buffer::from_vec(bytes.clone()),
+                _ => mover.cache().memory(len),
+            };
+            buffer[..len].copy_from_slice(&bytes);
+            for _ in 0..3 {
+                let request = request(1000, len);
+                let written = mover.write(&targets, 0, &request, &mut buffer).await;
+                written.unwrap();
+                buffer[..len].fill(0);
+                let back = mover.read(&targets, &request, &mut buffer).await;
+                back.unwrap();
+                assert!(buffer[..len] == bytes, "{len} bytes");
+                assert!(read(&targets, 1000, len).await == bytes, "by the server");
+            }
+        }
+        assert!(targets.iter().all(|target| !target.link.is_over()));
+    });
+}
+
+async fn lend(target: &Target, len: u64) -> Option<Lent> {
+    let capability = capability(1);
+    let body = bytes_of(&ObjectRange {
+        capability,
+        size: len,
+    });
+    let answer = target.link.call(Operation::Lend, Class::Bulk, &body, &[]);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.header.status.0, 0);
+    from_bytes(answer.body()).unwrap()
+}
+
+fn bytes_of(value: &impl Encode) -> Vec<u8> {
+    let mut body = Vec::new();
+    value.encode(&mut Encoder::new(&mut body));
+    body
+}
+
+/// Writes to lent memory by RDMA, and says nothing.
+async fn write_to(target: &Target, lent: Lent, len: usize) {
+    let place = RemoteAddress {
+        key: RemoteKey(lent.key),
+        offset: lent.offset,
+    };
+    let source = Source::Buffer {
+        buffer: Buffer::from_vec(vec![7; len]),
+        len: len as u32,
+    };
+    target.link.write(source, place).await;
+}
+
+/// Asks for a WRITE of what lies in lent memory.
+async fn say_done(target: &Target, number: u64, len: usize) -> Message {
+    let body = bytes_of(&Transfer {
+        capability: capability(1),
+        placement: target.placement,
+        stability: 0,
+        file: contiguous(0, len),
+        memory: Memory::Lent { number },
+    });
+    let answer = target.link.call(Operation::Write, Class::Bulk, &body, &[]);
+    answer.await.unwrap()
+}
+
+#[test]
+fn a_client_that_never_says_done_holds_memory_for_a_while_and_no_more_than_its_own() {
+    let bed = Bed::new(9, 1);
+    let (addresses, node) = (bed.addresses(), bed.add_client());
+    let (fabric, client) = (bed.fabric, bed.client);
+    let done = bed.world.run(async move {
+        let silent = connect_all(&fabric, &node, &addresses, UNIT).await;
+        let other = connect_all(&fabric, &client, &addresses, UNIT).await;
+        let runtime = client.runtime();
+        let mut lent = Vec::new();
+        while let Some(more) = lend(&silent[0], 256 << 10).await {
+            lent.push(more);
+        }
+        let sum: u64 = lent.iter().map(|it| u64::from(it.len)).sum();
+        assert_eq!(sum, LENT_TO_ONE_MAX as u64);
+        // It may go on as everybody does, and others do not notice.
+        let bytes = noise(3 << 20, 1);
+        for targets in [&silent, &other] {
+            let mut buffer = Buffer::from_vec(bytes.clone());
+            let request = request(0, bytes.len());
+            for _ in 0..2 {
+                let mover = client_based(targets);
+                let written = mover.write(targets, 0, &request, &mut buffer).await;
+                written.unwrap();
+            }
+        }
+        write_to(&silent[0], lent[0], 1000).await;
+        sleep(&runtime, LENT_AGE / 2).await;
+        assert!(!silent[0].link.is_over(), "it is still lent");
+        assert!(lend(&silent[0], 1).await.is_none());
+        sleep(&runtime, LENT_AGE).await;
+        // All of it is taken back: there is memory again, and the old keys are of no use.
+        assert!(lend(&silent[0], 1 << 20).await.is_some());
+        write_to(&silent[0], lent[1], 1000).await;
+        sleep(&runtime, Duration::from_millis(10)).await;
+        assert!(silent[0].link.is_over(), "it is cut off");
+        assert!(read(&other, 0, bytes.len()).await == bytes);
+    });
+    done.unwrap();
+}
+
+#[test]
+fn memory_that_was_given_back_is_out_of_reach() {
+    let bed = Bed::new(10, 1);
+    let (addresses, fabric, client) = (bed.addresses(), bed.fabric, bed.client);
+    let done = bed.world.run(async move {
+        let targets = connect_all(&fabric, &client, &addresses, UNIT).await;
+        let other = connect_all(&fabric, &client, &addresses, UNIT).await;
+        let target = &targets[0];
+        let lent = lend(target, 100_000).await.unwrap();
+        write_to(target, lent, 100_000).await;
+        let answer = say_done(target, lent.number, 100_000).await;
+        assert_eq!(answer.header.status.0, 0);
+        let done: LentDone = from_bytes(answer.body()).unwrap();
+        assert_eq!(done.done.count, 100_000);
+        let next = done.lent.unwrap();
+        assert!(next.number > lent.number && next.key != lent.key);
+        assert!(read(&targets, 0, 100_000).await == vec![7; 100_000]);
+        // The same again: that memory is not there any more, and what is there is not for so many bytes.
+        for (number, len, status) in [
+            (lent.number, 100_000, Status::Jukebox),
+            (next.number, 200_000, Status::Inval),
+        ] {
+            let answer = say_done(target, number, len).await;
+            assert_eq!(answer.header.status.0, status as u32);
+        }
+        assert!(!target.link.is_over());
+        write_to(target, lent, 1).await;
+        sleep(&client.runtime(), Duration::from_millis(10)).await;
+        assert!(target.link.is_over(), "its key is revoked");
+        assert!(read(&other, 0, 100_000).await == vec![7; 100_000]);
+    });
+    done.unwrap();
+}

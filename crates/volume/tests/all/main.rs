@@ -1,0 +1,24 @@
+//! Striped volumes in the simulator: clients, manager and I/O servers, under faults. One program, since each costs a link.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod cuts;
+mod faults;
+mod given_up;
+mod journal;
+mod lent;
+mod locks;
+mod namespace;
+mod orphans;
+mod overlap;
+mod placement;
+mod promises;
+mod reconnect;
+mod registry;
+mod servers;
+mod silence;
+mod strangers;
+mod striping;
+mod transfer;
+mod volume;

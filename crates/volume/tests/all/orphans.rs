@@ -1,0 +1,52 @@
+//! Objects of no file, as who checks a served volume has them judged and removed.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+
+use common::{Bed, noise, root};
+use gannet_fabric::Buffer;
+use gannet_runtime::sleep;
+use gannet_sim::World;
+use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
+use gannet_volume::limits::ORPHAN_AGE_MIN;
+use gannet_volume::meta::{FileId, Table};
+use gannet_wire::volume::Standing;
+
+#[test]
+fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
+    let world = World::new(1);
+    let bed = Bed::new(&world, 1);
+    let done = world.run(async move {
+        let (volume, caller) = (bed.mount(), root());
+        let mut made = Vec::new();
+        for name in [b"named", b"alone"] {
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            let created = volume.create(&caller, &volume.root(), name, &mode).await;
+            let handle = created.result.unwrap().handle;
+            let mut buffer = Buffer::from_vec(noise(5000, 1));
+            let part = (&mut buffer, 5000);
+            let written = volume.write_from(&caller, &handle, 0, part, Stability::FileSync);
+            written.await.unwrap();
+            made.push(FileId(volume.attributes(&handle).await.unwrap().fileid));
+        }
+        // Both inodes are lost; one of the names is too.
+        let (first, second) = (made[0].0.to_be_bytes(), made[1].0.to_be_bytes());
+        let alone = [&1u64.to_be_bytes()[..], b"alone"].concat();
+        bed.damage(&mut |it| {
+            it.delete(Table::Inodes, &first)?;
+            it.delete(Table::Inodes, &second)?;
+            it.delete(Table::Names, &alone)
+        });
+        sleep(&bed.client.runtime(), ORPHAN_AGE_MIN).await;
+        for (remove, expected) in [
+            (false, [Standing::Named, Standing::Orphan]),
+            (true, [Standing::Named, Standing::Removed]),
+            (true, [Standing::Named, Standing::Gone]),
+        ] {
+            let standings = volume.orphans(&caller, (0, remove), &made).await;
+            assert_eq!(standings.unwrap(), expected);
+        }
+        assert_eq!(bed.objects(), 1);
+    });
+    done.unwrap();
+}

@@ -1,0 +1,88 @@
+//! Writes of the same bytes at the same time: all end soon, and what was seen does not come back.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+
+use common::{Bed, root};
+use gannet_fabric::Buffer;
+use gannet_runtime::both;
+use gannet_sim::World;
+use gannet_sim::store::DiskProfile;
+use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Vfs};
+use gannet_volume::client::VolumeFs;
+use std::time::Duration;
+
+const LONG: usize = 4 << 20;
+
+/// A new file on a disk that takes up to 50 ms for everything, and two clients.
+fn run(seed: u64, story: impl AsyncFnOnce(&Bed, [VolumeFs; 2], FileHandle) + 'static) {
+    let world = World::new(seed);
+    let bed = Bed::new(&world, 1);
+    let done = world.run(async move {
+        let clients = [bed.mount(), bed.mount()];
+        let mode = CreateMode::Guarded(SetAttributes::default());
+        let (fs, caller) = (&clients[0], root());
+        let made = fs.create(&caller, &fs.root(), b"file", &mode).await;
+        let file = made.result.unwrap().handle;
+        put(fs, &file, 0, LONG).await;
+        bed.io_servers[0].disk.set_profile(DiskProfile {
+            slow_per_mille: 1000,
+            delay_max_ns: 50_000_000,
+            ..DiskProfile::default()
+        });
+        story(&bed, clients, file).await;
+    });
+    done.unwrap();
+}
+
+/// Writes `byte` again and again from the start of a file on.
+async fn put(fs: &VolumeFs, file: &FileHandle, byte: u8, len: usize) {
+    let mut buffer = Buffer::from_vec(vec![byte; len]);
+    let (caller, range) = (root(), (&mut buffer, len as u32));
+    let written = fs.write_from(&caller, file, 0, range, Stability::FileSync);
+    assert_eq!(written.await.unwrap().count as usize, len);
+}
+
+async fn first_byte(fs: &VolumeFs, file: &FileHandle) -> u8 {
+    let mut buffer = Buffer::zeroed(1);
+    let read = fs.read_into(&root(), file, (0, 1), &mut buffer).await;
+    assert_eq!(read.unwrap().count, 1);
+    buffer[0]
+}
+
+#[test]
+fn clients_that_write_the_same_at_once_come_to_an_end() {
+    for seed in 1..10 {
+        run(seed, async |bed, [one, two], file| {
+            let runtime = bed.client.runtime();
+            let before = runtime.now();
+            put(&one, &file, 1, LONG).await;
+            let alone = runtime.now() - before;
+            let before = runtime.now();
+            both(put(&one, &file, 1, LONG), put(&two, &file, 2, LONG)).await;
+            let together = runtime.now() - before;
+            assert!(together < 4 * alone, "{together:?}, and {alone:?} alone");
+            // Also of one client.
+            let before = runtime.now();
+            both(put(&one, &file, 1, LONG), put(&one, &file, 2, LONG)).await;
+            let together = runtime.now() - before;
+            assert!(together < 4 * alone, "{together:?}, and {alone:?} alone");
+        });
+    }
+}
+
+/// A long write has begun, and its first bytes are seen, and written anew by another client: they do not come back.
+#[test]
+fn what_was_overwritten_does_not_come_back() {
+    for seed in 1..20 {
+        run(seed, async |bed, [one, two], file| {
+            let short = async {
+                while first_byte(&two, &file).await != 1 {}
+                put(&two, &file, 2, 100).await;
+            };
+            both(put(&one, &file, 1, LONG), short).await;
+            gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(1)).await;
+            assert_eq!(first_byte(&one, &file).await, 2);
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Peers that connect and never prove who they are: others come in all the same.
+#![allow(clippy::unwrap_used)]
+
+use crate::servers as common;
+
+use common::{Bed, identity};
+use gannet_fabric::{Buffer, ConnectOptions, Connected, Provider};
+use gannet_runtime::timeout;
+use gannet_sim::volume::{VOLUME, keys};
+use gannet_volume::limits::{HELLO_DEADLINE, STRANGERS_MAX};
+use gannet_volume::link::{self, Link, LinkError, Pool, Session};
+use gannet_wire::volume::{Class, Hello, Operation, Role};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Connects to an I/O server, and says nothing.
+async fn stranger(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected {
+    let hello = Hello {
+        role: Role::Client,
+        server: Hello::io_server(0),
+        volume: VOLUME,
+        nonce: [1; 16],
+    };
+    let options = ConnectOptions {
+        private_data: hello.to_bytes().to_vec(),
+        receives: vec![Buffer::zeroed(1024)].into(),
+        ..ConnectOptions::default()
+    };
+    provider.connect(server, options).await.unwrap()
+}
+
+async fn is_gone(endpoint: &Connected) {
+    let mut completions = Vec::new();
+    while poll_fn(|context| endpoint.poll_completions(context, &mut completions))
+        .await
+        .is_ok()
+    {}
+}
+
+async fn ask(link: &Link) -> Result<(), LinkError> {
+    let asked = link.call(Operation::Usage, Class::Metadata, &[], &[]);
+    asked.await.map(|_| ())
+}
+
+#[test]
+fn the_oldest_stranger_makes_room_for_the_next() {
+    let bed = Bed::new(3, 1);
+    let (node, fabric, server) = (
+        bed.client.clone(),
+        Rc::clone(&bed.fabric),
+        bed.addresses()[0],
+    );
+    let done = bed.world.run(async move {
+        let (runtime, provider) = (node.runtime(), fabric.provider(&node) as Rc<dyn Provider>);
+        let connect = async || {
+            let place = (server, Hello::io_server(0));
+            let who = (identity(keys()), Session::new(&runtime));
+            link::connect(&runtime, &provider, &Pool::new(), place, who).await
+        };
+        let known = connect().await.unwrap();
+        ask(&known).await.unwrap();
+        let mut strangers = Vec::new();
+        for _ in 0..STRANGERS_MAX {
+            strangers.push(stranger(&provider, server).await);
+        }
+        let soon = Duration::from_millis(10);
+        assert!(soon < HELLO_DEADLINE);
+        let first_goes = timeout(&runtime, soon, is_gone(&strangers[0]));
+        assert!(first_goes.await.is_err(), "there is room");
+        let late = connect().await.unwrap();
+        timeout(&runtime, soon, ask(&late)).await.unwrap().unwrap();
+        timeout(&runtime, soon, is_gone(&strangers[0]))
+            .await
+            .unwrap();
+        let second_goes = timeout(&runtime, soon, is_gone(&strangers[1]));
+        assert!(second_goes.await.is_err(), "one was enough");
+        ask(&known).await.unwrap();
+    });
+    done.unwrap();
+}
+
+#[test]
+fn strangers_of_one_host_take_no_place_of_another() {
+    let bed = Bed::new(3, 1);
+    let other = bed.world.add_node("other host");
+    let (node, fabric, server) = (
+        bed.client.clone(),
+        Rc::clone(&bed.fabric),
+        bed.addresses()[0],
+    );
+    let done = bed.world.run(async move {
+        let runtime = node.runtime();
+        let one = fabric.provider(&node) as Rc<dyn Provider>;
+        let other = fabric.provider(&other) as Rc<dyn Provider>;
+        let oldest = stranger(&other, server).await;
+        let mut crowd = Vec::new();
+        for _ in 0..STRANGERS_MAX + 8 {
+            crowd.push(stranger(&one, server).await);
+        }
+        let soon = Duration::from_millis(10);
+        for own in &crowd[..8] {
+            timeout(&runtime, soon, is_gone(own)).await.unwrap();
+        }
+        assert!(timeout(&runtime, soon, is_gone(&oldest)).await.is_err());
+    });
+    done.unwrap();
+}

@@ -1,0 +1,169 @@
+//! Every NFS message between a Linux 6.1 client and knfsd over RDMA, decoded to its last byte and written again.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::nfs_support;
+
+use gannet_wire::nfs3::*;
+use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
+use gannet_wire::rpcrdma::{self, ChunkLimits, ChunkLists, Header};
+use gannet_wire::xdr::Decoder;
+use nfs_support::{bytes_of, encoded};
+use std::collections::BTreeMap;
+
+const LIMITS: ChunkLimits = ChunkLimits {
+    segments_max: 64,
+    write_chunks_max: 8,
+};
+/// MPA length, DDP and RDMAP control, then the untagged header.
+const UNTAGGED_AT: usize = 20;
+
+fn number(about: &str, name: &str) -> usize {
+    let value = about.split(' ').find_map(|word| word.strip_prefix(name));
+    value.unwrap().parse().unwrap()
+}
+
+/// The Sends of a capture: the connection, whether the client sent it, its bytes.
+fn messages(text: &str) -> Vec<(String, bool, Vec<u8>)> {
+    let mut partial: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for line in text.lines().filter(|line| line.contains(" send")) {
+        let (about, hex) = line.split_once(" | ").unwrap();
+        let stream = about.split(" send").next().unwrap().to_string();
+        let message = partial.entry(stream.clone()).or_default();
+        message.extend_from_slice(&bytes_of(hex)[UNTAGGED_AT..][..number(about, "payload=")]);
+        if number(about, "last=") == 1 {
+            let (connection, direction) = stream.split_once(' ').unwrap();
+            let message = std::mem::take(message);
+            found.push((connection.to_string(), direction == "i>r", message));
+        }
+    }
+    found
+}
+
+/// Decodes a value that ends the message, and writes the same bytes again.
+macro_rules! exactly {
+    ($decoder:expr, $type:ty) => {{
+        let bytes = $decoder.remaining();
+        let value: $type = match from_bytes(bytes) {
+            Ok(value) => value,
+            Err(error) => panic!("{} of {bytes:02x?}: {error}", stringify!($type)),
+        };
+        assert_eq!(encoded(&value), bytes, "{value:?}");
+    }};
+}
+
+/// As [`exactly`], for a message whose opaque travels in a chunk and leaves its length word behind.
+fn reduced_arguments(procedure: Procedure, decoder: &mut Decoder<'_>) {
+    match procedure {
+        Procedure::Write => {
+            let head: WriteHead<'_> = from_bytes(decoder.remaining()).unwrap();
+            assert_eq!(head.count, head.length);
+        }
+        Procedure::Symlink => {
+            let head: SymlinkHead<'_> = from_bytes(decoder.remaining()).unwrap();
+            assert_eq!(head.length, 4000);
+        }
+        other => panic!("{other:?} with a read chunk"),
+    }
+}
+
+fn arguments(procedure: Procedure, decoder: Decoder<'_>) {
+    match procedure {
+        Procedure::Null => exactly!(decoder, ()),
+        Procedure::Setattr => exactly!(decoder, SetattrArgs<'_>),
+        Procedure::Access => exactly!(decoder, AccessArgs<'_>),
+        Procedure::Read => exactly!(decoder, ReadArgs<'_>),
+        Procedure::Write => exactly!(decoder, WriteArgs<'_>),
+        Procedure::Create => exactly!(decoder, CreateArgs<'_>),
+        Procedure::Mkdir => exactly!(decoder, MkdirArgs<'_>),
+        Procedure::Symlink => exactly!(decoder, SymlinkArgs<'_>),
+        Procedure::Mknod => exactly!(decoder, MknodArgs<'_>),
+        Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
+            exactly!(decoder, DirectoryName<'_>)
+        }
+        Procedure::Rename => exactly!(decoder, RenameArgs<'_>),
+        Procedure::Link => exactly!(decoder, LinkArgs<'_>),
+        Procedure::Readdir => exactly!(decoder, ReaddirArgs<'_>),
+        Procedure::Readdirplus => exactly!(decoder, ReaddirplusArgs<'_>),
+        Procedure::Commit => exactly!(decoder, CommitArgs<'_>),
+        _ => exactly!(decoder, FileHandle<'_>),
+    }
+}
+
+fn results(procedure: Procedure, decoder: Decoder<'_>) {
+    match procedure {
+        Procedure::Null => exactly!(decoder, ()),
+        Procedure::Getattr => exactly!(decoder, GetattrResult),
+        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+            exactly!(decoder, SetattrResult)
+        }
+        Procedure::Lookup => exactly!(decoder, LookupResult<'_>),
+        Procedure::Access => exactly!(decoder, AccessResult),
+        Procedure::Readlink => exactly!(decoder, ReadlinkResult<'_>),
+        Procedure::Read => exactly!(decoder, ReadResult<'_>),
+        Procedure::Write => exactly!(decoder, WriteResult),
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            exactly!(decoder, CreateResult<'_>)
+        }
+        Procedure::Rename => exactly!(decoder, RenameResult),
+        Procedure::Link => exactly!(decoder, LinkResult),
+        Procedure::Readdir => exactly!(decoder, ReaddirResult<'_>),
+        Procedure::Readdirplus => exactly!(decoder, ReaddirplusResult<'_>),
+        Procedure::Fsstat => exactly!(decoder, FsstatResult),
+        Procedure::Fsinfo => exactly!(decoder, FsinfoResult),
+        Procedure::Pathconf => exactly!(decoder, PathconfResult),
+        Procedure::Commit => exactly!(decoder, CommitResult),
+    }
+}
+
+#[test]
+fn linux_and_knfsd_are_understood() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/siw-nfs.frames");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut calls = BTreeMap::new();
+    let (mut whole, mut reduced) = (BTreeMap::<Procedure, u32>::new(), 0);
+    for (connection, from_client, message) in messages(&text) {
+        let (mut decoder, mut lists) = (Decoder::new(&message), ChunkLists::new());
+        let header = Header::parse(&mut decoder, &mut lists, LIMITS).unwrap();
+        if header.procedure != rpcrdma::Procedure::Msg {
+            continue;
+        }
+        let key = (connection, header.xid);
+        if from_client {
+            let call = CallHeader::parse(&mut decoder).unwrap();
+            if (call.program, call.version) != (PROGRAM, VERSION) {
+                continue;
+            }
+            let procedure = Procedure::from_number(call.procedure).unwrap();
+            calls.insert(key, procedure);
+            if lists.reads().is_empty() {
+                arguments(procedure, decoder);
+                *whole.entry(procedure).or_default() += 1;
+            } else {
+                reduced_arguments(procedure, &mut decoder);
+                reduced += 1;
+            }
+        } else if let Some(procedure) = calls.get(&key) {
+            let reply = ReplyHeader::parse(&mut decoder).unwrap();
+            let accepted = matches!(
+                reply.outcome,
+                ReplyOutcome::Accepted {
+                    status: AcceptStatus::Success,
+                    ..
+                }
+            );
+            assert!(accepted, "{procedure:?}");
+            if lists.writes().len() > 0 {
+                let head: ReadHeadResult = from_bytes(decoder.remaining()).unwrap();
+                let head = head.unwrap();
+                assert!(head.attributes.is_some() && head.count == head.length);
+                reduced += 1;
+            } else {
+                results(*procedure, decoder);
+            }
+        }
+    }
+    assert!(whole.len() >= 12, "{whole:?}");
+    assert!(reduced >= 6, "{reduced}");
+}
