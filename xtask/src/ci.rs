@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         (
             "libnfs tools",
             Box::new(move |root| {
-                Step::cargo("test --locked -p gannet --test libnfs -- --nocapture")
+                Step::cargo("test --locked -p gannet --test all libnfs -- --nocapture")
                     .with_variable("GANNET_REQUIRE_LIBNFS", libnfs_required)
                     .run(root)
             }),
