@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 use support::mount::{Mount, is_left_out};
-use support::{Place, Server, assert_same, fail, gannet, make_tree, run, succeed};
+use support::{Place, Server, assert_same, fail, fail_at_length, gannet, make_tree, run, succeed};
 
 #[test]
 fn a_tree_goes_in_and_out_unchanged() {
@@ -117,7 +117,7 @@ fn a_time_that_cannot_be_kept_fails_the_copy_of_that_file_alone() {
     let server = Server::of(&place.path("share"), &place.path("state"));
     for (number, url) in server.urls().iter().enumerate() {
         let there = format!("{url}/{number}");
-        let why = fail(&["cp", "-r", &place.text("tree"), &there], 1);
+        let why = fail_at_length(&["cp", "-r", &place.text("tree"), &there], 1);
         assert!(why.contains("before 1970"), "{why}");
         assert_eq!(succeed(&["ls", &there]), "new\n");
     }
