@@ -13,3 +13,4 @@ mod nfs_vectors;
 mod rpc_captures;
 mod rpc_properties;
 mod rpc_vectors;
+mod volume_numbers;
