@@ -1,4 +1,5 @@
-//! The whole binary against itself and foreign programs: a module for each thing that users do with it. One program, since each costs a link.
+//! The whole binary against itself and foreign programs: a module for each thing that users do with it. One program,
+//! since each costs a link.
 
 #![allow(clippy::unwrap_used)]
 

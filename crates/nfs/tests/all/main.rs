@@ -1,4 +1,5 @@
-//! The NFSv3 server and client over both transports, and what hostile peers and failing disks do to them. One program, since each costs a link.
+//! The NFSv3 server and client over both transports, and what hostile peers and failing disks do to them. One
+//! program, since each costs a link.
 
 #![allow(clippy::unwrap_used)]
 

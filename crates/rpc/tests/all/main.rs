@@ -1,4 +1,5 @@
-//! Calls and replies over TCP and RPC/RDMA: two engines back to back, and peers that break the rules. One program, since each costs a link.
+//! Calls and replies over TCP and RPC/RDMA: two engines back to back, and peers that break the rules. One program,
+//! since each costs a link.
 //!
 //! `idle_memory`, `payload_memory` are programs of their own: they look at, or limit, what a whole process has.
 

@@ -1,4 +1,5 @@
-//! The simulator against real stores and transports, and published experiments on its machines. One program, since each costs a link.
+//! The simulator against real stores and transports, and published experiments on its machines. One program, since
+//! each costs a link.
 
 #![allow(clippy::unwrap_used)]
 

@@ -358,8 +358,8 @@ fn a_disk_that_takes_a_part_is_given_the_rest() {
     done.unwrap();
 }
 
-/// The power of an I/O server goes while it notes its first term, or any later one, in pieces: no record that is durable is
-/// written over by one that is not, and a first one that is torn was never accepted.
+/// The power of an I/O server goes while it notes its first term, or any later one, in pieces: no record that is
+/// durable is written over by one that is not, and a first one that is torn was never accepted.
 #[test]
 fn an_io_server_knows_its_manager_after_every_loss_of_power() {
     for seed in 0..200 {

@@ -1,4 +1,5 @@
-//! Striped volumes in the simulator: clients, manager and I/O servers, under faults. One program, since each costs a link.
+//! Striped volumes in the simulator: clients, manager and I/O servers, under faults. One program, since each costs a
+//! link.
 
 #![allow(clippy::unwrap_used)]
 
