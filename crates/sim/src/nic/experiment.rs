@@ -96,7 +96,8 @@ impl Default for Workload {
             server: Registration::default(),
             client: Registration::default(),
             stability: Stability::FileSync,
-            warm_up: Duration::from_millis(10),
+            // A server grants a connection its credits reply by reply: by then it has all.
+            warm_up: Duration::from_millis(50),
             time: Duration::from_millis(100),
             seed: 1,
         }
