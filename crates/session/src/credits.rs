@@ -122,6 +122,11 @@ impl Credits {
         }
     }
 
+    /// Requests that the peer may have sent since the beginning, by all that it was told so far.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
     /// An answer has left that told this limit.
     pub fn left(&mut self, limit: u64) {
         self.left = self.left.max(limit);

@@ -18,9 +18,22 @@ pub const LINK_TEXT_MAX: usize = 1024;
 /// Most directories between a file and the root.
 pub const DEPTH_MAX: usize = 4096;
 
-/// Requests that one connection may have under way.
+/// Requests that one connection may have under way, from the beginning: that is a part of the format.
 pub const CREDITS: u32 = 32;
-/// Receives beyond the credits, for control messages.
+/// Messages of a client that no credit covers, each of which comes once: Hello and Buffers.
+pub const MESSAGES_SPARE: u32 = 2;
+/// Receives that each accepted connection of a core has, however many others there are. Clients have all their credits
+/// before the first reply, and may need them: changes that wait for I/O servers ([`TICKETS_THAT_WAIT`]) and for locks
+/// ([`LOCKS_WAITING_MAX`]) must not keep those back that they wait for.
+pub const RECEIVES_RESERVED: u32 = CREDITS + MESSAGES_SPARE;
+const _: () = assert!(TICKETS_THAT_WAIT as usize + LOCKS_WAITING_MAX < CREDITS as usize);
+/// Receives of a core's accepted connections together, with some for those that are about to end; memory is taken for
+/// those whose messages have come.
+pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);
+/// When so many connections have ended or come to rest, the allocator is asked to give memory back; that of fewer goes
+/// when the core idles.
+pub const RELEASE_AFTER: u32 = 64;
+/// Receives of the connecting side beyond the credits, for control messages.
 pub const SPARE_RECEIVES: u32 = 4;
 /// RDMA Writes after which one tells of its completion, so that the send queue empties.
 pub const SIGNAL_EVERY: u32 = 16;
@@ -65,7 +78,8 @@ pub const OBJECTS_MAX: usize = 1 << 16;
 pub const CONNECTIONS_MAX: usize = 1024;
 /// The same from one address, or one /64 network of IPv6.
 pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
-/// Messages in memory for all connections of a core; each connection has [`CREDITS`] and a few receives posted.
+/// Messages in memory for all connections of a core, without what came on accepted ones: those that wait to leave, and
+/// the receives of connections that it made itself.
 pub const MESSAGES_MAX: usize = 64 << 10;
 /// Transfers of up to so many bytes go before longer ones.
 pub const SMALL_MAX: u64 = 64 << 10;

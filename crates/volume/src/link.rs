@@ -3,6 +3,7 @@
 //! Both sides are a [`Link`]. The connecting side calls ([`Link::call`]); the accepting side has a [`Handler`] answer.
 //! A task per connection drives it: it takes completions, posts what is queued, and wakes who waits.
 
+mod accepted;
 mod class;
 mod connect;
 mod drive;
@@ -456,7 +457,7 @@ impl Shared {
     }
 }
 
-/// Puts a message together, its credits to be filled in when it leaves.
+/// Puts a message together.
 fn compose(
     messages: &gannet_fabric::Arena,
     header: Header,

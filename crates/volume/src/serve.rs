@@ -33,7 +33,6 @@ pub struct Server {
     named: Cell<Option<u16>>,
     classes: Cell<TrafficClasses>,
     pool: Pool,
-    links: RefCell<Vec<Link>>,
     activities: RefCell<Rc<Activities>>,
     full_log: LogLimit,
     stray_log: LogLimit,
@@ -56,7 +55,6 @@ impl Server {
             named: Cell::new(None),
             classes: Cell::default(),
             pool: Pool::new(),
-            links: RefCell::default(),
             activities: RefCell::new(activities(Budget::default())),
             full_log: LogLimit::new(LOG_INTERVAL),
             stray_log: LogLimit::new(LOG_INTERVAL),
@@ -106,10 +104,8 @@ impl Server {
 
     /// Takes note of a connection; those whose place it takes.
     fn replaced_by(&self, link: &Link) -> Vec<Link> {
-        let mut links = self.links.borrow_mut();
-        let before = links.iter().filter(|other| link.replaces(other));
-        let before = before.cloned().collect();
-        links.push(link.clone());
+        let mut before = self.pool.accepted.add(link);
+        before.retain(|other| link.replaces(other));
         before
     }
 
@@ -141,7 +137,7 @@ impl Server {
     /// Takes connections of `provider` from `listener` and answers them, until the listener fails.
     ///
     /// # Errors
-    /// The listener is broken.
+    /// The listener is broken, or connections of the provider cannot share receives.
     pub async fn serve(
         self: Rc<Self>,
         provider: Rc<dyn Provider>,
@@ -149,9 +145,10 @@ impl Server {
     ) -> io::Result<()> {
         let read_depth = provider.capabilities().read_depth_max;
         self.pool.serve(&*provider, &self.runtime);
+        self.pool.accepted.serve(&*provider)?;
         loop {
             let incoming = listener.accept().await?;
-            (self.links.borrow_mut()).retain(|link| !link.is_over() || link.is_busy());
+            self.pool.accepted.forget_gone();
             let peer = incoming.peer_address();
             if !self.is_meant(incoming.private_data()) {
                 if let Some(left_out) = self.stray_log.admit(self.runtime.now()) {
@@ -173,9 +170,12 @@ impl Server {
                 let incoming = (incoming, activity);
                 let accepting =
                     link::accept(runtime, pool, volume, incoming, read_depth, handler, admit);
-                if let Err(error) = accepting.await
-                    && let Some(left_out) = server.refused_log.admit(runtime.now())
-                {
+                let Err(error) = accepting.await else {
+                    return;
+                };
+                // What it sent took memory as well.
+                pool.accepted.note_freed(runtime);
+                if let Some(left_out) = server.refused_log.admit(runtime.now()) {
                     tracing::info!(%peer, %error, left_out, "connection refused");
                 }
             };

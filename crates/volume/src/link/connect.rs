@@ -4,14 +4,15 @@ use super::drive::{RECEIVES, control, drive};
 use super::holding::Holding;
 use super::queue::{Outgoing, State};
 use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
-use crate::limits::{CREDITS, HELLO_DEADLINE};
+use crate::limits::{CREDITS, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
     Arena, Buffer, ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives,
     next_completions,
 };
 use gannet_runtime::{Handle, Notify, timeout};
-use gannet_session::Activity;
+use gannet_session::limits::REST_AFTER;
+use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
     Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token, VERSION,
     refusal, version_in,
@@ -55,6 +56,17 @@ fn token(runtime: &Handle) -> Token {
     let value = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
     value.to_be_bytes()
 }
+
+/// A client has all its credits from the beginning, and is told of one more with every reply.
+const CREDIT_LIMITS: CreditLimits = CreditLimits {
+    initial: CREDITS,
+    first: CREDITS,
+    step: 1,
+    max: CREDITS,
+    // Hello has come when they are counted.
+    spare: MESSAGES_SPARE - 1,
+    idle: REST_AFTER,
+};
 
 fn receives(messages: &Arena) -> Receives {
     (0..RECEIVES)
@@ -114,12 +126,12 @@ pub async fn connect(
         let why = "the peer is not a server of this volume, or does not know its key";
         return Err(ended(why));
     };
-    let state = State::new(CREDITS, 0);
+    let state = State::connecting(CREDITS);
     let peer = (Role::IoServer, session);
     let link = make(runtime, endpoint, pool, (peer, None, None), state);
     let proof = client_proof(key, &hello, &accepted, &session.0);
     let body = [proof, session.0].concat();
-    let message = compose(&pool.messages, control(Operation::Hello), &body, &[])?;
+    let message = compose(&pool.messages, control(Operation::Hello, 0), &body, &[])?;
     link.push(Outgoing::Send(message));
     start(&link);
     Ok(link)
@@ -188,16 +200,10 @@ pub async fn accept(
     handler: Rc<dyn Handler>,
     admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
 ) -> Result<Link, LinkError> {
-    let hello = Hello::from_bytes(incoming.private_data());
-    let Some(hello) = hello.filter(|hello| hello.volume == volume) else {
-        if let Some(theirs) = version_in(incoming.private_data()).filter(|it| *it != VERSION) {
-            incoming.reject(refusal().to_vec()).await;
-            return Err(ended(other_version("peer", theirs)));
-        }
+    let (hello, incoming) = hello_of(incoming, volume).await?;
+    let Some(share) = pool.accepted.join() else {
         incoming.reject(Vec::new()).await;
-        return Err(ended(
-            "the peer does not mean this volume, or does not speak its protocol",
-        ));
+        return Err(ended("out of receives"));
     };
     let key = keys.between(hello.role);
     let nonce = token(runtime);
@@ -210,7 +216,7 @@ pub async fn accept(
         private_data: accepted.to_bytes().to_vec(),
         ord: read_depth,
         ird: read_depth,
-        receives: receives(&pool.messages),
+        receives: share.receives(),
         traffic_class: classes.of(&hello),
     };
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
@@ -224,7 +230,11 @@ pub async fn accept(
         endpoint.abort("the peer does not know the volume's key");
         return Err(ended("the peer does not know the volume's key"));
     };
-    let state = State::new(0, CREDITS);
+    let mut credits = Credits::new(share, CREDIT_LIMITS, runtime.now());
+    // The Hello, which is told from requests.
+    credits.message_came();
+    drop(first);
+    let state = State::accepting(credits);
     let peer = (hello.role, session);
     activity.establish();
     let served = (peer, Some(handler), Some(activity));
@@ -240,6 +250,25 @@ pub async fn accept(
         }
     }
     Ok(link)
+}
+
+/// What a peer says that connects to `volume`; all others are refused.
+async fn hello_of(
+    incoming: Box<dyn Incoming>,
+    volume: Token,
+) -> Result<(Hello, Box<dyn Incoming>), LinkError> {
+    let hello = Hello::from_bytes(incoming.private_data());
+    if let Some(hello) = hello.filter(|hello| hello.volume == volume) {
+        return Ok((hello, incoming));
+    }
+    if let Some(theirs) = version_in(incoming.private_data()).filter(|it| *it != VERSION) {
+        incoming.reject(refusal().to_vec()).await;
+        return Err(ended(other_version("peer", theirs)));
+    }
+    incoming.reject(Vec::new()).await;
+    Err(ended(
+        "the peer does not mean this volume, or does not speak its protocol",
+    ))
 }
 
 /// The first message of a peer that has not said who it is, and those that came with it; in time, and as long as it

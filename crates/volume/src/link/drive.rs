@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 const ROUNDS_MAX: usize = 16;
 
 /// Where the credits are in a message.
-const CREDITS_AT: std::ops::Range<usize> = 12..16;
+const CREDITS_AT: usize = 12;
 
 /// Drives a connection to its end.
 pub(super) async fn drive(shared: Rc<Shared>) {
@@ -23,13 +23,22 @@ pub(super) async fn drive(shared: Rc<Shared>) {
             return Poll::Ready(why);
         }
         match shared.watch_holding(context, &mut look) {
-            Poll::Pending => shared.watch(context, &mut alarm),
-            over => over,
+            Poll::Pending => {}
+            over => return over,
         }
+        if shared.has_rested() {
+            completions = Vec::new();
+        }
+        shared.watch(context, &mut alarm)
     });
     let why = why.await;
     tracing::debug!(peer = %shared.endpoint.peer_address(), %why, "connection ended");
     shared.end(why);
+    // No message comes any more for which a receive must be there.
+    drop(shared.state.borrow_mut().credits.take());
+    if shared.handler.is_some() {
+        shared.pool.accepted.note_freed(&shared.runtime);
+    }
 }
 
 impl Shared {
@@ -158,18 +167,17 @@ impl Shared {
     fn post_one(&self, state: &mut State, work: Outgoing) -> Result<(), PostError> {
         state.posted += 1;
         match work {
-            Outgoing::Send((mut buffer, len)) => {
-                if let Some(credits) = buffer.get_mut(CREDITS_AT) {
-                    credits.copy_from_slice(&state.granted.to_be_bytes());
-                }
+            Outgoing::Send((buffer, len)) => {
+                let word = buffer.get(CREDITS_AT..).and_then(<[u8]>::first_chunk);
+                let granted = word.copied().map_or(0, u32::from_be_bytes);
                 let count = std::mem::take(&mut state.silent) + 1;
                 let options = SendOptions {
                     signal: Signal::Always,
                     ..SendOptions::default()
                 };
                 let source = Source::Buffer { buffer, len };
-                self.endpoint
-                    .post_send(Work::Left(count).id(), source, options)
+                let work = Work::Sent { count, granted };
+                self.endpoint.post_send(work.id(), source, options)
             }
             Outgoing::Write {
                 source,
@@ -220,10 +228,12 @@ impl Shared {
                 None => Ok(()),
             },
             (Work::Left(count), _) => {
-                let mut state = self.state.borrow_mut();
-                state.posted = state.posted.saturating_sub(count);
-                drop(state);
-                self.note_left(count);
+                self.left(count);
+                Ok(())
+            }
+            (Work::Sent { count, granted }, _) => {
+                self.state.borrow_mut().credits_left(granted);
+                self.left(count);
                 Ok(())
             }
             (Work::Released(id), _) => {
@@ -248,6 +258,14 @@ impl Shared {
             }
             _ => Ok(()),
         }
+    }
+
+    /// So much work has left the send queue.
+    fn left(&self, count: u32) {
+        let mut state = self.state.borrow_mut();
+        state.posted = state.posted.saturating_sub(count);
+        drop(state);
+        self.note_left(count);
     }
 
     /// Takes a message that came before the connection was driven.
@@ -284,11 +302,11 @@ impl Shared {
                 Ok(())
             }
             Kind::Control if header.operation == Operation::Buffers => {
-                self.post_receive()?;
                 let link = Link {
                     shared: Rc::clone(self),
                 };
-                link.hear_buffers(message.body())
+                link.hear_buffers(message.body())?;
+                self.without_credit(message)
             }
             Kind::Control | Kind::Data => Err(format!("an unexpected {:?}", header.operation)),
         }
@@ -305,9 +323,9 @@ impl Shared {
                 // Who takes this connection's place counts on nothing new being begun here.
                 return Ok(());
             }
-            state.received = state.received.wrapping_add(1);
-            if state.granted.wrapping_sub(state.received).cast_signed() < 0 {
-                return Err("a request without credit".to_owned());
+            if let Some(credits) = &mut state.credits {
+                let came = credits.request_came(self.runtime.now());
+                came.map_err(|error| error.to_string())?;
             }
         }
         self.wait_for_room(request);
@@ -349,25 +367,48 @@ impl Shared {
         if self.state.borrow().end.is_some() {
             return;
         }
+        let credits = match self.grant() {
+            Ok(credits) => credits,
+            Err(why) => return self.end(LinkError::Ended(why.to_string())),
+        };
         let header = Header {
             kind: Kind::Reply,
             status: StatusCode(answer.status),
+            credits,
             ..request
         };
         let Ok(message) = compose(&self.pool.messages, header, &answer.body, &answer.data) else {
             return self.end(LinkError::TooLong);
         };
-        if let Err(why) = self.post_receive() {
-            return self.end(LinkError::Ended(why));
-        }
         let mut state = self.state.borrow_mut();
-        state.granted = state.granted.wrapping_add(1);
         state.outgoing.push_back(Outgoing::Send(message));
         drop(state);
         self.queued.notify();
     }
 
-    /// Offers memory for one more message.
+    /// The memory of a request is free: the receives that it lets the peer use, and the requests that it may have sent.
+    fn grant(&self) -> Result<u32, PostError> {
+        let mut state = self.state.borrow_mut();
+        if let Some(credits) = &mut state.credits {
+            credits.answer(&*self.endpoint, CREDITS, 0)?;
+        }
+        Ok(state.granted())
+    }
+
+    /// A message that no credit covers was dealt with.
+    fn without_credit(&self, message: Message) -> Result<(), String> {
+        drop(message);
+        let mut state = self.state.borrow_mut();
+        let Some(credits) = &mut state.credits else {
+            drop(state);
+            return self.post_receive();
+        };
+        credits.message_came();
+        let covered = credits.cover(&*self.endpoint, 0);
+        covered.map_err(|error| error.to_string())
+    }
+
+    /// Offers memory for one more message, where receives are the connection's own.
     fn post_receive(&self) -> Result<(), String> {
         let buffer = self.pool.messages.take();
         let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
@@ -389,17 +430,17 @@ impl Drop for UnderWay {
     }
 }
 
-/// Receives of one side: one for each request that the peer may send or reply that it may owe, and a few.
+/// Receives of the connecting side: one for each reply that the peer may owe, and a few.
 pub(super) const RECEIVES: u32 = CREDITS + SPARE_RECEIVES;
 
-/// The header of a control message.
-pub(super) fn control(operation: Operation) -> Header {
+/// The header of a control message that allows the peer as many requests as messages before it.
+pub(super) fn control(operation: Operation, credits: u32) -> Header {
     Header {
         kind: Kind::Control,
         operation,
         class: Class::Metadata,
         status: StatusCode::OK,
-        credits: 0,
+        credits,
         id: 0,
         body_len: 0,
         data_len: 0,

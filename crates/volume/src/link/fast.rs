@@ -6,6 +6,7 @@
 //! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
 //! which breaks this rule is refused and not believed.
 
+use super::accepted::Accepted;
 use super::staged::Staging;
 use super::{Link, Outgoing};
 use crate::calls::encode;
@@ -32,13 +33,17 @@ pub struct Pool {
     pub(super) lenders: Arc<Semaphore>,
     /// Registers our side of long transfers, where that must be done.
     pub(super) staging: Staging,
+    /// What accepted connections share.
+    pub(crate) accepted: Rc<Accepted>,
 }
 
 impl Pool {
     /// As much as [`crate::limits`] says, none of it made yet.
     pub fn new() -> Pool {
+        let messages = Arena::new(MESSAGE_MAX, MESSAGES_MAX);
         Pool {
-            messages: Arena::new(MESSAGE_MAX, MESSAGES_MAX),
+            accepted: Accepted::new(messages.clone()),
+            messages,
             room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
             lenders: super::lent::room(),
             staging: Staging::default(),
@@ -243,7 +248,8 @@ impl Link {
     }
 
     fn push_control(&self, operation: Operation, body: &[u8]) {
-        let header = super::drive::control(operation);
+        let granted = self.shared.state.borrow().granted();
+        let header = super::drive::control(operation, granted);
         // Far below what a message holds.
         if let Ok(message) = super::compose(&self.shared.pool.messages, header, body, &[]) {
             self.push(Outgoing::Send(message));

@@ -2,7 +2,7 @@
 
 use super::{Message, Shared};
 use gannet_runtime::Instant;
-use gannet_session::limits::MEMORY_RETRY_MAX;
+use gannet_session::limits::{MEMORY_RETRY_MAX, REST_AFTER};
 use gannet_session::{Activity, Charge, Kept};
 use gannet_wire::volume::MESSAGE_MAX;
 use std::collections::VecDeque;
@@ -17,6 +17,10 @@ pub(super) struct Holding {
     moved: u64,
     /// Requests that have come and are not begun, in their order. Credits bound their number.
     waiting: VecDeque<Message>,
+    /// When a message came or left last, if tables may have grown for it since the connection rested.
+    used: Option<Instant>,
+    /// Tables were given up, and that was not asked for yet.
+    rested: bool,
 }
 
 impl Holding {
@@ -27,6 +31,8 @@ impl Holding {
             kept: Kept::default(),
             moved: 0,
             waiting: VecDeque::new(),
+            used: None,
+            rested: false,
         }
     }
 }
@@ -43,7 +49,10 @@ impl Shared {
     /// Puts a request behind those that wait to be begun.
     pub(super) fn wait_for_room(&self, request: Message) {
         if let Some(holding) = &mut *self.holding.borrow_mut() {
-            holding.activity.note(self.runtime.now());
+            let now = self.runtime.now();
+            holding.activity.note(now);
+            holding.used = Some(now);
+            self.pool.accepted.note_use(&self.runtime);
             holding.moved += MESSAGE_MAX as u64;
             holding.waiting.push_back(request);
         }
@@ -53,6 +62,7 @@ impl Shared {
     pub(super) fn note_left(&self, count: u32) {
         if let Some(holding) = &mut *self.holding.borrow_mut() {
             holding.moved += u64::from(count) * MESSAGE_MAX as u64;
+            holding.used = Some(self.runtime.now());
         }
     }
 
@@ -89,7 +99,31 @@ impl Shared {
             return Err("the peer keeps memory that others wait for");
         }
         let retry = waits.then(|| now + MEMORY_RETRY_MAX);
-        Ok(due.into_iter().chain(retry).min())
+        let rest = self.rest_when_due(holding, now);
+        Ok(due.into_iter().chain(retry).chain(rest).min())
+    }
+
+    /// Gives up what tables grew to when nothing has moved for a while. When to look again.
+    fn rest_when_due(&self, holding: &mut Holding, now: Instant) -> Option<Instant> {
+        let due = holding.used? + REST_AFTER;
+        let mut state = self.state.borrow_mut();
+        if due > now || !state.is_quiet() || !holding.waiting.is_empty() {
+            // What is under way says so when it leaves.
+            return (due > now).then_some(due);
+        }
+        state.rest();
+        holding.waiting = VecDeque::new();
+        holding.used = None;
+        holding.rested = true;
+        self.pool.accepted.note_freed(&self.runtime);
+        None
+    }
+
+    /// Whether tables were given up since this was asked.
+    pub(super) fn has_rested(&self) -> bool {
+        let mut holding = self.holding.borrow_mut();
+        let rested = holding.as_mut().map(|holding| &mut holding.rested);
+        rested.is_some_and(std::mem::take)
     }
 
     /// The connection is over: its place is another's, and no request of it is begun any more.

@@ -3,6 +3,7 @@
 use super::{FastSlot, LinkError, Message};
 use gannet_fabric::{Buffer, RemoteAddress, Source, Span, WorkId};
 use gannet_runtime::Instant;
+use gannet_session::Credits;
 use gannet_wire::volume::Class;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -91,9 +92,8 @@ pub(super) struct State {
     /// Requests sent, and how many the peer allows, modulo 2^32.
     pub(super) sent: u32,
     pub(super) allowed: u32,
-    /// Requests that we allow the peer, and that it has sent.
-    pub(super) granted: u32,
-    pub(super) received: u32,
+    /// Of an accepted connection: the requests that the peer may send.
+    pub(super) credits: Option<Credits>,
     /// Requests of the peer that are being worked on.
     pub(super) under_way: u32,
     /// Who waits until there are none.
@@ -105,13 +105,49 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of a connection on which the peer allows us so many requests, and we so many to the peer.
-    pub(super) fn new(allowed: u32, granted: u32) -> State {
+    /// Of a connection on which the peer allows us so many requests.
+    pub(super) fn connecting(allowed: u32) -> State {
         State {
             allowed,
-            granted,
             ..State::default()
         }
+    }
+
+    /// Of a connection on which we allow the peer what `credits` say.
+    pub(super) fn accepting(credits: Credits) -> State {
+        State {
+            credits: Some(credits),
+            ..State::default()
+        }
+    }
+
+    /// The requests that we allow the peer, modulo 2^32.
+    pub(super) fn granted(&self) -> u32 {
+        // The word that the format has for it.
+        self.credits.as_ref().map_or(0, Credits::told) as u32
+    }
+
+    /// A message has left that allowed the peer so many requests, modulo 2^32.
+    pub(super) fn credits_left(&mut self, granted: u32) {
+        if let Some(credits) = &mut self.credits {
+            let told = credits.told();
+            let since = (told as u32).wrapping_sub(granted);
+            credits.left(told.saturating_sub(u64::from(since)));
+        }
+    }
+
+    /// Gives up what tables grew to. Nothing is under way.
+    pub(super) fn rest(&mut self) {
+        self.requests = Requests::default();
+        self.outgoing = VecDeque::new();
+        self.room = Vec::new();
+        self.idle = Vec::new();
+        self.owed = HashMap::new();
+    }
+
+    /// Whether nothing waits to leave, is on its way or is worked on.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.outgoing.is_empty() && self.posted == 0 && self.under_way == 0
     }
 
     pub(super) fn check(&self) -> Result<(), LinkError> {
@@ -152,6 +188,11 @@ pub(super) enum Work {
     Receive,
     /// This and so much work before it has left.
     Left(u32),
+    /// As [`Work::Left`], of a message that allowed the peer so many requests.
+    Sent {
+        count: u32,
+        granted: u32,
+    },
     Read(u64),
     /// As [`Work::Left`], with something that is held until then.
     Released(u64),
@@ -166,6 +207,8 @@ impl Work {
             Work::Left(count) => (1, u64::from(count)),
             Work::Read(id) => (2, id),
             Work::Released(id) => (3, id),
+            // Far fewer than the bits that are left for them.
+            Work::Sent { count, granted } => (4, u64::from(count) << 32 | u64::from(granted)),
         };
         WorkId(kind << Work::SHIFT | value)
     }
@@ -176,6 +219,10 @@ impl Work {
             1 => Work::Left(u32::try_from(value).unwrap_or(u32::MAX)),
             2 => Work::Read(value),
             3 => Work::Released(value),
+            4 => Work::Sent {
+                count: (value >> 32) as u32,
+                granted: value as u32,
+            },
             _ => Work::Receive,
         }
     }
@@ -192,6 +239,10 @@ mod tests {
             Work::Left(7),
             Work::Read(1 << 40),
             Work::Released(1 << 40),
+            Work::Sent {
+                count: 40,
+                granted: u32::MAX,
+            },
         ] {
             assert_eq!(Work::of(work.id()), work);
         }

@@ -1,0 +1,155 @@
+//! What the accepted connections of a core share: their receives, and who looks after memory that none of them uses.
+
+use super::queue::Work;
+use super::{Link, Shared};
+use crate::limits::{CONNECTIONS_MAX, RECEIVES_MAX, RECEIVES_RESERVED, RELEASE_AFTER};
+use gannet_fabric::{Arena, Provider, SharedReceives};
+use gannet_runtime::{Handle, sleep};
+use gannet_session::limits::REST_AFTER;
+use gannet_session::{PoolLimits, ReceivePool, Share};
+use gannet_wire::volume::MESSAGE_MAX;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::rc::{Rc, Weak};
+
+const POOL: PoolLimits = PoolLimits {
+    receives_max: RECEIVES_MAX,
+    reserve: RECEIVES_RESERVED,
+    connections_max: CONNECTIONS_MAX as u32,
+};
+const _: () = assert!(POOL.hold());
+
+/// See the module.
+pub(crate) struct Accepted {
+    /// Made with the first listener.
+    receives: OnceCell<Rc<ReceivePool>>,
+    /// Memory of messages that leave.
+    messages: Arena,
+    /// Those that last, or whose requests are being worked on, and some that are gone.
+    links: RefCell<Vec<Weak<Shared>>>,
+    /// Messages that came.
+    uses: Cell<u64>,
+    /// Connections that freed memory since the allocator was asked to give it back.
+    freed: Cell<u32>,
+    /// Somebody will look whether memory idles.
+    watched: Cell<bool>,
+}
+
+impl Accepted {
+    pub(super) fn new(messages: Arena) -> Rc<Accepted> {
+        Rc::new(Accepted {
+            receives: OnceCell::new(),
+            messages,
+            links: RefCell::default(),
+            uses: Cell::new(0),
+            freed: Cell::new(0),
+            watched: Cell::new(false),
+        })
+    }
+
+    /// Receives of `provider` from now on.
+    ///
+    /// # Errors
+    /// Its connections cannot share them.
+    pub(crate) fn serve(&self, provider: &dyn Provider) -> io::Result<()> {
+        if self.receives.get().is_none() {
+            let queue = provider.shared_receives(SharedReceives {
+                id: Work::Receive.id(),
+                len: MESSAGE_MAX,
+                receives_max: POOL.receives_max,
+            });
+            let queue = queue.ok_or(io::ErrorKind::Unsupported)?;
+            // Nobody else sets it.
+            let _ = self.receives.set(ReceivePool::new(queue, POOL));
+        }
+        Ok(())
+    }
+
+    /// The receives of a new connection; `None` when there are not so many.
+    pub(super) fn join(&self) -> Option<Share> {
+        self.receives.get()?.join()
+    }
+
+    /// Takes note of a connection; those before it that last, or whose requests are being worked on.
+    pub(crate) fn add(&self, link: &Link) -> Vec<Link> {
+        let mut links = self.links.borrow_mut();
+        let before = links.iter().filter_map(Weak::upgrade);
+        let before = before.map(|shared| Link { shared }).collect();
+        links.push(Rc::downgrade(&link.shared));
+        before
+    }
+
+    /// Forgets those that are gone.
+    pub(crate) fn forget_gone(&self) {
+        let mut links = self.links.borrow_mut();
+        let before = links.len();
+        links.retain(|link| {
+            let link = link.upgrade().map(|shared| Link { shared });
+            link.is_some_and(|link| !link.is_over() || link.is_busy())
+        });
+        if links.len() < before {
+            links.shrink_to_fit();
+        }
+    }
+
+    /// A message has come.
+    pub(super) fn note_use(self: &Rc<Self>, runtime: &Handle) {
+        self.uses.set(self.uses.get().wrapping_add(1));
+        self.look_after(runtime);
+    }
+
+    /// A connection has ended, or given up what it grew to.
+    pub(crate) fn note_freed(self: &Rc<Self>, runtime: &Handle) {
+        self.freed.set(self.freed.get().saturating_add(1));
+        self.look_after(runtime);
+    }
+
+    /// Memory is in use: somebody looks after it until all is given back.
+    fn look_after(self: &Rc<Self>, runtime: &Handle) {
+        if !self.watched.replace(true) {
+            let watch = watch(Rc::downgrade(self), Handle::clone(runtime));
+            runtime.spawn("reclaim message memory", Box::pin(watch));
+        }
+    }
+
+    /// Gives memory of messages back that nobody has used for a while.
+    fn trim(&self) {
+        self.messages.trim_unused();
+        if let Some(receives) = self.receives.get() {
+            receives.trim_unused();
+        }
+    }
+
+    fn is_unused(&self) -> bool {
+        let received = self.receives.get().map_or(0, |it| it.in_use());
+        received == 0 && self.messages.in_use() == 0
+    }
+}
+
+/// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
+async fn watch(accepted: Weak<Accepted>, runtime: Handle) {
+    let (mut seen, mut freed) = (None, 0);
+    loop {
+        sleep(&runtime, REST_AFTER).await;
+        let Some(accepted) = accepted.upgrade() else {
+            return;
+        };
+        accepted.forget_gone();
+        accepted.trim();
+        let uses = accepted.uses.get();
+        let is_over =
+            seen.replace(uses) == Some(uses) && accepted.freed.get() == 0 && accepted.is_unused();
+        if freed >= RELEASE_AFTER || (is_over && freed > 0) {
+            freed = 0;
+            runtime.release_memory();
+        }
+        if is_over {
+            // Twice, as trimming goes: what was used until the last look is unused since this one.
+            accepted.trim();
+            accepted.watched.set(false);
+            return;
+        }
+        // Not before the next look: until then their providers give up theirs as well.
+        freed += accepted.freed.take();
+    }
+}

@@ -1,0 +1,144 @@
+//! What a client may send before it is answered, and what becomes of one that sends more.
+#![allow(clippy::unwrap_used)]
+
+use gannet_fabric::{
+    Buffer, ConnectOptions, Connected, Done, Endpoint, Provider, SendOptions, Source, WorkId,
+    next_completions,
+};
+use gannet_runtime::{LocalFuture, timeout};
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::volume::{VOLUME, keys};
+use gannet_sim::{Node, World};
+use gannet_volume::limits::CREDITS;
+use gannet_volume::link::{Answer, Handler, Link, Message};
+use gannet_volume::secret::client_proof;
+use gannet_volume::serve::Server;
+use gannet_wire::volume::{
+    Accepted, Class, Header, Hello, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
+};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_millis(10);
+
+/// Answers [`Operation::Usage`] and nothing else.
+struct Choosy;
+
+impl Handler for Choosy {
+    fn answer(self: Rc<Self>, _: Link, request: Message) -> LocalFuture<Answer> {
+        Box::pin(async move {
+            if request.header.operation != Operation::Usage {
+                std::future::pending::<()>().await;
+            }
+            Answer::default()
+        })
+    }
+}
+
+fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) {
+    let header = Header {
+        kind,
+        operation,
+        class: Class::Metadata,
+        status: StatusCode::OK,
+        credits: 0,
+        id: 1,
+        body_len: body.len() as u32,
+        data_len: 0,
+    };
+    let message = [&header.to_bytes(), body].concat();
+    let source = Source::Buffer {
+        len: message.len() as u32,
+        buffer: Buffer::from_vec(message),
+    };
+    let sent = endpoint.post_send(WorkId(1 << 40), source, SendOptions::default());
+    sent.unwrap();
+    endpoint.flush();
+}
+
+/// Connects by hand, as the client with this session.
+async fn connect(provider: &Rc<dyn Provider>, server: SocketAddr, session: Token) -> Connected {
+    let hello = Hello {
+        role: Role::Client,
+        server: Hello::io_server(0),
+        volume: VOLUME,
+        nonce: session,
+    };
+    // For all replies of a story.
+    let receives = (0..3 * CREDITS).map(|_| Buffer::zeroed(MESSAGE_MAX));
+    let options = ConnectOptions {
+        private_data: hello.to_bytes().to_vec(),
+        receives: receives.collect(),
+        ..ConnectOptions::default()
+    };
+    let endpoint = provider.connect(server, options).await.unwrap();
+    let accepted = Accepted::from_bytes(endpoint.private_data()).unwrap();
+    let proof = client_proof(keys().for_clients(), &hello, &accepted, &session);
+    let body = [proof, session].concat();
+    send(&*endpoint, Kind::Control, Operation::Hello, &body);
+    endpoint
+}
+
+/// The credits that so many replies have told, one after the other; an error when the connection ends before.
+async fn replies(endpoint: &Connected, count: usize) -> Result<Vec<u32>, String> {
+    let (mut completions, mut told) = (Vec::new(), Vec::new());
+    while told.len() < count {
+        let next = next_completions(&**endpoint, &mut completions).await;
+        next.map_err(|gone| gone.to_string())?;
+        for completion in completions.drain(..) {
+            if let (Ok(Done::Received { len, .. }), Some(buffer)) =
+                (completion.outcome, completion.buffer)
+            {
+                told.push(Header::split(&buffer[..len as usize]).unwrap().0.credits);
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// Runs a story with a server that is [`Choosy`].
+fn run(story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr) + 'static) {
+    let world = World::new(5);
+    let fabric = SimFabric::new(&world, FabricProfile::default());
+    let (server, client) = (world.add_node("server"), world.add_node("client"));
+    let serving = Server::new(server.runtime(), VOLUME, keys(), Rc::new(Choosy));
+    let provider: Rc<dyn Provider> = fabric.provider(&server);
+    let address = SocketAddr::new(server.ip(), 20050);
+    let listener = provider.listen(address).unwrap();
+    let serving = async move { serving.serve(provider, listener).await.unwrap() };
+    server.runtime().spawn("server", Box::pin(serving));
+    let provider: Rc<dyn Provider> = fabric.provider(&client);
+    let done = world.run(async move { story(client, provider, address).await });
+    done.unwrap();
+}
+
+#[test]
+fn every_reply_allows_one_request_more() {
+    run(async |_, provider, server| {
+        let peer = connect(&provider, server, [1; 16]).await;
+        for round in 1..=3 {
+            (0..CREDITS).for_each(|_| send(&*peer, Kind::Request, Operation::Usage, &[]));
+            let told = replies(&peer, CREDITS as usize).await.unwrap();
+            assert!(told.is_sorted(), "{told:?}");
+            assert_eq!(told.last(), Some(&(CREDITS * (round + 1))));
+        }
+    });
+}
+
+#[test]
+fn who_exceeds_its_credits_ends_its_own_connection_and_no_other() {
+    run(async |client, provider, server| {
+        let modest = connect(&provider, server, [1; 16]).await;
+        let greedy = connect(&provider, server, [2; 16]).await;
+        (0..CREDITS).for_each(|_| send(&*greedy, Kind::Request, Operation::Volume, &[]));
+        let waiting = timeout(&client.runtime(), SOON, replies(&greedy, 1)).await;
+        assert!(waiting.is_err(), "all of them are within the credits");
+        send(&*greedy, Kind::Request, Operation::Volume, &[]);
+        let ended = timeout(&client.runtime(), SOON, replies(&greedy, 1)).await;
+        assert!(matches!(ended, Ok(Err(_))), "{ended:?}");
+        (0..CREDITS).for_each(|_| send(&*modest, Kind::Request, Operation::Usage, &[]));
+        let told = timeout(&client.runtime(), SOON, replies(&modest, CREDITS as usize)).await;
+        assert_eq!(told.unwrap().unwrap().len(), CREDITS as usize);
+    });
+}
