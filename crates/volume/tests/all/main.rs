@@ -1,9 +1,12 @@
 //! Striped volumes in the simulator: clients, manager and I/O servers, under faults. One program, since each costs a
 //! link.
+//!
+//! `idle_memory` is a program of its own: it looks at what a whole process has.
 
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod credits;
 mod cuts;
 mod faults;
 mod given_up;
