@@ -16,9 +16,10 @@ more() {
     attempts=$((attempts + 1))
     [ $attempts -lt 2 ] || fail 'the copies are faster than the restarts'
 }
-# sent, brought: how much of the file is copied.
-sent() { stat -c %s /srv/export/large; }
-brought() { stat -c %s back; }
+# copied DIRECTORY NAME: how much of a file is copied; it has its name when that is all.
+copied() { stat -c %s "$1"/.gannet-cp-* 2>/dev/null || stat -c %s "$1/$2" 2>/dev/null || echo 0; }
+sent() { copied /srv/export large; }
+brought() { copied . back; }
 # links: a directory has two, and one for each directory in it.
 links() { stat -c %h /srv/export/tree; }
 
@@ -29,13 +30,13 @@ until [ $within ]; do
     rm -f /srv/export/large back
     noise large $size
     gannet cp large "$(url /large)" &
-    until [ -s /srv/export/large ]; do sleep 0.05; done
+    until [ "$(sent)" -gt 0 ]; do sleep 0.05; done
     restart_before $size sent
     wait $!
     cmp large /srv/export/large
     within_sent=$within
     gannet cp "$(url /large)" back &
-    until [ -s back ]; do sleep 0.05; done
+    until [ "$(brought)" -gt 0 ]; do sleep 0.05; done
     restart_before $size brought
     wait $!
     cmp large back
