@@ -46,11 +46,6 @@ pub const IDLE_BATCHES_MAX: usize = 16;
 pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
 /// How long a core keeps payload memory that nobody wants. Twice as long at most.
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
-/// How long a core keeps memory of RDMA messages that nobody wants. Twice as long at most.
-pub const MESSAGES_IDLE_MAX: Duration = Duration::from_secs(5);
-/// When so many connections have ended or given up what they grew to, the allocator is asked to give memory back; that
-/// of fewer goes when the core idles.
-pub const RELEASE_AFTER: u32 = 64;
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
 /// Bytes of the file ranges of one connection that a provider may have in memory on their way out.
@@ -118,7 +113,7 @@ const _: () = assert!(
         && 2 * LARGE_RECORD <= STAGE_LEN
         && 2 * LARGE_RECORD <= CLIENT_STAGE_LEN
 );
-const _: () = assert!(MESSAGES_IDLE_MAX.as_nanos() < PAYLOAD_IDLE_MAX.as_nanos());
+const _: () = assert!(gannet_session::limits::REST_AFTER.as_nanos() < PAYLOAD_IDLE_MAX.as_nanos());
 const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CALL_BYTES_MAX <= PAYLOAD_SHARE_MAX);

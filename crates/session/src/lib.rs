@@ -7,7 +7,8 @@
 //!
 //! A [`Gate`] turns away the peers that may use nothing here; [`Activities`] says which of the others have a place;
 //! [`Deadlines`] end the connections whose peers are late. Of RDMA, [`ReceivePool`] divides the receives of a core
-//! among its connections, and [`Credits`] tells a peer how many requests it may have under way.
+//! among its connections, and [`Credits`] tells a peer how many requests it may have under way. [`Freed`] has the
+//! allocator give back what connections have left.
 //!
 //! First types to read: [`Budget`], then [`Activities`].
 
@@ -15,6 +16,7 @@ mod admission;
 mod budget;
 mod credits;
 mod deadlines;
+mod freed;
 mod gate;
 mod origin;
 mod receives;
@@ -25,6 +27,7 @@ pub use admission::{Activities, Activity, ConnectionLimits, Listening, Shortage}
 pub use budget::{Account, Budget, Charge};
 pub use credits::{CreditLimits, Credits, Exceeded, Grant};
 pub use deadlines::{Deadlines, Kept, Overdue, Timer, Waits};
+pub use freed::Freed;
 pub use gate::Gate;
 pub use origin::Origin;
 pub use receives::{PoolLimits, ReceivePool, Share};

@@ -43,6 +43,9 @@ pub const DONE_DEADLINE: Duration = Duration::from_secs(30);
 pub const IDLE_DEADLINE: Duration = Duration::from_secs(900);
 /// A connection that moved nothing for so long gives up what it grew to while it was busy.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
+/// When so many connections have ended or come to rest, the allocator is asked to give memory back; that of fewer goes
+/// when the core idles.
+pub const RELEASE_AFTER: u32 = 64;
 
 /// Log lines of a kind that peers can cause at will are this far apart, per core.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);

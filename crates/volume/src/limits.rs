@@ -30,9 +30,6 @@ const _: () = assert!(TICKETS_THAT_WAIT as usize + LOCKS_WAITING_MAX < CREDITS a
 /// Receives of a core's accepted connections together, with some for those that are about to end; memory is taken for
 /// those whose messages have come.
 pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);
-/// When so many connections have ended or come to rest, the allocator is asked to give memory back; that of fewer goes
-/// when the core idles.
-pub const RELEASE_AFTER: u32 = 64;
 /// Receives of the connecting side beyond the credits, for control messages.
 pub const SPARE_RECEIVES: u32 = 4;
 /// RDMA Writes after which one tells of its completion, so that the send queue empties.

@@ -2,13 +2,13 @@
 
 use super::MemoryInUse;
 use crate::limits::{
-    INLINE_SLOTS_MAX, INLINE_THRESHOLD, MESSAGES_IDLE_MAX, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN,
-    RECORD_MAX, RELEASE_AFTER,
+    INLINE_SLOTS_MAX, INLINE_THRESHOLD, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN, RECORD_MAX,
 };
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Arena, Buffer, SlotBudget, Zones};
 use gannet_runtime::{Handle, sleep};
-use gannet_session::ReceivePool;
+use gannet_session::limits::REST_AFTER;
+use gannet_session::{Freed, ReceivePool};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -31,8 +31,7 @@ pub(super) struct PayloadMemory {
     uses: Cell<u64>,
     /// Somebody will look whether it idles.
     watched: Cell<bool>,
-    /// Connections that freed memory since the allocator was asked to give it back.
-    freed: Cell<u32>,
+    freed: Freed,
 }
 
 impl PayloadMemory {
@@ -45,7 +44,7 @@ impl PayloadMemory {
             strategies: RefCell::default(),
             uses: Cell::new(0),
             watched: Cell::new(false),
-            freed: Cell::new(0),
+            freed: Freed::default(),
         })
     }
 
@@ -117,7 +116,7 @@ impl PayloadMemory {
 
     /// A connection has ended, or given up what it grew to.
     pub(super) fn note_freed(self: &Rc<Self>) {
-        self.freed.set(self.freed.get().saturating_add(1));
+        self.freed.note();
         self.look_after();
     }
 
@@ -133,19 +132,14 @@ impl PayloadMemory {
 
 /// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
 async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
-    let (mut seen, mut looked, mut freed) = (None, runtime.now(), 0);
+    let (mut seen, mut looked) = (None, runtime.now());
     loop {
-        sleep(&runtime, MESSAGES_IDLE_MAX).await;
+        sleep(&runtime, REST_AFTER).await;
         let Some(memory) = memory.upgrade() else {
             return;
         };
         memory.trim_messages();
-        if freed >= RELEASE_AFTER {
-            freed = 0;
-            runtime.release_memory();
-        }
-        // Not before the next look: until then their providers give up theirs as well.
-        freed += memory.freed.take();
+        memory.freed.look(&runtime);
         if runtime.now().duration_since(looked) < PAYLOAD_IDLE_MAX {
             continue;
         }
@@ -154,9 +148,7 @@ async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
         let in_use = memory.in_use();
         if seen.replace(uses) == Some(uses) && in_use.payloads + in_use.inline == 0 {
             memory.reclaim();
-            if freed > 0 {
-                runtime.release_memory();
-            }
+            memory.freed.look_idle(&runtime);
             memory.watched.set(false);
             return;
         }

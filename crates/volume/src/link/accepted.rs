@@ -2,11 +2,11 @@
 
 use super::queue::Work;
 use super::{Link, Shared};
-use crate::limits::{CONNECTIONS_MAX, RECEIVES_MAX, RECEIVES_RESERVED, RELEASE_AFTER};
+use crate::limits::{CONNECTIONS_MAX, RECEIVES_MAX, RECEIVES_RESERVED};
 use gannet_fabric::{Arena, Provider, SharedReceives};
 use gannet_runtime::{Handle, sleep};
 use gannet_session::limits::REST_AFTER;
-use gannet_session::{PoolLimits, ReceivePool, Share};
+use gannet_session::{Freed, PoolLimits, ReceivePool, Share};
 use gannet_wire::volume::MESSAGE_MAX;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -29,8 +29,7 @@ pub(crate) struct Accepted {
     links: RefCell<Vec<Weak<Shared>>>,
     /// Messages that came.
     uses: Cell<u64>,
-    /// Connections that freed memory since the allocator was asked to give it back.
-    freed: Cell<u32>,
+    freed: Freed,
     /// Somebody will look whether memory idles.
     watched: Cell<bool>,
 }
@@ -42,7 +41,7 @@ impl Accepted {
             messages,
             links: RefCell::default(),
             uses: Cell::new(0),
-            freed: Cell::new(0),
+            freed: Freed::default(),
             watched: Cell::new(false),
         })
     }
@@ -100,7 +99,7 @@ impl Accepted {
 
     /// A connection has ended, or given up what it grew to.
     pub(crate) fn note_freed(self: &Rc<Self>, runtime: &Handle) {
-        self.freed.set(self.freed.get().saturating_add(1));
+        self.freed.note();
         self.look_after(runtime);
     }
 
@@ -128,7 +127,7 @@ impl Accepted {
 
 /// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
 async fn watch(accepted: Weak<Accepted>, runtime: Handle) {
-    let (mut seen, mut freed) = (None, 0);
+    let mut seen = None;
     loop {
         sleep(&runtime, REST_AFTER).await;
         let Some(accepted) = accepted.upgrade() else {
@@ -137,19 +136,14 @@ async fn watch(accepted: Weak<Accepted>, runtime: Handle) {
         accepted.forget_gone();
         accepted.trim();
         let uses = accepted.uses.get();
-        let is_over =
-            seen.replace(uses) == Some(uses) && accepted.freed.get() == 0 && accepted.is_unused();
-        if freed >= RELEASE_AFTER || (is_over && freed > 0) {
-            freed = 0;
-            runtime.release_memory();
-        }
-        if is_over {
+        let is_idle = seen.replace(uses) == Some(uses);
+        if is_idle && !accepted.freed.has_new() && accepted.is_unused() {
+            accepted.freed.look_idle(&runtime);
             // Twice, as trimming goes: what was used until the last look is unused since this one.
             accepted.trim();
             accepted.watched.set(false);
             return;
         }
-        // Not before the next look: until then their providers give up theirs as well.
-        freed += accepted.freed.take();
+        accepted.freed.look(&runtime);
     }
 }
