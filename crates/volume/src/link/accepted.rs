@@ -20,7 +20,7 @@ const POOL: PoolLimits = PoolLimits {
 const _: () = assert!(POOL.hold());
 
 /// See the module.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedLinks {
     /// Made with the first listener.
     receives: OnceCell<Rc<ReceivePool>>,
     /// Memory of messages that leave.
@@ -34,9 +34,9 @@ pub(crate) struct Accepted {
     watched: Cell<bool>,
 }
 
-impl Accepted {
-    pub(super) fn new(messages: Arena) -> Rc<Accepted> {
-        Rc::new(Accepted {
+impl AcceptedLinks {
+    pub(super) fn new(messages: Arena) -> Rc<AcceptedLinks> {
+        Rc::new(AcceptedLinks {
             receives: OnceCell::new(),
             messages,
             links: RefCell::default(),
@@ -126,7 +126,7 @@ impl Accepted {
 }
 
 /// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
-async fn watch(accepted: Weak<Accepted>, runtime: Handle) {
+async fn watch(accepted: Weak<AcceptedLinks>, runtime: Handle) {
     let mut seen = None;
     loop {
         sleep(&runtime, REST_AFTER).await;

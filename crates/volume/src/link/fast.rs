@@ -6,7 +6,7 @@
 //! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
 //! which breaks this rule is refused and not believed.
 
-use super::accepted::Accepted;
+use super::accepted::AcceptedLinks;
 use super::staged::Staging;
 use super::{Link, Outgoing};
 use crate::calls::encode;
@@ -34,7 +34,7 @@ pub struct Pool {
     /// Registers our side of long transfers, where that must be done.
     pub(super) staging: Staging,
     /// What accepted connections share.
-    pub(crate) accepted: Rc<Accepted>,
+    pub(crate) accepted: Rc<AcceptedLinks>,
 }
 
 impl Pool {
@@ -42,7 +42,7 @@ impl Pool {
     pub fn new() -> Pool {
         let messages = Arena::new(MESSAGE_MAX, MESSAGES_MAX);
         Pool {
-            accepted: Accepted::new(messages.clone()),
+            accepted: AcceptedLinks::new(messages.clone()),
             messages,
             room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
             lenders: super::lent::room(),
