@@ -3,7 +3,6 @@
 #![allow(dead_code)] // Every test file uses its own part.
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
-pub mod iwarp_peer;
 pub mod raw;
 pub mod stream;
 

@@ -1,0 +1,82 @@
+//! What connections cost a server that have nothing to do, and what is left when they are gone. In a process of its own:
+//! its peers are bare sockets, so its memory is the server's.
+
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_runtime::Handle;
+use gannet_runtime::tokio_plug::block_on;
+use std::fs;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// What a connection may cost beside its socket.
+const IDLE_BYTES_MAX: u64 = 8 << 10;
+/// What the process may keep of each when all are gone: pieces that its allocator cannot give back.
+const LEFT_BYTES_MAX: u64 = 1 << 10;
+
+/// Where a server is told to listen.
+pub(crate) const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+/// Bytes of this process that are of no file.
+fn anonymous() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    let words = line.unwrap().split_whitespace().nth(1).unwrap();
+    words.parse::<u64>().unwrap() * 1024
+}
+
+/// Waits until no more than `max` is in memory, for a while; what is in the end.
+fn settled(max: u64) -> u64 {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while anonymous() > max && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    anonymous()
+}
+
+/// Has `serve` serve on a core of its own, for ever; the address that it tells.
+pub(crate) fn served_by<F: Future<Output = ()>>(
+    serve: impl FnOnce(Handle, Rc<dyn Provider>, mpsc::Sender<SocketAddr>) -> F + Send + 'static,
+) -> SocketAddr {
+    let (told, address) = mpsc::channel();
+    std::thread::spawn(move || {
+        block_on(|runtime| {
+            let config = IwarpConfig {
+                crc: false,
+                ..IwarpConfig::default()
+            };
+            let provider = IwarpProvider::new(Rc::clone(&runtime), config);
+            serve(runtime, provider, told)
+        })
+        .unwrap();
+    });
+    address.recv().unwrap()
+}
+
+/// Has `count` peers do `work`; checks what they cost when they rest, that each still has a `call` answered, and what
+/// is left when they are gone.
+pub(crate) fn check<P>(
+    (story, count): (&str, u64),
+    connect: impl Fn(u64) -> P,
+    work: fn(&mut P),
+    call: fn(&mut P),
+) {
+    let start = anonymous();
+    let mut peers: Vec<P> = (0..count).map(connect).collect();
+    peers.iter_mut().for_each(work);
+    let busy = anonymous();
+    let bound = start + count * IDLE_BYTES_MAX;
+    let idle = settled(bound);
+    let each = |bytes: u64| bytes.saturating_sub(start) / count;
+    eprintln!("{story}: {} bytes each at first", each(busy));
+    assert!(idle <= bound, "{story}: {} bytes each at rest", each(idle));
+    // They are no less alive for it.
+    peers.iter_mut().for_each(call);
+    drop(peers);
+    let left = settled(start + count * LEFT_BYTES_MAX);
+    let (idle, left) = (each(idle), each(left));
+    eprintln!("{story}: {idle} bytes each at rest, {left} left");
+    assert!(left <= LEFT_BYTES_MAX, "{story}: {left} of each are left");
+}
