@@ -11,8 +11,6 @@ use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{Addresses, File, Level, Piece, Shape, Siblings, VolumeFs};
-use gannet_volume::link::Identity;
-use gannet_wire::volume::Role;
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -41,13 +39,7 @@ pub(crate) fn connect(
     address: SocketAddr,
     key: &Path,
 ) -> Result<VolumeFs, Box<dyn Error>> {
-    let key = ClientKey::load(key)?;
-    let identity = Identity {
-        role: Role::Client,
-        volume: key.identity,
-        key: key.secret(),
-        classes: Default::default(),
-    };
+    let identity = ClientKey::load(key)?.client(Default::default());
     let addresses = Addresses {
         manager: Some(address),
         io_servers: Vec::new(),

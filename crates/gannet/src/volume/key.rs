@@ -8,8 +8,9 @@ use super::made::{absolute, replace};
 use crate::cli::NewKeyOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
+use gannet_volume::link::{Identity, TrafficClasses};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::Token;
+use gannet_wire::volume::{Role, Token};
 use serde::Deserialize;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,7 @@ const FILE_MAX: u64 = 64 << 10;
 pub struct ClientKey {
     /// The volume.
     #[serde(deserialize_with = "identity")]
-    pub identity: Token,
+    identity: Token,
     #[serde(deserialize_with = "identity")]
     key: Token,
 }
@@ -38,9 +39,14 @@ impl ClientKey {
         ClientKey { identity, key }
     }
 
-    /// The key itself.
-    pub fn secret(&self) -> Secret {
-        Secret::new(self.key)
+    /// Who a client is that has it, and how what it sends is marked.
+    pub fn client(&self, classes: TrafficClasses) -> Identity {
+        Identity {
+            role: Role::Client,
+            volume: self.identity,
+            key: Secret::new(self.key),
+            classes,
+        }
     }
 
     /// The text of its file, for the volume called `name`.
@@ -108,7 +114,10 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_wire::volume::Role;
+
+    fn secret_of(key: &ClientKey) -> Secret {
+        key.client(TrafficClasses::default()).key
+    }
 
     #[test]
     fn a_key_is_read_as_it_was_written_and_is_not_the_secret() {
@@ -117,8 +126,14 @@ mod tests {
         let text = key.to_text("a\nvolume");
         assert_eq!(text.lines().filter(|it| it.starts_with('#')).count(), 1);
         let read: ClientKey = toml::from_str(&text).unwrap();
-        assert_eq!((read.identity, read.secret()), (key.identity, key.secret()));
-        assert_eq!(read.secret(), ServerKeys::new(secret).between(Role::Client));
-        assert_ne!(read.secret(), secret);
+        assert_eq!(
+            (read.identity, secret_of(&read)),
+            (key.identity, secret_of(&key))
+        );
+        assert_eq!(
+            secret_of(&read),
+            ServerKeys::new(secret).between(Role::Client)
+        );
+        assert_ne!(secret_of(&read), secret);
     }
 }

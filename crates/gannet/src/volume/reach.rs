@@ -9,8 +9,6 @@ use crate::url::Url;
 use gannet_runtime::Handle;
 use gannet_volume::client::{Addresses, Siblings, TransferPolicy, VolumeFs};
 use gannet_volume::limits::PATIENCE_MAX;
-use gannet_volume::link::Identity;
-use gannet_wire::volume::Role;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,12 +29,7 @@ pub async fn connect(
         Failure::new(what(), "its key is missing").hint(hint)
     })?;
     let key = ClientKey::load(key)?;
-    let identity = Identity {
-        role: Role::Client,
-        volume: key.identity,
-        key: key.secret(),
-        classes: options.native.dscp.unwrap_or_default(),
-    };
+    let identity = key.client(options.native.dscp.unwrap_or_default());
     let addresses = Addresses {
         manager: Some(address),
         io_servers: Vec::new(),

@@ -10,9 +10,9 @@ use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::Credentials;
 use gannet_volume::calls::{Call, Ticket};
-use gannet_volume::link::{self, Identity, Link, Pool, Session};
+use gannet_volume::link::{self, Link, Pool, Session};
 use gannet_volume::meta::ROOT;
-use gannet_wire::volume::{Class, Header, Hello, Kind, Role, StatusCode};
+use gannet_wire::volume::{Class, Header, Hello, Kind, StatusCode};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -51,12 +51,7 @@ fn list(id: u64) -> Source {
 async fn connected(runtime: &Handle, manager: SocketAddr, key: &ClientKey) -> Option<Link> {
     let provider = IwarpProvider::new(Rc::clone(runtime), IwarpConfig::default());
     let provider = provider as Rc<dyn Provider>;
-    let identity = Identity {
-        role: Role::Client,
-        volume: key.identity,
-        key: key.secret(),
-        classes: Default::default(),
-    };
+    let identity = key.client(Default::default());
     let (place, who) = ((manager, Hello::MANAGER), (identity, Session::new(runtime)));
     let link = link::connect(runtime, &provider, &Pool::new(), place, who).await;
     link.ok()
@@ -115,10 +110,9 @@ fn a_client_with_the_key_that_takes_no_replies_is_bounded() {
     let server = serve(&place);
     let manager: SocketAddr = server.native.parse().unwrap();
     let path = place.path("volume/client-key");
+    let key = ClientKey::load(&path).unwrap();
     block_on(|runtime| async move { fill(&runtime, manager, &path).await }).unwrap();
-    let key = || ClientKey::load(&place.path("volume/client-key")).unwrap();
     let seen = watch(&server, || {
-        let key = key();
         let made = block_on(|runtime| attack(runtime, manager, key)).unwrap();
         assert!(made >= CONNECTIONS, "only {made} connections were made");
     });
