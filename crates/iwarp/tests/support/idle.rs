@@ -1,5 +1,5 @@
-//! What connections cost a server that have nothing to do, and what is left when they are gone. In a process of its own:
-//! its peers are bare sockets, so its memory is the server's.
+//! What connections cost a server that have nothing to do, and what is left when they are gone. In a process of its
+//! own: its peers are bare sockets, so its memory is the server's.
 
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
