@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             "man pages and completions",
             Box::new(|root| generate(root, true)),
         ),
-        ("demo", cargo("run --release --locked -p gannet -- demo")),
+        ("demo", cargo("run --release --locked -p gannet-cli -- demo")),
         (
             "simulation",
             Box::new(|root| simulate(root, Some(seed_of(root)), Some(SIM_SEEDS), false)),
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         (
             "libnfs tools",
             Box::new(move |root| {
-                Step::cargo("test --locked -p gannet --test all libnfs -- --nocapture")
+                Step::cargo("test --locked -p gannet-cli --test all libnfs -- --nocapture")
                     .with_variable("GANNET_REQUIRE_LIBNFS", libnfs_required)
                     .run(root)
             }),
@@ -83,7 +83,7 @@ fn papers(root: &Path) -> Result<()> {
     // What an earlier run left; there may be none.
     let _ = std::fs::remove_dir_all(&fresh);
     for name in ["nfs-rdma", "sandia", "pvfs-ib"] {
-        Step::cargo("run --release --locked -p gannet -- papers --charts target/papers")
+        Step::cargo("run --release --locked -p gannet-cli -- papers --charts target/papers")
             .with(name)
             .run(root)?;
     }
@@ -157,12 +157,12 @@ pub(crate) fn fuzz(
     step.run(root)
 }
 
-/// Writes man pages and completions below `crates/gannet`, or compares them with what is there.
+/// Writes man pages and completions below `crates/cli`, or compares them with what is there.
 ///
 /// # Errors
 /// They cannot be written, or differ.
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
-    let mut step = Step::cargo("run --release --locked -p gannet -- generate all crates/gannet");
+    let mut step = Step::cargo("run --release --locked -p gannet-cli -- generate all crates/cli");
     if check {
         step = step.with("--check");
     }

@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let gannet = match &options.binary {
         Some(file) => fs::canonicalize(file).context("no such binary")?,
         None => {
-            Step::cargo("build --release --locked -p gannet").run(root)?;
+            Step::cargo("build --release --locked -p gannet-cli").run(root)?;
             target.join("release/gannet")
         }
     };

@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("fuse", &["runtime", "fabric", "vfs"]),
     (
-        "gannet",
+        "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "nfs",
             "volume", "fuse", "sim",
@@ -41,13 +41,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
-            "gannet",
+            "cli",
         ],
     ),
 ];
 
 /// Crates that may use more of tokio than its runtime-free primitives.
-const TOKIO_USERS: &[&str] = &["runtime", "gannet", "fuzz"];
+const TOKIO_USERS: &[&str] = &["runtime", "cli", "fuzz"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
@@ -93,7 +93,7 @@ fn check_manifest(
             let line = line_of(text, section, dependency);
             if let Some(to) = own_crate(dependency) {
                 let is_allowed = allowed.contains(&to) || section == "dev-dependencies";
-                if !is_allowed || (to == "gannet" && name != "fuzz") {
+                if !is_allowed || (to == "cli" && name != "fuzz") {
                     let what =
                         format!("`{name}` must not use `{to}` (ARCHITECTURE.md, the arrows)");
                     findings.push(Finding::new(manifest, line, what));

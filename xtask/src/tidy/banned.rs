@@ -15,7 +15,7 @@ struct Ban {
 /// The plug of the runtime seam, the binary and the tools of the developer live in the real world.
 const OUTSIDE: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
-    "crates/gannet/",
+    "crates/cli/",
     "xtask/",
     "fuzz/",
 ];
@@ -23,7 +23,7 @@ const OUTSIDE: &[&str] = &[
 /// processes and mounts, the file of the metadata's journal, and the simulator's command line.
 const FILES: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
-    "crates/gannet/",
+    "crates/cli/",
     "crates/vfs/src/",
     "crates/fuse/src/callers.rs",
     "crates/fuse/src/session.rs",
@@ -41,7 +41,7 @@ const CLOCKS: &[&str] = &[
     "crates/fuse/src/",
     "crates/runtime/src/tokio_plug/",
     "crates/vfs/src/local",
-    "crates/gannet/",
+    "crates/cli/",
     "crates/sim/src/bin/",
     "crates/sim/src/main.rs",
     "xtask/",

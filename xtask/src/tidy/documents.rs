@@ -24,7 +24,7 @@ const CARGO: &[&str] = &[
     "flamegraph",
 ];
 /// Where the generated manual pages are: their names are the binary's subcommands.
-const MAN_PAGES: &str = "crates/gannet/man";
+const MAN_PAGES: &str = "crates/cli/man";
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
     let subcommands = subcommands(files);

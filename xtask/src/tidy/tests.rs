@@ -39,7 +39,7 @@ fn banned_calls_are_found_spelled_out_and_imported() {
     let text = "use std::{io, fs::{self, File}};\nfn f() { std::thread::sleep(d); }\nlet x = rand::random();\n";
     assert_eq!(banned_lines("crates/rpc/src/x.rs", text), [1, 2, 3]);
     assert_eq!(
-        banned_lines("crates/gannet/src/x.rs", text),
+        banned_lines("crates/cli/src/x.rs", text),
         Vec::<usize>::new()
     );
 }
@@ -73,7 +73,7 @@ fn words_inside_other_words_are_not_banned() {
 #[test]
 fn promises_are_found_in_comments() {
     let text = format!("fn f() {{}} // {}: later\n", concat!("TO", "DO"));
-    assert_eq!(banned_lines("crates/gannet/src/x.rs", &text), [1]);
+    assert_eq!(banned_lines("crates/cli/src/x.rs", &text), [1]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Who has the key of a volume, and what a new one changes.
 
 use super::*;
-use gannet::session::Session;
-use gannet::url::Url;
+use gannet_cli::session::Session;
+use gannet_cli::url::Url;
 use gannet_fabric::Buffer;
 use gannet_nfs::client::Follow;
 use gannet_runtime::tokio_plug::block_on;

@@ -5,7 +5,7 @@
 //! cargo run --example volume_io -- gannet://localhost /srv/volume/client-key
 //! ```
 
-use gannet::volume::ClientKey;
+use gannet_cli::volume::ClientKey;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Where the manager of a URL's volume is.
 pub(crate) fn address_of(url: &str) -> Result<SocketAddr, Box<dyn Error>> {
-    let url = gannet::url::Url::parse(url)?;
+    let url = gannet_cli::url::Url::parse(url)?;
     let mut found = (url.host.as_str(), url.port).to_socket_addrs()?;
     found.next().ok_or_else(|| "the host has no address".into())
 }

@@ -7,7 +7,7 @@ use crate::captures;
 use crate::support;
 
 use captures::{Container, Link, Packet, file, packets, plain, shown, text, vector};
-use gannet::dump::{CaptureError, DumpError, Style};
+use gannet_cli::dump::{CaptureError, DumpError, Style};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use support::{fail, gannet, succeed};
@@ -100,7 +100,7 @@ fn a_file_may_come_in_any_pieces() {
         let expected = text(&capture);
         for size in [1, 7, 100] {
             let mut output = Vec::new();
-            gannet::dump::decode(Pieces(&capture, size), Style::default(), &mut output).unwrap();
+            gannet_cli::dump::decode(Pieces(&capture, size), Style::default(), &mut output).unwrap();
             assert_eq!(
                 String::from_utf8(output).unwrap(),
                 expected,

@@ -7,7 +7,7 @@ mod keys;
 use crate::support;
 
 use clap::Parser;
-use gannet::cli::ClientOptions;
+use gannet_cli::cli::ClientOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
