@@ -34,7 +34,10 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             "man pages and completions",
             Box::new(|root| generate(root, true)),
         ),
-        ("demo", cargo("run --release --locked -p gannet-cli -- demo")),
+        (
+            "demo",
+            cargo("run --release --locked -p gannet-cli -- demo"),
+        ),
         (
             "simulation",
             Box::new(|root| simulate(root, Some(seed_of(root)), Some(SIM_SEEDS), false)),

@@ -2,14 +2,14 @@
 //!
 //! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `ci` is
 //! everything `.ci/run` does after the tests, in the same commands a developer types. `sim` and `fuzz` start the
-//! simulator and the fuzz targets. `lab` runs scenarios with a Linux kernel as client and server. `generate` writes the
-//! man pages and shell completions.
+//! simulator and the fuzz targets. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate`
+//! writes the man pages and shell completions.
 //!
 //! First module to read: [`tidy`].
 
 mod ci;
 mod command;
-mod lab;
+mod kernel_lab;
 mod tidy;
 
 use anyhow::Result;
@@ -54,7 +54,7 @@ enum Chore {
         target: Option<String>,
     },
     /// Run scenarios with a Linux kernel as NFS/RDMA client and server, in an emulated machine
-    Lab(lab::Options),
+    KernelLab(kernel_lab::Options),
     /// Write the man pages and shell completions from the command line's definition
     Generate {
         /// Only compare with what is committed
@@ -84,7 +84,7 @@ fn run(chore: Chore) -> Result<()> {
             volume,
         } => ci::simulate(&root, seed, count, volume),
         Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref(), None),
-        Chore::Lab(options) => lab::run(&root, &options),
+        Chore::KernelLab(options) => kernel_lab::run(&root, &options),
         Chore::Generate { check } => ci::generate(&root, check),
     }
 }

@@ -100,7 +100,8 @@ fn a_file_may_come_in_any_pieces() {
         let expected = text(&capture);
         for size in [1, 7, 100] {
             let mut output = Vec::new();
-            gannet_cli::dump::decode(Pieces(&capture, size), Style::default(), &mut output).unwrap();
+            gannet_cli::dump::decode(Pieces(&capture, size), Style::default(), &mut output)
+                .unwrap();
             assert_eq!(
                 String::from_utf8(output).unwrap(),
                 expected,

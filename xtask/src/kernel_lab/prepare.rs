@@ -87,7 +87,7 @@ pub(crate) fn prepare() -> Result<Kit> {
     for entry in fs::read_dir(&cache)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().ends_with(&recipe) {
-            println!("lab: cached in {}", entry.path().display());
+            println!("kernel-lab: cached in {}", entry.path().display());
             return Kit::at(&entry.path());
         }
     }
@@ -97,19 +97,19 @@ pub(crate) fn prepare() -> Result<Kit> {
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).context("cannot remove an unfinished cache")?;
     }
-    println!("lab: nothing cached for this recipe: preparing");
+    println!("kernel-lab: nothing cached for this recipe: preparing");
     let abi = Maker::start(unfinished.clone())?.make()?;
     let folder = cache.join(format!("{abi}-{recipe}"));
     fs::rename(&unfinished, &folder).context("cannot put the cache in place")?;
     println!(
-        "lab: prepared in {:.1} s: {}",
+        "kernel-lab: prepared in {:.1} s: {}",
         started.elapsed().as_secs_f64(),
         folder.display()
     );
     Kit::at(&folder)
 }
 
-/// `$XDG_CACHE_HOME/gannet-lab`, by default below the home directory.
+/// `$XDG_CACHE_HOME/gannet-kernel-lab`, by default below the home directory.
 fn cache_folder() -> Result<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty());
     let base = folder("XDG_CACHE_HOME")
@@ -117,7 +117,7 @@ fn cache_folder() -> Result<PathBuf> {
         .or_else(|| folder("HOME").map(|home| Path::new(&home).join(".cache")));
     Ok(base
         .context("no place for a cache: set HOME or XDG_CACHE_HOME")?
-        .join("gannet-lab"))
+        .join("gannet-kernel-lab"))
 }
 
 /// This file is the recipe: a cache made by another version of it is not used.
@@ -168,7 +168,7 @@ impl Maker {
         };
         // A source of packages that is of no use here may be out of reach: what is missing shows up below.
         if let Err(error) = maker.step("package lists", || maker.apt("apt-get", "-qq update")) {
-            println!("lab: going on although: {error:#}");
+            println!("kernel-lab: going on although: {error:#}");
         }
         let depends = maker.apt("apt-cache", "depends linux-image-amd64")?;
         maker.abi = depends
@@ -353,7 +353,10 @@ impl Maker {
     fn step(&self, what: &str, work: impl FnOnce() -> Result<String>) -> Result<String> {
         let started = Instant::now();
         let done = work().with_context(|| format!("{what}: failed"))?;
-        println!("lab: {what}: {:.1} s", started.elapsed().as_secs_f64());
+        println!(
+            "kernel-lab: {what}: {:.1} s",
+            started.elapsed().as_secs_f64()
+        );
         Ok(done)
     }
 }

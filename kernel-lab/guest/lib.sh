@@ -1,4 +1,4 @@
-# Helpers for scenarios; `agent` reads them in before the script. See lab/README.md.
+# Helpers for scenarios; `agent` reads them in before the script. See kernel-lab/README.md.
 # shellcheck shell=sh
 
 # host REQUEST: asks the host for something; prints its answer, and ends with its status.

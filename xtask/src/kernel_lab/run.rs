@@ -138,7 +138,9 @@ impl<'a> Lane<'a> {
         while let Some(scenario) = self.lab.next(end) {
             let mut outcome = self.run(scenario)?;
             if outcome == Outcome::Undecided {
-                println!("lab: not decided (an emulated guest may starve): again in a fresh one");
+                println!(
+                    "kernel-lab: not decided (an emulated guest may starve): again in a fresh one"
+                );
                 outcome = self.run_again(scenario)?;
             }
             let failed = usize::from(outcome != Outcome::Passed);
@@ -214,7 +216,10 @@ impl<'a> Lane<'a> {
             }
         }
         if self.machines.len() > there {
-            println!("lab: booted in {:.1} s", started.elapsed().as_secs_f64());
+            println!(
+                "kernel-lab: booted in {:.1} s",
+                started.elapsed().as_secs_f64()
+            );
         }
         Ok(())
     }
@@ -291,7 +296,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Words for a scenario's exit status; lab/guest/agent gives the special ones.
+/// Words for a scenario's exit status; kernel-lab/guest/agent gives the special ones.
 fn explain(status: &str) -> String {
     match status {
         "125" => String::from("the guest's kernel complained: see dmesg"),

@@ -14,7 +14,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// Ports of a server in the guest: NFS over TCP, over RDMA, MOUNT. Also known to lab/guest/lib.sh.
+/// Ports of a server in the guest: NFS over TCP, over RDMA, MOUNT. Also known to kernel-lab/guest/lib.sh.
 const NFS_PORTS: [u16; 3] = [2049, 20049, 20048];
 /// Bytes of a capture file before its first packet.
 const CAPTURE_HEADER: u64 = 24;
@@ -24,7 +24,7 @@ pub(super) struct Recipe {
     pub(super) kit: Kit,
     /// The first file system.
     pub(super) initramfs: PathBuf,
-    /// The folder `lab` of the workspace.
+    /// The folder `kernel-lab` of the workspace.
     pub(super) lab: PathBuf,
     /// Seen by host and guests as long as they run.
     pub(super) shared: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
 //! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`, `replies`, `meet`, `note TEXT`,
-//! `unpack FILE FOLDER`. What they do is told in lab/README.md.
+//! `unpack FILE FOLDER`. What they do is told in kernel-lab/README.md.
 
 use super::machine::Machine;
 use super::process::{output, tied_for, tied_to_us};
@@ -131,7 +131,9 @@ impl<'a> Host<'a> {
             }
             "doom" => self.doom(rest),
             "unpack" => self.unpack(rest),
-            _ => Err(anyhow::anyhow!("no request `{verb}`: see lab/README.md")),
+            _ => Err(anyhow::anyhow!(
+                "no request `{verb}`: see kernel-lab/README.md"
+            )),
         };
         match done {
             Ok(text) => machine.answer(0, &text),

@@ -75,7 +75,7 @@ pub(super) fn select(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<S
     };
     for name in names {
         if !scenarios.iter().any(|scenario| is_named(scenario, name)) {
-            bail!("no scenario {name}: `cargo xtask lab --list` shows them");
+            bail!("no scenario {name}: `cargo xtask kernel-lab --list` shows them");
         }
     }
     let is_selected =
@@ -110,7 +110,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
             Some(("limit", value)) => scenario.limit = parse_limit(value)?,
             Some(("capture", "no")) => scenario.capture = false,
             _ if server.is_none() => scenario.title = join(&scenario.title, line),
-            _ => bail!("unknown header `{line}`: see lab/README.md"),
+            _ => bail!("unknown header `{line}`: see kernel-lab/README.md"),
         }
     }
     if scenario.title.is_empty() {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Vec<Scenario>> {
-        parse(Path::new("lab/scenarios/copy.sh"), text)
+        parse(Path::new("kernel-lab/scenarios/copy.sh"), text)
     }
 
     #[test]

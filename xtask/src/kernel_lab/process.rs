@@ -39,7 +39,7 @@ pub(super) fn lock(folder: &Path) -> Result<File> {
     let what = || format!("cannot lock {}", folder.display());
     let lock = File::create(folder.join("lock")).with_context(what)?;
     if lock.try_lock().is_err() {
-        println!("lab: waiting for another run: {}", folder.display());
+        println!("kernel-lab: waiting for another run: {}", folder.display());
         lock.lock().with_context(what)?;
     }
     Ok(lock)

@@ -1,7 +1,7 @@
-//! `cargo xtask lab`: scenarios with a real Linux kernel as NFS/RDMA client and server, in QEMU on this machine.
+//! `cargo xtask kernel-lab`: scenarios with a real Linux kernel as NFS/RDMA client and server, in QEMU on this machine.
 //!
 //! [`prepare`] makes what a guest is booted from; [`machine`] is a guest, [`host`] what its scenario can ask of this
-//! side. lab/README.md tells how to write a scenario.
+//! side. kernel-lab/README.md tells how to write a scenario.
 
 mod host;
 mod initramfs;
@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// `cargo xtask lab`.
+/// `cargo xtask kernel-lab`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Scenarios to run: whole names, or names without the variant behind the dot [default: all]
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 /// # Errors
 /// A scenario failed, or the lab cannot be prepared.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    let lab = root.join("lab");
+    let lab = root.join("kernel-lab");
     let scenarios = scenario::select(scenario::load(&lab.join("scenarios"))?, &options.names)?;
     if options.list {
         return list(&scenarios);
@@ -55,7 +55,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     if options.prepare {
         return Ok(());
     }
-    println!("lab: kernel {}", kit.abi);
+    println!("kernel-lab: kernel {}", kit.abi);
     let target = target_folder()?;
     let gannet = match &options.binary {
         Some(file) => fs::canonicalize(file).context("no such binary")?,
@@ -64,7 +64,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             target.join("release/gannet")
         }
     };
-    let folder = target.join("lab");
+    let folder = target.join("kernel-lab");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let _lock = process::lock(&folder)?;
     let initramfs = folder.join("initramfs");
@@ -80,7 +80,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let count = scenarios.len();
     let failed = run::all(recipe, &gannet, &scenarios, options.capture)?;
     println!(
-        "lab: {} passed, {failed} failed in {:.0} s",
+        "kernel-lab: {} passed, {failed} failed in {:.0} s",
         count - failed,
         started.elapsed().as_secs_f64()
     );
