@@ -129,7 +129,7 @@ impl Moving<'_> {
     ) -> Outcome<Duration> {
         let mut buffer = match registered {
             true => self.fs.memory(self.len),
-            false => gannet_fabric::Buffer::zeroed(self.len),
+            false => gannet_runtime::Buffer::zeroed(self.len),
         };
         let shape = Shape::contiguous(0, self.len as u32)?;
         let start = runtime.now();

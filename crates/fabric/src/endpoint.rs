@@ -2,10 +2,9 @@
 
 use crate::region::{Capabilities, Domain, EndpointId, Region, RemoteKey, Span};
 use crate::{
-    Buffer, ConnectError, Disconnected, PostError, Receives, SharedReceiveQueue, SharedReceives,
-    WorkError,
+    ConnectError, Disconnected, PostError, Receives, SharedReceiveQueue, SharedReceives, WorkError,
 };
-use gannet_runtime::{Dscp, FileRef, LocalFuture};
+use gannet_runtime::{Buffer, Dscp, FileRef, LocalFuture};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -5,27 +5,24 @@
 //! comes back as [`Completion`]s. Protocols (`rpc`, `volume`) are written against these alone and never name a
 //! provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
 //!
-//! Ownership replaces pinning rules: memory is a [`Buffer`], which is *moved* into the operation or region that may
-//! touch it, and comes back from the completion or from [`Region::deregister`]. So nobody holds a reference into
-//! memory that the fabric may write.
+//! Ownership replaces pinning rules: memory is a [`Buffer`](gannet_runtime::Buffer), *moved* into the operation
+//! or region that may touch it, and comes back from the completion or from [`Region::deregister`]. So nobody holds a
+//! reference into memory that the fabric may write.
 //!
 //! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
 //! First types to read: [`Endpoint`], then [`Region`].
 
-mod buffer;
 mod endpoint;
 mod error;
 mod memory_map;
 mod receives;
 mod region;
-mod zones;
 
 pub mod conformance;
 pub mod limits;
 pub mod registration;
 
-pub use buffer::{Arena, Buffer, SlotBudget, SlotId};
 pub use endpoint::{
     Completion, ConnectOptions, Connected, Done, Endpoint, EndpointAttributes, Incoming,
     Invalidate, Listener, Outgoing, Provider, RemoteAddress, SendOptions, Signal, Source, WorkId,
@@ -40,4 +37,3 @@ pub use region::{
     Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
     Region, RegionStats, RemoteKey, Scope, Span,
 };
-pub use zones::Zones;

@@ -1,7 +1,7 @@
 //! Many buffers under one key: what all-physical registration makes of memory.
 
-use crate::Buffer;
 use crate::limits::MAP_SLOTS_MAX;
+use gannet_runtime::Buffer;
 use std::collections::VecDeque;
 
 /// Buffers that come and go at offsets of one region. Each has a slot of its own, far from its neighbours, so that an

@@ -6,7 +6,8 @@
 //!
 //! [`Endpoint::grant_receives`]: crate::Endpoint::grant_receives
 
-use crate::{Arena, Buffer, PostError, WorkId};
+use crate::{PostError, WorkId};
+use gannet_runtime::{Arena, Buffer};
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -4,8 +4,8 @@ mod table;
 
 pub use table::ProtectionTable;
 
-use crate::{Buffer, MemoryMap, RegisterError};
-use gannet_runtime::FileRef;
+use crate::{MemoryMap, RegisterError};
+use gannet_runtime::{Buffer, FileRef};
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};

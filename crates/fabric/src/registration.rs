@@ -25,9 +25,9 @@ mod server_cache;
 
 pub use counters::Counters;
 
-use crate::{Access, Buffer, Domain, Region, RegisterError, RemoteAddress, Scope, Span};
+use crate::{Access, Domain, Region, RegisterError, RemoteAddress, Scope, Span};
 use counters::Meter;
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;

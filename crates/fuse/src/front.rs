@@ -12,7 +12,7 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use gannet_fabric::{Arena, Buffer};
+use gannet_runtime::{Arena, Buffer};
 use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
 use std::ffi::OsStr;
 use std::io;

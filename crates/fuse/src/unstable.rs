@@ -1,7 +1,7 @@
 //! What was written unstably and is kept, in case the server forgets it, until a COMMIT has confirmed it.
 
 use fuser::Errno;
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::Verifier;
 use std::cell::{Cell, RefCell};
 use tokio::sync::{Mutex, RwLock};

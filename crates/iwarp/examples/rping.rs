@@ -10,13 +10,13 @@
 //! The messages are rping's own.
 
 use gannet_fabric::{
-    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Provider,
-    Region, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkError, WorkId,
+    Access, Backing, Completion, ConnectOptions, Connected, Disconnected, Done, Provider, Region,
+    RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkError, WorkId,
     next_completions,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;
+use gannet_runtime::{Buffer, Handle};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -5,11 +5,11 @@ use crate::engine::{Engine, EngineOptions};
 use crate::provider::Core;
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
-    Buffer, Completion, ConnectError, Connected, Disconnected, Domain, Endpoint,
-    EndpointAttributes, EndpointId, EndpointReceives, PostError, Receives, RemoteAddress,
-    SendOptions, Signal, Source, Span, WorkId,
+    Completion, ConnectError, Connected, Disconnected, Domain, Endpoint, EndpointAttributes,
+    EndpointId, EndpointReceives, PostError, Receives, RemoteAddress, SendOptions, Signal, Source,
+    Span, WorkId,
 };
-use gannet_runtime::Stream;
+use gannet_runtime::{Buffer, Stream};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

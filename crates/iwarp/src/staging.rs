@@ -5,7 +5,7 @@
 //! connections there are, and the buffer used next is the one that is still in the cache.
 
 use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -29,9 +29,8 @@ use crate::limits::{
     SMALL_SLOTS_MAX, TRANSFER_MAX,
 };
 use export::Served;
-use gannet_fabric::{Arena, Buffer};
 use gannet_rpc::{Call, Credential, Program, Reply, Service};
-use gannet_runtime::Handle;
+use gannet_runtime::{Arena, Buffer, Handle};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
 use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};

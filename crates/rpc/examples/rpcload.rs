@@ -3,10 +3,10 @@
 //! `cargo run --release -p gannet-rpc --example rpcload -- tcp|rdma ADDRESS null|read|write DEPTH SIZE SECONDS`
 //! prints calls per second, MB/s and the median latency.
 
-use gannet_fabric::{Buffer, Provider};
+use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::{CallError, Client, ClientConfig, Request, Sink, Target};
-use gannet_runtime::{Handle, Instant, tokio_plug};
+use gannet_runtime::{Buffer, Handle, Instant, tokio_plug};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;

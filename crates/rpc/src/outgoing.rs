@@ -3,9 +3,8 @@
 use crate::limits::{BATCH_LEN, COPY_FILE_MAX, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
 use crate::service::{Payload, Reply, memory_of};
 use bytes::Bytes;
-use gannet_fabric::Buffer;
 use gannet_runtime::stream::{ByteStream, Follow, is_connection_error};
-use gannet_runtime::{FileRef, FileSource};
+use gannet_runtime::{Buffer, FileRef, FileSource};
 use gannet_wire::rpc::{FRAGMENT_MAX, RECORD_MARK_LEN, RecordMark};
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::collections::VecDeque;

@@ -14,8 +14,8 @@ use crate::limits::{
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
 use gannet_fabric::registration::{self, Registration};
-use gannet_fabric::{Buffer, Completion, Provider, RegisterError};
-use gannet_runtime::{Handle, Listener, LogLimit, Stream};
+use gannet_fabric::{Completion, Provider, RegisterError};
+use gannet_runtime::{Buffer, Handle, Listener, LogLimit, Stream};
 use gannet_session::limits::LOG_INTERVAL;
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Gate};
 use gannet_wire::rpcrdma::{ChunkLists, Design};

@@ -2,8 +2,7 @@
 
 use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
 use bytes::Bytes;
-use gannet_fabric::Buffer;
-use gannet_runtime::{FileRef, FileSource};
+use gannet_runtime::{Buffer, FileRef, FileSource};
 use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};

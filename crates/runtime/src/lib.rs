@@ -10,6 +10,7 @@
 //!
 //! First type to read: [`Runtime`].
 
+mod buffer;
 mod fair_queue;
 pub mod file;
 mod log_limit;
@@ -17,6 +18,7 @@ pub mod stream;
 pub mod time;
 mod together;
 pub mod tokio_plug;
+mod zones;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -27,12 +29,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+pub use buffer::{Arena, Buffer, SlotBudget, SlotId};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
 pub use together::{all, both};
+pub use zones::Zones;
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T> + 'static>>;

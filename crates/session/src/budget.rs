@@ -11,7 +11,7 @@
 
 use crate::Origin;
 use crate::limits::{BUDGET_BYTES, BUDGET_BYTES_MIN, BUDGET_STEP, CONNECTION_BYTES};
-use gannet_fabric::SlotBudget;
+use gannet_runtime::SlotBudget;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;

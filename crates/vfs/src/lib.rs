@@ -25,7 +25,7 @@ pub use types::{
     ReadReply, SetAttributes, SetTime, Stability, Time, Verifier, Wcc, WccBefore, WriteDone,
 };
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 
 /// A file system to serve. Handles name objects; they stay valid across renames and restarts of the server.
 ///

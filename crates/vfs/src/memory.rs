@@ -1,7 +1,6 @@
 //! Bytes in memory as a file that transports can send: what a remote store has read.
 
-use gannet_fabric::Buffer;
-use gannet_runtime::{FileRef, FileSource};
+use gannet_runtime::{Buffer, FileRef, FileSource};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

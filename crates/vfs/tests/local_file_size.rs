@@ -5,7 +5,7 @@
 #[path = "all/support/mod.rs"]
 mod support;
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::local::survive_file_size_limit;
 use gannet_vfs::{SetAttributes, Stability, Status, Vfs};
 use rustix::process::{Resource, Rlimit, setrlimit};

@@ -22,8 +22,7 @@ use crate::limits::{
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use fetches::Fetches;
-use gannet_fabric::Zones;
-use gannet_runtime::{Handle, LocalFuture, all};
+use gannet_runtime::{Handle, LocalFuture, Zones, all};
 use gannet_vfs::{
     CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Vfs,
 };

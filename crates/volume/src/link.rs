@@ -21,8 +21,8 @@ pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
-use gannet_fabric::{Buffer, Connected, RegisterError, RemoteAddress, Source, Span};
-use gannet_runtime::{Handle, LocalFuture, Notify, timeout};
+use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
+use gannet_runtime::{Buffer, Handle, LocalFuture, Notify, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
     Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
@@ -459,7 +459,7 @@ impl Shared {
 
 /// Puts a message together.
 fn compose(
-    messages: &gannet_fabric::Arena,
+    messages: &gannet_runtime::Arena,
     header: Header,
     body: &[u8],
     data: &[u8],

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("verbs", &["runtime", "fabric"]),
     ("session", &["runtime", "fabric"]),
     ("rpc", &["wire", "runtime", "fabric", "session"]),
-    ("vfs", &["runtime", "fabric"]),
+    ("vfs", &["runtime"]),
     (
         "nfs",
         &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "volume",
         &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
     ),
-    ("fuse", &["runtime", "fabric", "vfs"]),
+    ("fuse", &["runtime", "vfs"]),
     (
         "cli",
         &[

@@ -8,12 +8,12 @@
 use super::raw::RawEnd;
 use anyhow::{Context, anyhow, bail};
 use gannet_fabric::{
-    Access, Arena, Backing, Buffer, Completion, ConnectOptions, Connected, Done, Provider, Region,
-    RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
+    Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
+    RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{FileRef, FileSource, Handle};
+use gannet_runtime::{Arena, Buffer, FileRef, FileSource, Handle};
 use rustix::fd::OwnedFd;
 use serde::Serialize;
 use std::collections::VecDeque;

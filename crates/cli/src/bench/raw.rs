@@ -3,9 +3,8 @@
 
 use super::fabric::{piece, working_set};
 use anyhow::{Context, ensure};
-use gannet_fabric::Buffer;
-use gannet_runtime::Stream;
 use gannet_runtime::stream::{Follow, readable, writable};
+use gannet_runtime::{Buffer, Stream};
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,8 @@
 use super::local;
 use super::place::locally;
 use crate::session::Session;
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Block, Reader, Transfer, Writer, Zeros};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::FileHandle;
 use std::fs::File;
 use std::io;

@@ -1,10 +1,9 @@
 //! A volume behind the commands: the procedures of NFS's client, done by the native protocol.
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{
     Committed, Direct, DirectAnswer, Error, Found, Item, ReadDone, WriteOutcome,
 };
-use gannet_runtime::{Handle, Instant};
+use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, Changed, CreateMode, Created, Credentials, DirectoryEntry, Entries,
     FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Time, Vfs,

@@ -5,12 +5,12 @@ use crate::memory::{HELD_MAX, lasting, watch};
 use crate::peer::{Peer, call, readdirplus};
 use crate::support::Place;
 use gannet_fabric::{
-    Access, Backing, Buffer, ConnectOptions, Provider, Region, Scope, SendOptions, Source, WorkId,
+    Access, Backing, ConnectOptions, Provider, Region, Scope, SendOptions, Source, WorkId,
     next_completions,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{Handle, sleep};
+use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_wire::nfs3;
 use gannet_wire::rpcrdma::{ChunkLists, Header, PrivateData, Procedure, Segment};
 use gannet_wire::xdr::Encoder;

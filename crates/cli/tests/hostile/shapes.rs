@@ -2,9 +2,8 @@
 
 use crate::support::{Place, Server, succeed};
 use crate::volume_io::{connect, create};
-use gannet_fabric::Buffer;
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{Handle, LocalFuture, all};
+use gannet_runtime::{Buffer, Handle, LocalFuture, all};
 use gannet_vfs::{Credentials, Stability, Vfs};
 use gannet_volume::client::{File, Level, Piece, Shape, VolumeFs};
 use gannet_wire::volume::{NESTED_PIECES_MAX, ObjectPosition};

@@ -2,11 +2,11 @@
 
 use super::{Broken, Harness, Outcome, ensure_eq};
 use crate::{
-    Access, Arena, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected,
-    Disconnected, Done, Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal,
-    Source, Span, WorkError, WorkId, next_completions,
+    Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
+    Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal, Source, Span,
+    WorkError, WorkId, next_completions,
 };
-use gannet_runtime::both;
+use gannet_runtime::{Arena, Buffer, both};
 use gannet_runtime::{FileRef, FileSource, Handle};
 use std::collections::VecDeque;
 use std::io;

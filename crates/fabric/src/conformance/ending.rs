@@ -2,9 +2,8 @@
 
 use super::bed::{Bed, RECEIVES, WORK, address_of, bytes_of, is_flushed, pattern, ping, source};
 use super::{Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{
-    Access, Buffer, Disconnected, Done, PostError, SendOptions, Signal, Span, WorkError, WorkId,
-};
+use crate::{Access, Disconnected, Done, PostError, SendOptions, Signal, Span, WorkError, WorkId};
+use gannet_runtime::Buffer;
 
 pub(super) async fn close_drains(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;

@@ -2,8 +2,8 @@
 
 use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, pattern, ping, source};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{Access, Buffer, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
-use gannet_runtime::both;
+use crate::{Access, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
+use gannet_runtime::{Buffer, both};
 
 /// Lengths around what packets, pads and segments are made of.
 const SIZES: [usize; 14] = [

@@ -5,9 +5,10 @@ use super::bed::{
 };
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::{
-    Access, AccessError, Backing, Buffer, Disconnected, Done, Region, RemoteAddress, RemoteKey,
-    Scope, SendOptions, Signal, WorkError, WorkId,
+    Access, AccessError, Backing, Disconnected, Done, Region, RemoteAddress, RemoteKey, Scope,
+    SendOptions, Signal, WorkError, WorkId,
 };
+use gannet_runtime::Buffer;
 
 const LEN: usize = 1000;
 

@@ -3,9 +3,10 @@
 use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, ended_by_far, is_flushed, pattern, ping};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::{
-    Buffer, ConnectOptions, Done, PostError, Receives, SendOptions, SharedReceiveQueue,
-    SharedReceives, WorkId,
+    ConnectOptions, Done, PostError, Receives, SendOptions, SharedReceiveQueue, SharedReceives,
+    WorkId,
 };
+use gannet_runtime::Buffer;
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::bed::{Bed, Peer, WORK, bytes_of, ended_by_far, pattern, ping, source};
 use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use crate::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
-use crate::{Access, Buffer, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
-use gannet_runtime::Handle;
+use crate::{Access, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
+use gannet_runtime::{Buffer, Handle};
 use std::rc::Rc;
 
 const SIZES: [usize; 7] = [1, 4095, 4096, 4097, 65_537, 1 << 20, (1 << 20) + 1];

@@ -7,8 +7,8 @@ use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::PHYSICAL_SEGMENTS_MAX;
-use crate::{Access, Backing, Buffer, Domain, MemoryMap, Region, RegisterError, Scope};
-use gannet_runtime::Handle;
+use crate::{Access, Backing, Domain, MemoryMap, Region, RegisterError, Scope};
+use gannet_runtime::{Buffer, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -2,8 +2,8 @@
 
 use super::counters::Meter;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
-use crate::{Access, Backing, Buffer, Domain, RegisterError, Scope};
-use gannet_runtime::Handle;
+use crate::{Access, Backing, Domain, RegisterError, Scope};
+use gannet_runtime::{Buffer, Handle};
 use std::rc::Rc;
 
 /// See the module.

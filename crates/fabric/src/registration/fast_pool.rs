@@ -8,8 +8,8 @@ use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::{EXPOSURE_MAX, FAST_DIRTY_MAX, FAST_ENTRIES_MAX, FAST_LEN_MAX};
-use crate::{Access, Backing, Buffer, Domain, Region, RegisterError, Scope};
-use gannet_runtime::{Handle, Instant};
+use crate::{Access, Backing, Domain, Region, RegisterError, Scope};
+use gannet_runtime::{Buffer, Handle, Instant};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 

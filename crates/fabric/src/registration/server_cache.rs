@@ -11,8 +11,8 @@
 use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
-use crate::{Access, Backing, Buffer, Domain, Region, RegisterError, Scope, SlotId};
-use gannet_runtime::Handle;
+use crate::{Access, Backing, Domain, Region, RegisterError, Scope};
+use gannet_runtime::{Buffer, Handle, SlotId};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

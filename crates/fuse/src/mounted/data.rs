@@ -7,9 +7,8 @@ use crate::open::OpenFile;
 use crate::status::errno;
 use crate::unstable::{Kept, Unstable};
 use fuser::Errno;
-use gannet_fabric::Buffer;
-use gannet_runtime::FileRef;
 use gannet_runtime::file::read_cold;
+use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{
     Attributes, Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone,
 };

@@ -7,8 +7,7 @@ use crate::session::Caching;
 use crate::status::errno;
 use crate::unstable::Kept;
 use fuser::{Errno, INodeNo};
-use gannet_fabric::Buffer;
-use gannet_runtime::{Handle, run_blocking};
+use gannet_runtime::{Buffer, Handle, run_blocking};
 use gannet_vfs::{ByteLock, LockRequest, Locked, Stability, Vfs};
 use std::rc::Rc;
 

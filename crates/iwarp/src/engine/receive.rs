@@ -4,9 +4,8 @@ use super::violation::{Violation, invalidate_refused, read_refused, write_refuse
 use super::{Engine, FIRST_MSNS, Phase};
 use crate::crc;
 use crate::startup::ReadyToReceive;
-use gannet_fabric::{
-    AccessKind, Buffer, Completion, Disconnected, Done, Region, RemoteKey, WorkId,
-};
+use gannet_fabric::{AccessKind, Completion, Disconnected, Done, Region, RemoteKey, WorkId};
+use gannet_runtime::Buffer;
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };

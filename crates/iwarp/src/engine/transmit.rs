@@ -15,8 +15,8 @@ use crate::limits::{
     SEND_FILE_MIN, SLICES_MAX,
 };
 use crate::startup::{Agreement, Role};
-use gannet_fabric::{AccessError, Buffer, Done, SendOptions, Signal, Source, WorkError, WorkId};
-use gannet_runtime::FileRef;
+use gannet_fabric::{AccessError, Done, SendOptions, Signal, Source, WorkError, WorkId};
+use gannet_runtime::{Buffer, FileRef};
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };

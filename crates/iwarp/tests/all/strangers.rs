@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use gannet_fabric::{
-    Buffer, ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener, Provider,
-    RemoteAddress, RemoteKey, SendOptions, Signal, Source, WorkId, next_completions,
+    ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener, Provider, RemoteAddress,
+    RemoteKey, SendOptions, Signal, Source, WorkId, next_completions,
 };
 use gannet_iwarp::limits::SETUPS_MAX;
 use gannet_iwarp::{AcceptRace, IwarpConfig, IwarpProvider};
 use gannet_runtime::stream::{ByteStream, Follow, readable, writable};
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{FileSource, Handle, LocalFuture, Stream};
+use gannet_runtime::{Buffer, FileSource, Handle, LocalFuture, Stream};
 use gannet_wire::mpa::{Enhanced, Fpdu, FrameKind, Revision, StartupFrame};
 use gannet_wire::rdmap::{Opcode, Terminate, TerminateCode};
 use std::future::Future;

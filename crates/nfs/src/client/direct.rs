@@ -1,7 +1,7 @@
 //! A file system behind the client that is reached by another protocol than NFS.
 
 use super::{Committed, Error, Found, Item, ReadDone, WriteOutcome};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, CreateMode, FileHandle, FileSystemUsage, NodeKind, SetAttributes,
     Stability, Time,

@@ -6,9 +6,8 @@ use super::listing::{check_name, readdirplus_listing};
 use super::{Client, Error, Files, Found, Position};
 use crate::convert::attributes_from_wire;
 use crate::limits::LISTING_PAGE;
-use gannet_fabric::{Arena, Buffer};
 use gannet_rpc::CallerCredential;
-use gannet_runtime::{Handle, LogLimit};
+use gannet_runtime::{Arena, Buffer, Handle, LogLimit};
 use gannet_vfs::{
     AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
     DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,

@@ -5,8 +5,8 @@ use crate::convert::{
     attributes_from_wire, set_attributes_to_wire, stability_from_wire, stability_to_wire,
     time_to_wire,
 };
-use gannet_fabric::Buffer;
 use gannet_rpc::Sink;
+use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, NodeKind,
     SetAttributes, Stability, Status, Time, Verifier,

@@ -2,7 +2,7 @@
 
 use super::pipeline::InOrder;
 use super::{Client, Error};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, FileHandle};
 use std::ops::Range;
 

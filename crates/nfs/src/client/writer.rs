@@ -4,7 +4,7 @@ use super::pipeline::InOrder;
 use super::reader::is_zero;
 use super::{Client, Error};
 use crate::limits::{RESENDS_MAX, UNCOMMITTED_BYTES_MAX};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::{FileHandle, SetAttributes, Stability, Verifier};
 
 /// What a writer does with blocks of nothing but zeros.

@@ -2,8 +2,8 @@
 
 use super::{Answered, Server, arguments, failed, put};
 use crate::convert::{stability_from_wire, stability_to_wire, wcc_to_wire};
-use gannet_fabric::Buffer;
 use gannet_rpc::{Call, OpaqueArgument, Reply};
+use gannet_runtime::Buffer;
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::nfs3::{
     CommitArgs, CommitOk, CommitResult, DATA_MAX, Decode, FileHandle, Stable, WccData, WriteOk,

@@ -4,11 +4,10 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Error, Files, Position, Transfer, Written, Zeros};
 use gannet_nfs::limits::RESENDS_MAX;
 use gannet_rpc::{Call, CallerCredential, Program, Reply, Service};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{FileHandle, SetAttributes, Stability, Status};
 use gannet_wire::mount3;
 use gannet_wire::nfs3::{self, DirectoryListing, Encode, EntryPlus, Failed, List, Name, Nfsstat};

@@ -4,8 +4,8 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Error, Existing, Files, Follow, Transfer, Written, Zeros};
+use gannet_runtime::Buffer;
 use gannet_sim::limits::DISK_INODES;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{FileHandle, FileKind, Status};

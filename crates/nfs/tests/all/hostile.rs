@@ -4,11 +4,10 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::Existing;
 use gannet_nfs::server::Server;
 use gannet_rpc::{CallError, Client, ClientConfig, Request};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
 use gannet_vfs::FileHandle;
 use gannet_wire::nfs3::{self, Decode, Encode, Procedure};

@@ -4,10 +4,9 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
 use gannet_nfs::server::{Server, Squash, UserGroups};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_vfs::{
     AccessMask, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Time,
@@ -351,7 +350,7 @@ fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
                 let client = running.client(&runtime, user(uid, claimed));
                 let root = client.mount(b"/").await.unwrap();
                 let file = client.lookup(&root, name).await.unwrap().handle;
-                let buffer = gannet_fabric::Buffer::zeroed(10);
+                let buffer = gannet_runtime::Buffer::zeroed(10);
                 client.read(&file, 0, 10, buffer).await.map(|_| ())
             };
             read(1000, &[1000], b"5039").await.unwrap();
@@ -388,7 +387,7 @@ fn callers_are_held_to_the_modes_when_the_server_is_root() {
             gannet_rpc::CallerCredential::None,
         ] {
             let client = running.client(&runtime, other);
-            let buffer = gannet_fabric::Buffer::zeroed(10);
+            let buffer = gannet_runtime::Buffer::zeroed(10);
             let read = client.read(&made.handle, 0, 10, buffer).await;
             assert_eq!(status(read), Status::Acces);
         }
@@ -398,7 +397,7 @@ fn callers_are_held_to_the_modes_when_the_server_is_root() {
             ..SetAttributes::default()
         };
         owner.set_attributes(b"private", &change).await.unwrap();
-        let buffer = gannet_fabric::Buffer::zeroed(10);
+        let buffer = gannet_runtime::Buffer::zeroed(10);
         assert!(shared.read(&made.handle, 0, 10, buffer).await.unwrap().eof);
         assert_eq!(
             status(shared.setattr(&made.handle, &change, None).await),

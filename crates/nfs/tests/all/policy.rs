@@ -4,11 +4,10 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Files};
 use gannet_nfs::server::{MountList, Rules, Server, Squash};
 use gannet_rpc::{CallerCredential, ClientConfig, Request};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
 use gannet_vfs::{
     AccessMask, CreateMode, FileHandle, NodeKind, SetAttributes, Stability, Status, Vfs,

@@ -4,8 +4,8 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Client, Files, Position, Transfer};
+use gannet_runtime::Buffer;
 use gannet_sim::limits::{DISK_BYTES, DISK_INODES, FILE_MAX, LINK_MAX};
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{

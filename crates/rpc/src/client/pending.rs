@@ -1,8 +1,7 @@
 //! The calls that have no answer yet.
 
 use super::types::{CallError, CallerCredential, Persistence, Request, Response, Sink};
-use gannet_fabric::Buffer;
-use gannet_runtime::Instant;
+use gannet_runtime::{Buffer, Instant};
 use gannet_wire::rpc::{AcceptStatus, MESSAGE_CALL, RPC_VERSION, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
 use std::collections::{BTreeMap, VecDeque};

@@ -19,11 +19,10 @@ use crate::limits::{
 };
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
-    Access, Arena, Buffer, Completion, ConnectError, ConnectOptions, Connected, Done, PostError,
-    Provider, RegisterError, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source,
-    WorkError, WorkId,
+    Access, Completion, ConnectError, ConnectOptions, Connected, Done, PostError, Provider,
+    RegisterError, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, WorkError, WorkId,
 };
-use gannet_runtime::Instant;
+use gannet_runtime::{Arena, Buffer, Instant};
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Design, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION,
     Segment,

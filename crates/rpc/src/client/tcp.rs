@@ -12,8 +12,7 @@ use crate::limits::{
     OUTGOING_BYTES_MAX, RECORD_MAX,
 };
 use crate::outgoing::{Outgoing, Progress};
-use gannet_fabric::Buffer;
-use gannet_runtime::Stream;
+use gannet_runtime::{Buffer, Stream};
 use gannet_wire::rpc::{RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord};
 use gannet_wire::xdr::pad_len;
 use std::io::{self, IoSliceMut};

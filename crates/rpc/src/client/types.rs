@@ -1,8 +1,9 @@
 //! What a caller of remote procedures sees: requests out, responses in, whatever the transport.
 
 use crate::limits::{CALL_HEADER_MAX, PAYLOAD_MAX, RECORD_MAX};
+use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
-use gannet_fabric::{Buffer, Provider};
+use gannet_runtime::Buffer;
 use gannet_wire::rpc::{AcceptStatus, AuthSys, Groups, MACHINE_NAME_MAX, OpaqueAuth, Rejection};
 use gannet_wire::rpc::{AuthFlavor, ReplyHeaderError};
 use gannet_wire::rpcrdma::Design;

@@ -5,8 +5,7 @@ use crate::limits::{
     INLINE_SLOTS_MAX, INLINE_THRESHOLD, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN, RECORD_MAX,
 };
 use gannet_fabric::registration::{Counters, Strategy};
-use gannet_fabric::{Arena, Buffer, SlotBudget, Zones};
-use gannet_runtime::{Handle, sleep};
+use gannet_runtime::{Arena, Buffer, Handle, SlotBudget, Zones, sleep};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Freed, ReceivePool};
 use std::cell::{Cell, RefCell};

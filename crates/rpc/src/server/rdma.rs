@@ -25,10 +25,10 @@ use crate::service::Service;
 use exposed::{Exposed, Part};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
-    Access, Buffer, Completion, ConnectOptions, Connected, Disconnected, Done, Endpoint, Incoming,
+    Access, Completion, ConnectOptions, Connected, Disconnected, Done, Endpoint, Incoming,
     PostError, Provider, RegisterError, Scope, SharedReceives, WorkError, WorkId,
 };
-use gannet_runtime::LocalFuture;
+use gannet_runtime::{Buffer, LocalFuture};
 use gannet_session::limits::CONNECTIONS_MAX;
 use gannet_session::{
     Activity, Charge, CreditLimits, Credits, Deadlines, Exceeded, Grant, Overdue, PoolLimits,

@@ -6,9 +6,9 @@ use crate::common;
 
 use common::raw::{Answer, Raw, call_bytes, linux, part};
 use common::*;
-use gannet_fabric::{Access, Buffer, Provider, WorkId};
+use gannet_fabric::{Access, Provider, WorkId};
 use gannet_rpc::limits::{CREDITS, INLINE_THRESHOLD};
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpc::{AcceptStatus, ReplyHeader};

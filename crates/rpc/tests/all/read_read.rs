@@ -8,12 +8,12 @@ use common::raw::{Answer, Raw, call_bytes, linux};
 use common::*;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_fabric::{
-    Access, Backing, Buffer, Domain, Provider, RemoteAddress, RemoteKey, Scope, Span, WorkId,
+    Access, Backing, Domain, Provider, RemoteAddress, RemoteKey, Scope, Span, WorkId,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::limits::{CREDITS_READ_READ, EXPOSED_SHARE_MAX};
 use gannet_rpc::{CallError, Client, ClientConfig, Design, Persistence, RdmaOptions, Target};
-use gannet_runtime::{Handle, sleep};
+use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_session::limits::DONE_DEADLINE;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{LinkProfile, World};

@@ -5,10 +5,11 @@
 use super::*;
 use crate::receives::{PoolLimits, ReceivePool};
 use gannet_fabric::{
-    Buffer, Completion, Disconnected, Domain, EndpointAttributes, EndpointId, EndpointReceives,
-    Receives, RemoteAddress, SendOptions, SharedReceiveQueue, SharedReceives, Signal,
-    SoftwareReceiveQueue, Source, Span, WorkId,
+    Completion, Disconnected, Domain, EndpointAttributes, EndpointId, EndpointReceives, Receives,
+    RemoteAddress, SendOptions, SharedReceiveQueue, SharedReceives, Signal, SoftwareReceiveQueue,
+    Source, Span, WorkId,
 };
+use gannet_runtime::Buffer;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;

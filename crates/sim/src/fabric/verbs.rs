@@ -4,9 +4,10 @@ use super::endpoint::{End, SILENCE_NS, WorkKind};
 use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
 use gannet_fabric::{
-    Buffer, Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
+    Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
     PostError, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
 };
+use gannet_runtime::Buffer;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

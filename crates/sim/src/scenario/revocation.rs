@@ -10,10 +10,10 @@ use crate::random::Random;
 use crate::world::{Faults, World};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{
-    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Done, Provider, Region,
-    RemoteAddress, Scope, Signal, Source, Span, WorkId,
+    Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
+    Scope, Signal, Source, Span, WorkId,
 };
-use gannet_runtime::all;
+use gannet_runtime::{Buffer, all};
 use gannet_runtime::{Handle, LocalFuture};
 use std::net::SocketAddr;
 use std::rc::Rc;

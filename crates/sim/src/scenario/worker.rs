@@ -218,7 +218,7 @@ impl Worker {
     async fn try_read_back(&self, handle: &FileHandle) -> Result<Vec<u8>, Error> {
         let mut content = Vec::new();
         loop {
-            let buffer = gannet_fabric::Buffer::zeroed(READ_LEN as usize);
+            let buffer = gannet_runtime::Buffer::zeroed(READ_LEN as usize);
             let read = self
                 .client
                 .read(handle, content.len() as u64, READ_LEN, buffer)

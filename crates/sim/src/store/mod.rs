@@ -15,8 +15,7 @@ use crate::random::Random;
 use crate::world::World;
 use cache::PageCache;
 use disk::{Content, FileSystem, Make, ROOT, handle_of};
-use gannet_fabric::Buffer;
-use gannet_runtime::{Handle, Instant};
+use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
     DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,

@@ -4,7 +4,8 @@
 use crate::pair;
 
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
-use gannet_fabric::{Access, Backing, Buffer, Done, Scope, Signal, Source, Span, WorkId};
+use gannet_fabric::{Access, Backing, Done, Scope, Signal, Source, Span, WorkId};
+use gannet_runtime::Buffer;
 use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_sim::World;
 use gannet_sim::nic::experiment::{Failure, Operation, Outcome, Transport, Workload, run};

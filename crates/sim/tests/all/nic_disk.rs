@@ -1,8 +1,7 @@
 //! The page cache and the disk of a machine: what they cost, and when.
 #![allow(clippy::unwrap_used)]
 
-use gannet_fabric::Buffer;
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::nic::profiles::OPENSOLARIS;
 use gannet_sim::nic::{Activity, Constant, FileSystem, Host, Source};
 use gannet_sim::store::{Disk, SimStore};

@@ -4,9 +4,9 @@
 
 use crate::pair;
 
-use gannet_fabric::{Access, Buffer, Region, RemoteAddress, Scope, Signal, Source, Span};
-use gannet_runtime::ByteStream;
+use gannet_fabric::{Access, Region, RemoteAddress, Scope, Signal, Source, Span};
 use gannet_runtime::stream::{Follow, readable, writable};
+use gannet_runtime::{Buffer, ByteStream};
 use gannet_sim::World;
 use gannet_sim::nic::profiles::PVFS_IB;
 use gannet_sim::nic::{Activity, Host};

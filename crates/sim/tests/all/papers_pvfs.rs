@@ -1,7 +1,7 @@
 //! What PVFS over InfiniBand found, in a coarse form, and how a volume grows. The numbers are in `gannet papers`.
 #![allow(clippy::unwrap_used)]
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::Host;

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_fabric::Buffer;
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::World;
 use gannet_sim::store::{Disk, DiskProfile, SimStore};
 use gannet_vfs::{

@@ -17,8 +17,7 @@ use crate::{
     Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
     SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
-use gannet_fabric::Buffer;
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use rustix::fs::AtFlags;
 use std::ops::Range;
 use std::rc::Rc;

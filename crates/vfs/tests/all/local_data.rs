@@ -4,8 +4,7 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
-use gannet_runtime::FileRef;
+use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{
     AccessMask, CreateMode, FileKind, NodeKind, SetAttributes, SetTime, Stability, Status, Time,
     Vfs,

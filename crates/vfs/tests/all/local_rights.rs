@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::local::{HandleScheme, LocalStore};
 use gannet_vfs::{
     AccessMask, CreateMode, Credentials, FileHandle, NodeKind, SetAttributes, SetTime, Stability,

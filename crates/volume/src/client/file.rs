@@ -19,7 +19,7 @@
 
 use super::VolumeFs;
 use crate::limits::FILE_SIZE_MAX;
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
 use gannet_wire::volume::{Shape, TRANSFER_MAX};
 use std::cell::Cell;

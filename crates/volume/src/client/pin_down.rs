@@ -5,9 +5,8 @@
 //! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing.
 
 use crate::limits::{CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
-use gannet_fabric::{
-    Access, Backing, Buffer, Domain, Region, RegisterError, Scope, SlotId, Span, Zones,
-};
+use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
+use gannet_runtime::{Buffer, SlotId, Zones};
 use gannet_wire::volume::{Memory, Shape, TRANSFER_MAX};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -7,8 +7,7 @@
 use super::{IoServer, own, parse};
 use crate::calls::encode;
 use crate::limits::TERM_WRITE_PAUSE;
-use gannet_fabric::Buffer;
-use gannet_runtime::{run_blocking, sleep};
+use gannet_runtime::{Buffer, run_blocking, sleep};
 use gannet_vfs::{CreateMode, FileHandle, FileKind, SetAttributes, Stability, Status, Vfs};
 use gannet_wire::nfs3::Decode;
 use gannet_wire::volume::{Capability, Term, TermAnswer, TermCall, TermStage};

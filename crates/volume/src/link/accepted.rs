@@ -3,8 +3,8 @@
 use super::queue::Work;
 use super::{Link, Shared};
 use crate::limits::{CONNECTIONS_MAX, RECEIVES_MAX, RECEIVES_RESERVED};
-use gannet_fabric::{Arena, Provider, SharedReceives};
-use gannet_runtime::{Handle, sleep};
+use gannet_fabric::{Provider, SharedReceives};
+use gannet_runtime::{Arena, Handle, sleep};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Freed, PoolLimits, ReceivePool, Share};
 use gannet_wire::volume::MESSAGE_MAX;

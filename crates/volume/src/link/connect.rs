@@ -7,10 +7,9 @@ use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, com
 use crate::limits::{CREDITS, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
-    Arena, Buffer, ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives,
-    next_completions,
+    ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
-use gannet_runtime::{Handle, Notify, timeout};
+use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{

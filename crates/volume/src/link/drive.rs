@@ -3,8 +3,8 @@
 use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
-use gannet_fabric::{Buffer, Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
-use gannet_runtime::{Instant, LocalFuture};
+use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
+use gannet_runtime::{Buffer, Instant, LocalFuture};
 use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, StatusCode};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};

@@ -11,10 +11,8 @@ use super::staged::Staging;
 use super::{Link, Outgoing};
 use crate::calls::encode;
 use crate::limits::{FAST_LEN, FAST_SLOTS, FAST_SLOTS_HELD_MAX, MESSAGES_MAX};
-use gannet_fabric::{
-    Access, Arena, Backing, Buffer, Connected, Region, RemoteAddress, RemoteKey, Scope, SlotId,
-    Span,
-};
+use gannet_fabric::{Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span};
+use gannet_runtime::{Arena, Buffer, SlotId};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Buffers, MESSAGE_MAX, Operation, Place};
 use std::cell::{Ref, RefCell};

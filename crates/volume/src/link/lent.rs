@@ -12,8 +12,8 @@ use super::Link;
 use crate::limits::{
     LENT_AGE, LENT_PIECES_MAX, LENT_TO_MAX, LENT_TO_ONE_MAX, LENT_USE_AGE, ZONE_LEN_MIN,
 };
-use gannet_fabric::{Access, Backing, Buffer, Region, Scope, Zones};
-use gannet_runtime::{Handle, Instant, sleep};
+use gannet_fabric::{Access, Backing, Region, Scope};
+use gannet_runtime::{Buffer, Handle, Instant, Zones, sleep};
 use gannet_wire::volume::{Class, LENT_LEN_MAX, Lent, Operation};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What waits to leave, and who waits for what.
 
 use super::{FastSlot, LinkError, Message};
-use gannet_fabric::{Buffer, RemoteAddress, Source, Span, WorkId};
-use gannet_runtime::Instant;
+use gannet_fabric::{RemoteAddress, Source, Span, WorkId};
+use gannet_runtime::{Buffer, Instant};
 use gannet_session::Credits;
 use gannet_wire::volume::Class;
 use std::any::Any;

@@ -3,10 +3,8 @@
 
 use super::{Link, LinkError, Outgoing, Pool};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
-use gannet_fabric::{
-    Access, Backing, Buffer, Provider, RegisterError, RemoteAddress, Scope, Source, Span,
-};
-use gannet_runtime::Handle;
+use gannet_fabric::{Access, Backing, Provider, RegisterError, RemoteAddress, Scope, Source, Span};
+use gannet_runtime::{Buffer, Handle};
 use std::cell::OnceCell;
 use std::rc::Rc;
 

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use gannet_fabric::{
-    Buffer, ConnectOptions, Connected, Done, Endpoint, Provider, SendOptions, Source, WorkId,
+    ConnectOptions, Connected, Done, Endpoint, Provider, SendOptions, Source, WorkId,
     next_completions,
 };
-use gannet_runtime::{LocalFuture, timeout};
+use gannet_runtime::{Buffer, LocalFuture, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::volume::{VOLUME, keys};
 use gannet_sim::{Node, World};

@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{Bed, VOLUME_UNIT, noise, root};
-use gannet_fabric::Buffer;
-use gannet_runtime::timeout;
+use gannet_runtime::{Buffer, timeout};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, Faults, Random, World};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Status, Vfs};

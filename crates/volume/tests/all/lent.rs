@@ -3,8 +3,8 @@
 
 use crate::servers;
 
-use gannet_fabric::{Buffer, RemoteAddress, RemoteKey, Source};
-use gannet_runtime::sleep;
+use gannet_fabric::{RemoteAddress, RemoteKey, Source};
+use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::Status;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Target};

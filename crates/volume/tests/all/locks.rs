@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{Bed, VOLUME_UNIT, noise, read, root, shared_file};
-use gannet_fabric::Buffer;
-use gannet_runtime::{both, sleep};
+use gannet_runtime::{Buffer, both, sleep};
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockKind, LockRequest, Locked, SetAttributes, Stability,

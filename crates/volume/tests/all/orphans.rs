@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{Bed, noise, root};
-use gannet_fabric::Buffer;
-use gannet_runtime::sleep;
+use gannet_runtime::{Buffer, sleep};
 use gannet_sim::World;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::limits::ORPHAN_AGE_MIN;

@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{Bed, root};
-use gannet_fabric::Buffer;
-use gannet_runtime::both;
+use gannet_runtime::{Buffer, both};
 use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Vfs};

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{Bed, noise, root};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
     CreateMode, DirectoryEntry, Entries, FileHandle, SetAttributes, Stability, Status, Vfs,

@@ -4,8 +4,7 @@
 use crate::common;
 
 use common::{Bed, root};
-use gannet_fabric::Buffer;
-use gannet_runtime::timeout;
+use gannet_runtime::{Buffer, timeout};
 use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};

@@ -5,8 +5,8 @@
 use crate::common;
 
 use common::{VOLUME_UNIT, noise, root};
-use gannet_fabric::{Buffer, Provider};
-use gannet_runtime::sleep;
+use gannet_fabric::Provider;
+use gannet_runtime::{Buffer, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::volume::{VOLUME, identity, keys};

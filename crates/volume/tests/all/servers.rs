@@ -2,7 +2,8 @@
 #![allow(dead_code)] // each test uses a part
 #![allow(clippy::unwrap_used)]
 
-use gannet_fabric::{Buffer, Provider};
+use gannet_fabric::Provider;
+use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};

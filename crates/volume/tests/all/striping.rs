@@ -3,7 +3,8 @@
 
 use crate::servers;
 
-use gannet_fabric::{Buffer, Provider};
+use gannet_fabric::Provider;
+use gannet_runtime::Buffer;
 use gannet_sim::volume::keys;
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;

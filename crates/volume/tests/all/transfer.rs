@@ -3,8 +3,7 @@
 
 use crate::servers;
 
-use gannet_fabric::Buffer;
-use gannet_runtime::{Handle, LocalFuture, all, sleep};
+use gannet_runtime::{Buffer, Handle, LocalFuture, all, sleep};
 use gannet_sim::nic::profiles::OPENSOLARIS;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, Target};

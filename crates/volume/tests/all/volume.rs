@@ -6,8 +6,7 @@ mod lost_disks;
 mod managers;
 
 use common::{Bed, noise, root};
-use gannet_fabric::Buffer;
-use gannet_runtime::{both, sleep};
+use gannet_runtime::{Buffer, both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{

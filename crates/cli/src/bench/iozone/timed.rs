@@ -1,6 +1,6 @@
 //! A store that says how long its data operations take.
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryPage,
     Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply, SetAttributes,

@@ -3,8 +3,8 @@
 use super::*;
 use gannet_cli::session::Session;
 use gannet_cli::url::Url;
-use gannet_fabric::Buffer;
 use gannet_nfs::client::Follow;
+use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::FileHandle;
 

@@ -3,8 +3,7 @@
 use super::NfsFs;
 use crate::client::reader::{Part, read_block};
 use crate::client::{Client, Error, WriteOutcome};
-use gannet_fabric::Buffer;
-use gannet_runtime::{LocalFuture, all};
+use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_vfs::{Attributes, FileHandle, ReadReply, Stability, WriteDone, in_memory};
 use std::ops::Range;
 

@@ -7,7 +7,8 @@ use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
 use gannet_fabric::registration::Registered;
-use gannet_fabric::{Buffer, RemoteAddress, RemoteKey};
+use gannet_fabric::{RemoteAddress, RemoteKey};
+use gannet_runtime::Buffer;
 use gannet_session::Exceeded;
 use gannet_wire::rpc::CallHeaderError;
 use gannet_wire::rpcrdma::{

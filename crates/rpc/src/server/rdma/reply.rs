@@ -6,8 +6,8 @@ use crate::limits::{COPY_FILE_MAX, FILE_STAGED_MAX, INLINE_THRESHOLD, OUTGOING_B
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service, memory_of};
 use gannet_fabric::registration::Registered;
-use gannet_fabric::{Buffer, Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
-use gannet_runtime::file;
+use gannet_fabric::{Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
+use gannet_runtime::{Buffer, file};
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
 };

@@ -8,7 +8,7 @@ use crate::limits::{
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_wire::rpc::{
     AcceptStatus, RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord,
 };

@@ -6,13 +6,13 @@
 pub mod raw;
 pub mod stream;
 
+use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
-use gannet_fabric::{Buffer, Provider};
 use gannet_rpc::{
     Call, CallError, Client, ClientConfig, Counters, OpaqueArgument, Payload, Persistence, Program,
     Reply, ReplyCache, Request, Response, Server, Service, Sink, Target, Transport,
 };
-use gannet_runtime::{FileRef, FileSource, Handle, Instant, sleep};
+use gannet_runtime::{Buffer, FileRef, FileSource, Handle, Instant, sleep};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, XdrError};
 use std::cell::{Cell, RefCell};

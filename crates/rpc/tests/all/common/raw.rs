@@ -2,10 +2,10 @@
 
 use super::{PROGRAM, config};
 use gannet_fabric::{
-    Access, Backing, Buffer, Completion, ConnectError, ConnectOptions, Connected, Disconnected,
-    Done, Provider, Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
+    Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
+    Provider, Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
 };
-use gannet_runtime::{Handle, timeout};
+use gannet_runtime::{Buffer, Handle, timeout};
 use gannet_wire::rpc::{CallHeader, OpaqueAuth};
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, PrivateData, Procedure, Segment, TransportError,

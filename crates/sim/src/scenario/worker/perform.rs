@@ -2,8 +2,8 @@
 
 use super::Worker;
 use crate::model::{Answer, Create, Key, Operation, Outcome};
-use gannet_fabric::Buffer;
 use gannet_nfs::client::{Error, Found};
+use gannet_runtime::Buffer;
 use gannet_vfs::{
     Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Stability, Verifier,
 };

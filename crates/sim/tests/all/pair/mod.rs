@@ -2,10 +2,10 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test uses a part
 
 use gannet_fabric::{
-    Access, Backing, Buffer, Completion, ConnectOptions, Connected, Provider, Region,
-    RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
+    Access, Backing, Completion, ConnectOptions, Connected, Provider, Region, RemoteAddress, Scope,
+    SendOptions, Signal, Source, Span, WorkId, next_completions,
 };
-use gannet_runtime::Handle;
+use gannet_runtime::{Buffer, Handle};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, Profile};

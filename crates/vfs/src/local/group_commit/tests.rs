@@ -6,7 +6,7 @@ use crate::local::durable::MetadataSync;
 use crate::local::sync::{Durability, Extent};
 use crate::local::{LocalOptions, LocalStore, LocalTree};
 use crate::{CreateMode, FileHandle, NodeKind, SetAttributes, SetTime, Time, Vfs};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses its part
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_vfs::{

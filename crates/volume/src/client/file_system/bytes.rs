@@ -11,8 +11,7 @@ use crate::client::written::Asked;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
 use crate::meta::FileId;
-use gannet_fabric::Buffer;
-use gannet_runtime::{LocalFuture, all, both};
+use gannet_runtime::{Buffer, LocalFuture, all, both};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Stability, Status, Verifier, WriteDone};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{

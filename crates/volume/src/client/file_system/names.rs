@@ -5,7 +5,7 @@ use crate::calls::{Call, Found, Page, parse_access, parse_link};
 use crate::client::trouble::Trouble;
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use crate::meta::{FileId, ROOT};
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, Changed, Commit, CreateMode, Created, Credentials,

@@ -6,8 +6,7 @@ use crate::calls::{Appending, Call};
 use crate::client::locks::{Attempt, LockFailure};
 use crate::client::order::Part;
 use crate::limits::{ATTEMPT_PAUSE, FILE_SIZE_MAX};
-use gannet_fabric::Buffer;
-use gannet_runtime::sleep;
+use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,
 };

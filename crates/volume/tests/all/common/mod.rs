@@ -1,7 +1,7 @@
 //! A volume in the simulator, and what several tests need of it.
 #![allow(dead_code)] // each test uses a part
 
-use gannet_fabric::Buffer;
+use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
 use gannet_sim::volume::Carrier;
