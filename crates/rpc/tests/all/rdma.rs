@@ -9,7 +9,7 @@ use common::*;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_rpc::{CallError, Client, ClientConfig, Persistence, Request, Target, Transport};
-use gannet_runtime::{Handle, tokio_plug};
+use gannet_runtime::{Handle, timeout, tokio_plug};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpc::AcceptStatus;
@@ -150,7 +150,9 @@ fn more_calls_than_credits_wait_their_turn() {
                         }
                     }
                 }));
-                calls.await;
+                // Who exceeds its credits is cut off, and asks again on its next connection.
+                let answered = timeout(&bench.runtime, Duration::from_secs(10), calls).await;
+                answered.expect("all are answered on one connection");
                 assert_eq!(bench.counters.calls.total(), 300);
                 // The first call goes alone until the server has granted more.
                 let starved = client.credit_starved();

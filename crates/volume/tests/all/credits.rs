@@ -5,12 +5,12 @@ use gannet_fabric::{
     ConnectOptions, Connected, Done, Endpoint, Provider, SendOptions, Source, WorkId,
     next_completions,
 };
-use gannet_runtime::{Buffer, LocalFuture, timeout};
+use gannet_runtime::{Buffer, LocalFuture, all, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::volume::{VOLUME, keys};
+use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Node, World};
 use gannet_volume::limits::CREDITS;
-use gannet_volume::link::{Answer, Handler, Link, Message};
+use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
 use gannet_volume::secret::client_proof;
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
@@ -123,6 +123,21 @@ fn every_reply_allows_one_request_more() {
             assert!(told.is_sorted(), "{told:?}");
             assert_eq!(told.last(), Some(&(CREDITS * (round + 1))));
         }
+    });
+}
+
+/// The server answers none of them; what it has not allowed yet waits at the client.
+#[test]
+fn a_client_asks_for_no_more_at_a_time_than_it_is_allowed() {
+    run(async |client, provider, server| {
+        let runtime = client.runtime();
+        let who = (identity(Role::Client), Session::new(&runtime));
+        let place = (server, Hello::io_server(0));
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let link = link.unwrap();
+        let ask = |_| Box::pin(link.call(Operation::Volume, Class::Metadata, &[], &[]));
+        let answers = timeout(&runtime, SOON, all((0..3 * CREDITS).map(ask))).await;
+        assert!(answers.is_err(), "who exceeds its credits is cut off");
     });
 }
 

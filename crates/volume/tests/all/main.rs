@@ -11,6 +11,7 @@ mod cuts;
 mod faults;
 mod given_up;
 mod journal;
+mod leases;
 mod lent;
 mod locks;
 mod namespace;
