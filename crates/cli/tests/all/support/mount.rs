@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Says that a test was left out; true when it is.
 pub(crate) fn is_left_out() -> bool {
@@ -25,7 +26,7 @@ fn may_mount() -> bool {
     let mounted = mount.stderr(Stdio::null()).status();
     let mounted = mounted.is_ok_and(|status| status.success());
     if mounted {
-        must(Command::new("umount").arg(place.path()));
+        unmount(place.path());
     }
     mounted
 }
@@ -72,8 +73,7 @@ impl Mount {
 
     /// Unmounts it as people do, which must end it well.
     pub(crate) fn unmount(mut self) {
-        let directory = self.directory.clone();
-        must(Command::new("umount").arg(directory));
+        unmount(&self.directory);
         assert!(self.wait().success());
     }
 }
@@ -88,6 +88,22 @@ impl Drop for Mount {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Unmounts what lies on `directory`. It may be busy for a moment although all files in it are closed: a program that
+/// another test of this process is just starting has them until it runs.
+fn unmount(directory: &Path) {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let output = Command::new("umount").arg(directory).output().unwrap();
+        if output.status.success() {
+            return;
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        let is_busy = error.contains("target is busy");
+        assert!(is_busy && Instant::now() < until, "{error}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
