@@ -140,6 +140,18 @@ pub(crate) fn simulate(
     step.run(root)
 }
 
+/// Runs `count` worlds that the checked-in files choose, without a release build.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn simulate_debug(root: &Path, count: u32) -> Result<()> {
+    Step::cargo("run --locked --quiet -p gannet-sim --bin gannet-sim --")
+        .with(seed_of(root).to_string())
+        .with("--count")
+        .with(count.to_string())
+        .run(root)
+}
+
 /// Runs the fuzz targets for `seconds` in all, with inputs that follow from `seed` or from a fresh one.
 ///
 /// # Errors

@@ -1,15 +1,16 @@
 //! Gannet's own chores, run as `cargo xtask CHORE`.
 //!
-//! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `ci` is
-//! everything `.ci/run` does after the tests, in the same commands a developer types. `sim` and `fuzz` start the
-//! simulator and the fuzz targets. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate`
-//! writes the man pages and shell completions.
+//! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `test` runs the
+//! tests that need this process alone. `ci` is everything `.ci/run` does after the tests, in the same commands a
+//! developer types. `sim` and `fuzz` start the simulator and the fuzz targets. `kernel-lab` runs scenarios with a Linux
+//! kernel as client and server. `generate` writes the man pages and shell completions.
 //!
 //! First module to read: [`tidy`].
 
 mod ci;
 mod command;
 mod kernel_lab;
+mod quick;
 mod tidy;
 
 use anyhow::Result;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Chore {
     /// Check arrows between crates, lengths, banned calls and documents
     Tidy,
+    /// The tests to run after each step of work: units, properties, simulation
+    Test,
     /// Everything continuous integration runs after `cargo test --workspace`
     Ci {
         /// Fail where an outside tool (libnfs) is missing, instead of leaving its test out
@@ -77,6 +80,7 @@ fn run(chore: Chore) -> Result<()> {
     let root = workspace_root();
     match chore {
         Chore::Tidy => tidy::run(&root),
+        Chore::Test => quick::run(&root),
         Chore::Ci { require_tools } => ci::run(&root, require_tools),
         Chore::Sim {
             seed,

@@ -5,7 +5,15 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// Chores of `cargo xtask`.
-const CHORES: &[&str] = &["tidy", "ci", "sim", "fuzz", "kernel-lab", "generate"];
+const CHORES: &[&str] = &[
+    "tidy",
+    "test",
+    "ci",
+    "sim",
+    "fuzz",
+    "kernel-lab",
+    "generate",
+];
 /// Cargo's own commands (and cargo-fuzz) that the documents use.
 const CARGO: &[&str] = &[
     "build",
