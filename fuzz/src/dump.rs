@@ -1,7 +1,7 @@
 //! Captures: the whole way from a file to its lines, from streams to lines, and the reassembly of streams alone.
 
-use gannet_cli::dump::tcp::{Piece, Reassembly};
-use gannet_cli::dump::{Style, decode};
+use gannet_dump::tcp::{Piece, Reassembly};
+use gannet_dump::{Style, decode};
 
 /// A capture file, shown in each style. Every line is a line: nothing in a capture can break one.
 pub(crate) fn dump_capture(data: &[u8]) {

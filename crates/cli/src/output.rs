@@ -73,31 +73,3 @@ pub(crate) fn ready_file(path: &Path, line: &str) -> Result<(), Failure> {
         .and_then(|()| std::fs::rename(&unfinished, path))
         .explain(|| format!("cannot write the ready file {}", path.display()))
 }
-
-/// A name for a terminal: what could control it is escaped.
-pub(crate) fn name_of(name: &[u8]) -> String {
-    let mut shown = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if letter.is_control() {
-                shown.extend(letter.escape_default());
-            } else {
-                shown.push(letter);
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_cannot_control_a_terminal() {
-        assert_eq!(name_of(b"a\x1b[2Jb\xff\xc3\xa9"), "a\\u{1b}[2Jb\\xff\u{e9}");
-    }
-}

@@ -2,9 +2,10 @@
 
 use crate::cli::LsOptions;
 use crate::failure::{Explain, Failure};
-use crate::output::{self, name_of};
+use crate::output;
 use crate::session::Session;
 use crate::url::Url;
+use gannet_dump::printable;
 use gannet_nfs::client::{Error, Item, Listed, Node};
 use gannet_vfs::{FileKind, Time};
 use jiff::Timestamp;
@@ -114,13 +115,13 @@ pub(crate) async fn entries(
 ) -> Result<(), Failure> {
     for entry in entries {
         if !options.json && !options.long {
-            output::line(&name_of(&entry.name))?;
+            output::line(&printable(&entry.name))?;
             continue;
         }
         let target = link_target(session, url, &entry.node).await?;
         if options.json {
             let at = url.child(&entry.name);
-            output::json(&json(name_of(&entry.name), &at, &entry.node, target))?;
+            output::json(&json(printable(&entry.name), &at, &entry.node, target))?;
             continue;
         }
         let attributes = &entry.node.attributes;
@@ -136,7 +137,7 @@ pub(crate) async fn entries(
             attributes.gid,
             attributes.size,
             time(attributes.modify_time),
-            name_of(&entry.name),
+            printable(&entry.name),
         ))?;
     }
     Ok(())
@@ -148,7 +149,7 @@ pub(crate) async fn entries(
 /// The output cannot be written.
 pub(crate) fn unknown(names: &[Vec<u8>], options: &LsOptions) -> Result<(), Failure> {
     for name in names.iter().filter(|_| !options.json) {
-        let name = name_of(name);
+        let name = printable(name);
         output::line(&match options.long {
             // As wide as an entry whose attributes are known.
             true => format!(
@@ -205,7 +206,7 @@ async fn link_target(session: &Session, url: &Url, node: &Node) -> Result<Option
     }
     let target = session.files().client().readlink(&node.handle).await;
     let target = target.explain(|| format!("cannot read a link at {url}"))?;
-    Ok(Some(name_of(&target)))
+    Ok(Some(printable(&target)))
 }
 
 fn json(name: String, url: &Url, node: &Node, target: Option<String>) -> ObjectJson {

@@ -1,7 +1,7 @@
 //! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA,
 //! `gannet://HOST[:PORT]/path` on a striped volume, or a local path.
 
-use crate::output::name_of;
+use gannet_dump::printable;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -163,7 +163,7 @@ impl Url {
 
     /// The path from the server's root, fit for a terminal.
     pub fn shown_path(&self) -> String {
-        format!("/{}", name_of(&self.path.join(&b'/')))
+        format!("/{}", printable(&self.path.join(&b'/')))
     }
 
     /// The last component; `None` for the root.
@@ -340,7 +340,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Remote(url) => url.fmt(f),
-            Location::Local(path) => name_of(path.as_os_str().as_bytes()).fmt(f),
+            Location::Local(path) => printable(path.as_os_str().as_bytes()).fmt(f),
         }
     }
 }

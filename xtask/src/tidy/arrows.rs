@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("fabric", &["runtime"]),
     ("iwarp", &["wire", "runtime", "fabric"]),
+    ("dump", &["wire"]),
     ("verbs", &["runtime", "fabric"]),
     ("session", &["runtime", "fabric"]),
     ("rpc", &["wire", "runtime", "fabric", "session"]),
@@ -28,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "nfs",
-            "volume", "fuse", "sim",
+            "volume", "fuse", "sim", "dump",
         ],
     ),
     (
@@ -41,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
-            "cli",
+            "dump", "cli",
         ],
     ),
 ];

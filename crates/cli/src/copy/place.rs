@@ -4,9 +4,9 @@ use super::at::At;
 use super::content::Source;
 use super::local;
 use crate::failure::{Explain, Failure};
-use crate::output::name_of;
 use crate::session::Session;
 use crate::url::Url;
+use gannet_dump::printable;
 use gannet_nfs::client::{Error, Transfer};
 use gannet_runtime::{Handle, run_blocking};
 use gannet_vfs::{
@@ -178,7 +178,7 @@ impl Local {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Local(local) => name_of(local.shown.as_os_str().as_bytes()).fmt(f),
+            Place::Local(local) => printable(local.shown.as_os_str().as_bytes()).fmt(f),
             Place::Remote(_, _, url) => url.fmt(f),
         }
     }
@@ -309,7 +309,7 @@ impl Place {
 
     /// Makes a directory in this one, or takes the one that is there. Of a local one, a symbolic link gives way to it.
     pub(crate) async fn make_directory(&self, name: &OsStr) -> Result<Made, Failure> {
-        let shown = name_of(name.as_bytes());
+        let shown = printable(name.as_bytes());
         let what = || format!("cannot make the directory {shown} in {self}");
         match self {
             Place::Local(local) => {
@@ -345,7 +345,7 @@ impl Place {
 
     /// Makes a symbolic link in this directory, in place of another file of that name.
     pub(crate) async fn make_symlink(&self, name: &OsStr, target: &[u8]) -> Result<Place, Failure> {
-        let shown = name_of(name.as_bytes());
+        let shown = printable(name.as_bytes());
         let what = || format!("cannot make the link {shown} in {self}");
         match self {
             Place::Local(local) => {
@@ -377,7 +377,7 @@ impl Place {
         name: &OsStr,
         kind: NodeKind,
     ) -> Result<Place, Failure> {
-        let shown = name_of(name.as_bytes());
+        let shown = printable(name.as_bytes());
         let what = || format!("cannot make {shown} in {self}");
         match self {
             Place::Local(local) => {

@@ -8,9 +8,9 @@ use super::local;
 use super::place::{FILE_MODE, Local, NO_REGULAR_FILE, Node, Place, locally, lookup};
 use super::verify::Cursor;
 use crate::failure::{Explain, Failure};
-use crate::output::name_of;
 use crate::session::Session;
 use crate::url::Url;
+use gannet_dump::printable;
 use gannet_nfs::client::{Error, Existing, Transfer};
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status};
@@ -44,7 +44,7 @@ impl Temporary {
     async fn remove(&self) {
         let client = self.session.files().client();
         if let Err(error) = client.remove(&self.directory, &self.name).await {
-            tracing::debug!(name = %name_of(&self.name), %error, "an unfinished file is left");
+            tracing::debug!(name = %printable(&self.name), %error, "an unfinished file is left");
         }
     }
 }
@@ -138,7 +138,7 @@ impl Unfinished {
     }
 
     async fn create_locally(local: &Local, target: &Target<'_>) -> Result<Unfinished, Failure> {
-        let shown = name_of(target.name.as_bytes());
+        let shown = printable(target.name.as_bytes());
         let what = || format!("cannot create {shown} in {}", target.directory);
         let child = local.child(target.name).explain(what)?;
         let made = child.with(local::Unfinished::create).await.explain(what)?;

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod captures;
 mod commands;
 mod descriptors;
 mod dscp;

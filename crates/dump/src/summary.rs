@@ -1,30 +1,29 @@
 //! What stands around the lines: when the capture began, and what it holds besides them.
 
-use super::connection::Troubles;
-use super::line::Part;
-use crate::show;
-use gannet_vfs::Time;
+use crate::connection::Troubles;
+use crate::line::Part;
+use jiff::Timestamp;
 
 /// Counts of a capture.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// Nanoseconds since the epoch: the first packet.
-    pub(super) start: u64,
-    pub(super) packets: u64,
+    pub(crate) start: u64,
+    pub(crate) packets: u64,
     /// Connections that were shown.
-    pub(super) connections: u32,
+    pub(crate) connections: u32,
     other_connections: u64,
     retransmitted_segments: u64,
     out_of_order_segments: u64,
     missing_bytes: u64,
     /// Packets that the snap length cut.
-    pub(super) cut: u64,
+    pub(crate) cut: u64,
     /// Packets that it cut within their headers.
-    pub(super) headers_cut: u64,
-    pub(super) roce: u64,
-    pub(super) fragments: u64,
+    pub(crate) headers_cut: u64,
+    pub(crate) roce: u64,
+    pub(crate) fragments: u64,
     /// Packets of other protocols than TCP.
-    pub(super) other: u64,
+    pub(crate) other: u64,
     unknown_link_packets: u64,
     /// The link type of the first of those.
     unknown_link_type: Option<i32>,
@@ -32,7 +31,7 @@ pub(super) struct Summary {
 
 impl Summary {
     /// Counts a connection that is over; `None` stands for one of no interest.
-    pub(super) fn count_connection(&mut self, troubles: Option<Troubles>) {
+    pub(crate) fn count_connection(&mut self, troubles: Option<Troubles>) {
         let Some(troubles) = troubles else {
             self.other_connections += 1;
             return;
@@ -43,23 +42,23 @@ impl Summary {
     }
 
     /// Counts a packet of a link type that is not known.
-    pub(super) fn unknown_link(&mut self, link_type: i32) {
+    pub(crate) fn unknown_link(&mut self, link_type: i32) {
         self.unknown_link_packets += 1;
         self.unknown_link_type.get_or_insert(link_type);
     }
 
     /// The line before the others.
-    pub(super) fn heading(&self) -> String {
+    pub(crate) fn heading(&self) -> String {
         let (seconds, rest) = (self.start / 1_000_000_000, self.start % 1_000_000_000);
-        let shown = show::time(Time {
-            seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
-            nanoseconds: 0,
-        });
+        // What is beyond its years is shown as the epoch.
+        let seconds = i64::try_from(seconds).unwrap_or(0);
+        let first = Timestamp::from_second(seconds).unwrap_or_default();
+        let shown = first.strftime("%Y-%m-%d %H:%M:%S");
         format!("# first packet {shown}.{:06} UTC", rest / 1000)
     }
 
     /// What stands behind the lines: the counts that matter.
-    pub(super) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         let mut part = Part::new("summary");
         part.pair("packets", self.packets);
         part.pair("connections", self.connections);

@@ -1,12 +1,12 @@
 //! One TCP connection: its two directions put together, and what protocol they speak.
 
-use super::cutter::Framing;
-use super::iwarp::{Fpdus, Iwarp};
-use super::limits::DETECT_MAX;
-use super::line::{Direction, Line, Part};
-use super::packet::Segment;
-use super::records::{Fragments, Records};
-use super::tcp::{Gap, GapCause, Piece, Reassembly};
+use crate::cutter::Framing;
+use crate::iwarp::{Fpdus, Iwarp};
+use crate::limits::DETECT_MAX;
+use crate::line::{Direction, Line, Part};
+use crate::packet::Segment;
+use crate::records::{Fragments, Records};
+use crate::tcp::{Gap, GapCause, Piece, Reassembly};
 use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ enum Protocol {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     client: SocketAddr,
     server: SocketAddr,
     /// The client's first sequence number, if its SYN was seen.
@@ -53,15 +53,15 @@ struct Content {
 
 /// What was wrong with the streams of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
-    pub(super) retransmitted: u64,
-    pub(super) out_of_order: u64,
-    pub(super) missing: u64,
+pub(crate) struct Troubles {
+    pub(crate) retransmitted: u64,
+    pub(crate) out_of_order: u64,
+    pub(crate) missing: u64,
 }
 
 impl Connection {
     /// The connection to which a first segment belongs.
-    pub(super) fn new(time: u64, segment: &Segment<'_>, verbose: bool) -> Connection {
+    pub(crate) fn new(time: u64, segment: &Segment<'_>, verbose: bool) -> Connection {
         let from_start = segment.syn;
         let (client, server) = if is_from_client(segment) {
             (segment.source, segment.target)
@@ -86,13 +86,13 @@ impl Connection {
     }
 
     /// True if `segment` opens another connection between the same ends.
-    pub(super) fn is_replaced_by(&self, segment: &Segment<'_>) -> bool {
+    pub(crate) fn is_replaced_by(&self, segment: &Segment<'_>) -> bool {
         let opens = segment.syn && segment.acknowledged.is_none();
         opens && self.first_sequence != Some(segment.sequence)
     }
 
     /// Takes a segment.
-    pub(super) fn push(&mut self, time: u64, segment: &Segment<'_>, lines: &mut Vec<Line>) {
+    pub(crate) fn push(&mut self, time: u64, segment: &Segment<'_>, lines: &mut Vec<Line>) {
         if self.is_closed == [true; 2] {
             // Still on its way when the connection broke; nobody takes it.
             return;
@@ -133,14 +133,14 @@ impl Connection {
     }
 
     /// Nothing will come any more.
-    pub(super) fn finish(&mut self, time: u64, lines: &mut Vec<Line>) {
+    pub(crate) fn finish(&mut self, time: u64, lines: &mut Vec<Line>) {
         for direction in Direction::BOTH {
             self.finish_direction(time, direction, lines);
         }
     }
 
     /// What was wrong with its streams; `None` if it was of no interest.
-    pub(super) fn troubles(&self) -> Option<Troubles> {
+    pub(crate) fn troubles(&self) -> Option<Troubles> {
         if matches!(
             self.content.protocol,
             Protocol::Undecided(_) | Protocol::Other
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// The line that introduces the connection, once it is of interest.
-    pub(super) fn introduction(&self) -> Option<Line> {
+    pub(crate) fn introduction(&self) -> Option<Line> {
         let (protocol, is_midway) = match self.content.protocol {
             Protocol::Iwarp(_) => ("iWARP", !self.content.from_start),
             Protocol::Rpc(_) => ("RPC over TCP", !self.content.from_start),

@@ -1,7 +1,7 @@
 //! Where FPDUs start and end, also in a stream whose beginning was not seen; what their CRCs cover.
 
-use crate::dump::cutter::{Frame, Framing};
-use crate::dump::line::Crc;
+use crate::cutter::{Frame, Framing};
+use crate::line::Crc;
 use gannet_wire::ddp::{self, Header};
 use gannet_wire::mpa::{
     CRC_LEN, Fpdu, FpduError, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN, Markers,
@@ -15,9 +15,9 @@ const HEADERS_LEN: usize = LENGTH_LEN + ddp::UNTAGGED_HEADER_LEN;
 
 /// How FPDUs are told apart.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::dump) struct Fpdus {
+pub(crate) struct Fpdus {
     /// Whether CRCs are used, if that is known.
-    pub(in crate::dump) crc: Option<bool>,
+    pub(crate) crc: Option<bool>,
 }
 
 impl Framing for Fpdus {
@@ -45,7 +45,7 @@ impl Framing for Fpdus {
 
 impl Fpdus {
     /// What the CRC of a frame says; `is_marked` tells that its stream has markers.
-    pub(in crate::dump) fn check(&self, frame: &Frame<'_>, is_marked: bool) -> Crc {
+    pub(crate) fn check(&self, frame: &Frame<'_>, is_marked: bool) -> Crc {
         let stored = match frame.bytes.split_last_chunk::<CRC_LEN>() {
             Some((_, stored)) if frame.is_whole => *stored,
             _ if self.crc == Some(false) => return Crc::Off,

@@ -4,13 +4,13 @@ mod assembly;
 mod framing;
 mod words;
 
-use super::cutter::{Cut, Cutter, Frame};
-use super::limits::READS_MAX;
-use super::line::{Direction, Line, Part};
-use super::nfs::hex;
-use super::rpcrdma::RpcRdma;
+use crate::cutter::{Cut, Cutter, Frame};
+use crate::limits::READS_MAX;
+use crate::line::{Direction, Line, Part};
+use crate::nfs::hex;
+use crate::rpcrdma::RpcRdma;
 use assembly::{Assembly, Segment};
-pub(super) use framing::Fpdus;
+pub(crate) use framing::Fpdus;
 use gannet_wire::ddp::{Header, STag, Tagged, Untagged};
 use gannet_wire::mpa::{FrameKind, LENGTH_LEN, StartupError, StartupFrame, strip_markers};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest};
@@ -40,7 +40,7 @@ struct Stream {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Iwarp {
+pub(crate) struct Iwarp {
     streams: [Stream; 2],
     crc: Option<bool>,
     rpc: RpcRdma,
@@ -49,7 +49,7 @@ pub(super) struct Iwarp {
 
 impl Iwarp {
     /// A connection whose beginning was seen, or not.
-    pub(super) fn new(from_start: bool, verbose: bool) -> Iwarp {
+    pub(crate) fn new(from_start: bool, verbose: bool) -> Iwarp {
         let stream = || Stream {
             startup: from_start.then(Vec::new),
             cutter: if from_start {
@@ -68,7 +68,7 @@ impl Iwarp {
     }
 
     /// The next bytes of a direction, of which the last were captured at `time`.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         time: u64,
         direction: Direction,
@@ -85,7 +85,7 @@ impl Iwarp {
     }
 
     /// Bytes of a direction are missing.
-    pub(super) fn push_gap(
+    pub(crate) fn push_gap(
         &mut self,
         time: u64,
         direction: Direction,
@@ -111,7 +111,7 @@ impl Iwarp {
     }
 
     /// A direction is over.
-    pub(super) fn end(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
+    pub(crate) fn end(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
         self.cut(time, direction, lines, |cutter, _, take| cutter.end(take));
         let stream = &mut self.streams[direction.index()];
         let unfinished = [stream.tagged.take(), stream.untagged.take()];

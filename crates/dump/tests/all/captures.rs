@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its part
 
-use gannet_cli::dump::{DumpError, Style, decode};
+use gannet_dump::{DumpError, Style, decode};
 use std::fs;
 use std::path::PathBuf;
 

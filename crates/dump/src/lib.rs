@@ -1,12 +1,16 @@
-//! `gannet dump`: what a capture of NFS over iWARP or TCP says, a line a message.
+//! What a capture of NFS over iWARP or TCP says, a line a message.
 //!
 //! Captured packets go through five steps, each in a module of its own: `capture` takes them out of the file, `packet`
 //! finds the TCP segment in them, [`tcp`] puts streams together again, `cutter` cuts those into frames, and `iwarp` or
 //! `records` makes messages of the frames and describes them. The protocols are `gannet-wire`'s: nothing is decoded
 //! here that is not decoded there.
 //!
+//! What this crate refuses: files and terminals (it reads and writes streams), and protocols of its own.
+//!
 //! A capture is untrusted input, often cut short and with holes. Nothing in it may stop the dump but a damaged file;
 //! what is missing is said where it is missing, and decoding goes on behind it.
+//!
+//! First function to read: [`decode`].
 
 mod calls;
 mod capture;
@@ -17,26 +21,24 @@ mod limits;
 mod line;
 mod nfs;
 mod packet;
+mod printable;
 mod records;
 mod rpc;
 mod rpcrdma;
 mod summary;
 pub mod tcp;
 
-use crate::cli::DumpOptions;
-use crate::failure::{Explain, Failure};
 use capture::Capture;
 pub use capture::CaptureError;
 use connection::Connection;
 use limits::CONNECTIONS_MAX;
 use line::{HEADING, Line};
 use packet::{Content, Segment};
+pub use printable::printable;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::path::Path;
 use summary::Summary;
 
 /// How to show what a capture says.
@@ -57,41 +59,6 @@ pub enum DumpError {
     /// The output cannot be written.
     #[error("{0}")]
     Output(io::Error),
-}
-
-/// Does what the command line says.
-///
-/// # Errors
-/// The file cannot be read to its end, or the output not be written.
-pub fn run(options: &DumpOptions) -> Result<(), Failure> {
-    let is_stdin = options.file == Path::new("-");
-    let name = if is_stdin {
-        String::from("standard input")
-    } else {
-        options.file.display().to_string()
-    };
-    let input: Box<dyn Read> = if is_stdin {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(&options.file).explain(|| format!("cannot read {name}"))?)
-    };
-    let style = Style {
-        verbose: options.verbose,
-        json: options.json,
-    };
-    let mut output = io::BufWriter::new(io::stdout().lock());
-    decode(input, style, &mut output).map_err(|error| match error {
-        DumpError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::silent(),
-        DumpError::Output(error) => Failure::new("cannot write the output", error),
-        DumpError::Capture(error) => {
-            let hint = match &error {
-                CaptureError::Format => "captures are made with `tcpdump -w FILE`",
-                CaptureError::Input(_) => "is it a file?",
-                _ => "all before it was shown",
-            };
-            Failure::new(format!("cannot read {name}"), error).hint(hint)
-        }
-    })
 }
 
 /// Writes what the capture `input` says to `output`; flushes it whenever more input is needed, so that a capture can

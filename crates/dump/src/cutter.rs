@@ -3,13 +3,13 @@
 //! A gap inside a frame whose length is known costs that frame its end, no more. A gap that may hold the start of a
 //! frame loses the rhythm: from there the bytes are searched for something that looks like a frame.
 
-use super::limits::MESSAGE_KEPT_MAX;
-use super::line::{Direction, Line, Part};
+use crate::limits::MESSAGE_KEPT_MAX;
+use crate::line::{Direction, Line, Part};
 use std::borrow::Cow;
 use std::fmt::Display;
 
 /// How frames of one protocol are told apart.
-pub(super) trait Framing {
+pub(crate) trait Framing {
     /// Why no frame can start somewhere.
     type Error: Display;
 
@@ -22,7 +22,7 @@ pub(super) trait Framing {
 
 /// What a stream was cut into.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cut<'a> {
+pub(crate) enum Cut<'a> {
     /// A frame.
     Frame(Frame<'a>),
     /// No frame starts where one should.
@@ -36,7 +36,7 @@ pub(super) enum Cut<'a> {
 
 impl Cut<'_> {
     /// A line for what is not a frame, if it is worth one.
-    pub(super) fn remark(self, time: u64, direction: Direction) -> Option<Line> {
+    pub(crate) fn remark(self, time: u64, direction: Direction) -> Option<Line> {
         let mut part = Part::new("stream");
         let operation = match self {
             Cut::Frame(_) | Cut::Resumed { skipped: 0 } => return None,
@@ -59,20 +59,20 @@ impl Cut<'_> {
 
 /// A frame, or as much of its front as is there.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Its bytes, up to the first that is missing, and no more than [`MESSAGE_KEPT_MAX`].
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// Bytes it has on the wire.
-    pub(super) total: usize,
+    pub(crate) total: usize,
     /// False when bytes of it are missing.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
     /// Where in the stream it starts.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// The state of cutting one stream.
 #[derive(Debug, Default)]
-pub(super) struct Cutter {
+pub(crate) struct Cutter {
     /// The front of the frame being received; while searching, the bytes not yet decided on.
     kept: Vec<u8>,
     frame: Option<Unfinished>,
@@ -92,7 +92,7 @@ struct Unfinished {
 
 impl Cutter {
     /// A stream of which the beginning was not seen.
-    pub(super) fn lost() -> Cutter {
+    pub(crate) fn lost() -> Cutter {
         Cutter {
             is_lost: true,
             ..Cutter::default()
@@ -100,7 +100,7 @@ impl Cutter {
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn push<F: Framing>(
+    pub(crate) fn push<F: Framing>(
         &mut self,
         framing: &F,
         input: &[u8],
@@ -140,7 +140,7 @@ impl Cutter {
     }
 
     /// Bytes of the stream are missing.
-    pub(super) fn push_gap(&mut self, bytes: u64, take: &mut dyn FnMut(Cut<'_>)) {
+    pub(crate) fn push_gap(&mut self, bytes: u64, take: &mut dyn FnMut(Cut<'_>)) {
         self.position += bytes;
         let Some(frame) = &mut self.frame else {
             self.is_lost = true;
@@ -161,7 +161,7 @@ impl Cutter {
     }
 
     /// The stream is over; hands on the front of an unfinished frame.
-    pub(super) fn end(&mut self, take: &mut dyn FnMut(Cut<'_>)) {
+    pub(crate) fn end(&mut self, take: &mut dyn FnMut(Cut<'_>)) {
         if let Some(frame) = &mut self.frame {
             frame.is_whole = false;
             self.position += (frame.total - frame.seen) as u64;

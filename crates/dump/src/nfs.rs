@@ -3,19 +3,19 @@
 mod arguments;
 mod results;
 
-use super::line::Part;
-pub(super) use arguments::{acl_arguments, arguments};
+use crate::line::Part;
+pub(crate) use arguments::{acl_arguments, arguments};
 use gannet_wire::nfs3::{FileHandle, FileType, Stable, Time};
 use gannet_wire::nfsacl3;
-pub(super) use results::{acl_results, results};
+pub(crate) use results::{acl_results, results};
 
 /// How a message is to be read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// The opaque that may travel in a chunk does: the message ends with its length word.
-    pub(super) is_reduced: bool,
+    pub(crate) is_reduced: bool,
     /// Show everything.
-    pub(super) verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 fn acls(acls: &nfsacl3::Acls<'_>, part: &mut Part) {
@@ -33,7 +33,7 @@ fn acl_parts(bits: u32) -> Vec<String> {
 }
 
 /// A handle as eight digits: its CRC-32, by which Wireshark shows it too.
-pub(super) fn handle(handle: FileHandle<'_>) -> String {
+pub(crate) fn handle(handle: FileHandle<'_>) -> String {
     let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, handle.0);
     format!("{crc:08x}")
 }
@@ -84,6 +84,6 @@ fn time(time: Time) -> String {
 }
 
 /// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,14 +3,14 @@
 //! For people the columns are: seconds since the first packet, connection, direction, operation, CRC, bytes; then the
 //! fields, `key=value` or a bare word, in parts divided by ` | `.
 
-use super::limits::NAME_SHOWN_MAX;
-use crate::output::name_of;
+use crate::limits::NAME_SHOWN_MAX;
+use crate::printable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
 /// Who sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// The end that opened the connection.
     ToServer,
     /// The other one.
@@ -18,14 +18,14 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    pub(super) const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+    pub(crate) const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
     /// Index of what is kept per direction.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    pub(super) fn opposite(self) -> Direction {
+    pub(crate) fn opposite(self) -> Direction {
         match self {
             Direction::ToServer => Direction::ToClient,
             Direction::ToClient => Direction::ToServer,
@@ -35,7 +35,7 @@ impl Direction {
 
 /// What is known of the CRCs of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Crc {
+pub(crate) enum Crc {
     /// They match.
     Ok,
     /// They are not used on this connection.
@@ -70,7 +70,7 @@ impl Crc {
 
 /// What a field says.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Number(u64),
     Text(String),
     /// Text out of the capture: quoted and cut for people, and nothing in it can control a terminal.
@@ -179,7 +179,7 @@ struct Field {
 
 /// Fields that belong together.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// What they are about; the key of their object in JSON.
     name: &'static str,
     fields: Vec<Field>,
@@ -187,7 +187,7 @@ pub(super) struct Part {
 
 impl Part {
     /// No fields yet, about `name`.
-    pub(super) fn new(name: &'static str) -> Part {
+    pub(crate) fn new(name: &'static str) -> Part {
         Part {
             name,
             fields: Vec::new(),
@@ -195,31 +195,35 @@ impl Part {
     }
 
     /// Appends `key=value`.
-    pub(super) fn pair(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Part {
+    pub(crate) fn pair(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Part {
         self.push(key, value.into(), Style::Pair)
     }
 
     /// Appends a quoted name out of the capture.
-    pub(super) fn name(&mut self, key: &'static str, bytes: &[u8]) -> &mut Part {
-        self.push(key, Value::Name(name_of(bytes)), Style::Pair)
+    pub(crate) fn name(&mut self, key: &'static str, bytes: &[u8]) -> &mut Part {
+        self.push(key, Value::Name(printable(bytes)), Style::Pair)
     }
 
     /// Appends quoted names out of the capture.
-    pub(super) fn names<'a>(
+    pub(crate) fn names<'a>(
         &mut self,
         key: &'static str,
         names: impl Iterator<Item = &'a [u8]>,
     ) -> &mut Part {
-        self.push(key, Value::Names(names.map(name_of).collect()), Style::Pair)
+        self.push(
+            key,
+            Value::Names(names.map(printable).collect()),
+            Style::Pair,
+        )
     }
 
     /// Appends a value that needs no key to be understood.
-    pub(super) fn word(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Part {
+    pub(crate) fn word(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Part {
         self.push(key, value.into(), Style::Word(0))
     }
 
     /// As [`Part::word`], in a column of `width`.
-    pub(super) fn column(
+    pub(crate) fn column(
         &mut self,
         key: &'static str,
         value: impl Into<Value>,
@@ -229,7 +233,7 @@ impl Part {
     }
 
     /// Appends `key` if `set`.
-    pub(super) fn flag(&mut self, key: &'static str, set: bool) -> &mut Part {
+    pub(crate) fn flag(&mut self, key: &'static str, set: bool) -> &mut Part {
         if set {
             self.push(key, Value::True, Style::Flag);
         }
@@ -237,7 +241,7 @@ impl Part {
     }
 
     /// True without any field.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
@@ -275,25 +279,25 @@ impl Serialize for Part {
 
 /// Something that happened on a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Nanoseconds since the epoch: when its last byte was captured.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// Number of the connection, in the order in which they were opened.
-    pub(super) connection: u32,
-    pub(super) direction: Option<Direction>,
+    pub(crate) connection: u32,
+    pub(crate) direction: Option<Direction>,
     /// What it is: an RDMAP operation, an RPC record, or an event of the connection.
-    pub(super) operation: &'static str,
+    pub(crate) operation: &'static str,
     /// Its number on its queue.
-    pub(super) msn: Option<u32>,
-    pub(super) crc: Option<Crc>,
+    pub(crate) msn: Option<u32>,
+    pub(crate) crc: Option<Crc>,
     /// Bytes of the message without the headers of the layers below it.
-    pub(super) bytes: Option<u64>,
-    pub(super) parts: Vec<Part>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Line {
     /// A line with a first part.
-    pub(super) fn new(time: u64, operation: &'static str) -> Line {
+    pub(crate) fn new(time: u64, operation: &'static str) -> Line {
         Line {
             time,
             connection: 0,
@@ -307,7 +311,7 @@ impl Line {
     }
 
     /// The line for people; `start` is the time of the first packet.
-    pub(super) fn text(&self, start: u64) -> String {
+    pub(crate) fn text(&self, start: u64) -> String {
         let arrow = match self.direction {
             None => "",
             Some(Direction::ToServer) => "->",
@@ -333,13 +337,13 @@ impl Line {
     }
 
     /// The line for machines.
-    pub(super) fn json(&self, start: u64) -> impl Serialize + '_ {
+    pub(crate) fn json(&self, start: u64) -> impl Serialize + '_ {
         Json { line: self, start }
     }
 }
 
 /// What stands over the columns of [`Line::text`].
-pub(super) const HEADING: &str = "#      time conn    operation    crc    bytes";
+pub(crate) const HEADING: &str = "#      time conn    operation    crc    bytes";
 
 struct Json<'a> {
     line: &'a Line,
@@ -377,7 +381,7 @@ impl Serialize for Json<'_> {
 }
 
 /// Seconds from `start` to `time`, to the microsecond.
-pub(super) fn seconds_between(start: u64, time: u64) -> f64 {
+pub(crate) fn seconds_between(start: u64, time: u64) -> f64 {
     let microseconds = (i128::from(time) - i128::from(start)).div_euclid(1000);
     microseconds as f64 / 1e6
 }

@@ -3,7 +3,7 @@
 //! The headers are etherparse's, in its lax mode, which takes packets that the snap length cut and packets that a
 //! network card has yet to cut into pieces (their IP length may be 0).
 
-use super::capture::Packet;
+use crate::capture::Packet;
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, LenSource, TcpSlice, TransportSlice};
 use pcap_parser::Linktype;
 use std::net::{IpAddr, SocketAddr};
@@ -21,23 +21,23 @@ const LOOPBACK_LEN: usize = 4;
 
 /// A TCP segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Segment<'a> {
-    pub(super) source: SocketAddr,
-    pub(super) target: SocketAddr,
-    pub(super) sequence: u32,
+pub(crate) struct Segment<'a> {
+    pub(crate) source: SocketAddr,
+    pub(crate) target: SocketAddr,
+    pub(crate) sequence: u32,
     /// The next byte its sender wants.
-    pub(super) acknowledged: Option<u32>,
-    pub(super) syn: bool,
-    pub(super) fin: bool,
-    pub(super) rst: bool,
-    pub(super) payload: &'a [u8],
+    pub(crate) acknowledged: Option<u32>,
+    pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
+    pub(crate) payload: &'a [u8],
     /// Bytes of payload behind these that were not captured.
-    pub(super) missing: usize,
+    pub(crate) missing: usize,
 }
 
 /// What a packet is.
 #[derive(Debug)]
-pub(super) enum Content<'a> {
+pub(crate) enum Content<'a> {
     /// A segment of a TCP connection.
     Tcp(Segment<'a>),
     /// InfiniBand transport in UDP.
@@ -53,7 +53,7 @@ pub(super) enum Content<'a> {
 }
 
 /// Looks into a packet.
-pub(super) fn content<'a>(packet: &Packet<'a>) -> Content<'a> {
+pub(crate) fn content<'a>(packet: &Packet<'a>) -> Content<'a> {
     let data = packet.data;
     let sliced = match packet.link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(data).ok(),

@@ -1,8 +1,8 @@
 //! Messages out of DDP segments.
 
 use super::words;
-use crate::dump::limits::MESSAGE_KEPT_MAX;
-use crate::dump::line::{Crc, Direction, Line, Part};
+use crate::limits::MESSAGE_KEPT_MAX;
+use crate::line::{Crc, Direction, Line, Part};
 use gannet_wire::ddp::Header;
 use gannet_wire::rdmap::Opcode;
 

@@ -1,8 +1,8 @@
 //! RPC calls and replies, down to the procedure's own words.
 
-use super::calls::{Call, Calls, ProcedureId};
-use super::line::{Part, Value};
-use super::nfs::{self, Reading};
+use crate::calls::{Call, Calls, ProcedureId};
+use crate::line::{Part, Value};
+use crate::nfs::{self, Reading};
 use gannet_wire::mount3::{self, DirPath, DumpResult, ExportResult, MntResult};
 use gannet_wire::rpc::{
     AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, MESSAGE_CALL,
@@ -20,18 +20,18 @@ const COLUMNS: (usize, usize, usize) = (8, 5, 11);
 
 /// An RPC message as it was put together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Its bytes, without the opaque that travels in a chunk.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// False when its end is missing.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
     /// How to read it.
-    pub(super) reading: Reading,
+    pub(crate) reading: Reading,
 }
 
 impl Message<'_> {
     /// Whether this is a call or a reply; `None` if it is neither, or too short to tell.
-    pub(super) fn is_call(&self) -> Option<bool> {
+    pub(crate) fn is_call(&self) -> Option<bool> {
         let kind = self.bytes.get(4..)?.first_chunk::<4>()?;
         match u32::from_be_bytes(*kind) {
             MESSAGE_CALL => Some(true),
@@ -51,7 +51,7 @@ impl Message<'_> {
 }
 
 /// A part that begins with what every RPC message has.
-pub(super) fn opening(xid: u32, is_call: bool) -> Part {
+pub(crate) fn opening(xid: u32, is_call: bool) -> Part {
     let mut part = Part::new("rpc");
     part.column("xid", format!("{xid:08x}"), COLUMNS.0);
     part.column("type", if is_call { "call" } else { "reply" }, COLUMNS.1);
@@ -59,10 +59,10 @@ pub(super) fn opening(xid: u32, is_call: bool) -> Part {
 }
 
 /// What a message says, and how long after its call it came.
-pub(super) type Described = (Vec<Part>, Option<Part>);
+pub(crate) type Described = (Vec<Part>, Option<Part>);
 
 /// Describes a call and remembers it among `calls`, with the memory that it offers in `lists`.
-pub(super) fn called(
+pub(crate) fn called(
     calls: &mut Calls,
     time: u64,
     message: Message<'_>,
@@ -79,7 +79,7 @@ pub(super) fn called(
 }
 
 /// Describes the reply to one of `calls`, which is then forgotten.
-pub(super) fn answered(calls: &mut Calls, time: u64, message: Message<'_>) -> Described {
+pub(crate) fn answered(calls: &mut Calls, time: u64, message: Message<'_>) -> Described {
     let xid = Decoder::new(message.bytes).u32().unwrap_or(0);
     let call = calls.remove(xid);
     let latency = call.as_ref().map(|call| latency(call, time));
@@ -87,7 +87,7 @@ pub(super) fn answered(calls: &mut Calls, time: u64, message: Message<'_>) -> De
 }
 
 /// Describes a call; also gives its XID and procedure if they can be read.
-pub(super) fn call(message: Message<'_>) -> (Vec<Part>, Option<(u32, ProcedureId)>) {
+pub(crate) fn call(message: Message<'_>) -> (Vec<Part>, Option<(u32, ProcedureId)>) {
     let mut decoder = Decoder::new(message.bytes);
     let header = match CallHeader::parse(&mut decoder) {
         Ok(header) => header,
@@ -152,7 +152,7 @@ fn broken_call(
 }
 
 /// A part that begins a reply, with the name of the procedure if it is known.
-pub(super) fn reply_opening(xid: u32, call: Option<&Call>) -> Part {
+pub(crate) fn reply_opening(xid: u32, call: Option<&Call>) -> Part {
     let procedure = call.and_then(|call| call.procedure);
     let shown = procedure.map_or_else(|| String::from("?"), name);
     let mut part = opening(xid, false);
@@ -208,7 +208,7 @@ fn reply(message: Message<'_>, call: Option<&Call>) -> Vec<Part> {
 }
 
 /// How long after its call a reply came.
-pub(super) fn latency(call: &Call, time: u64) -> Part {
+pub(crate) fn latency(call: &Call, time: u64) -> Part {
     let microseconds = time.saturating_sub(call.time) / 1000;
     let mut part = Part::new("latency");
     part.word("after_ms", Value::Milliseconds(microseconds as f64 / 1e3));

@@ -1,8 +1,8 @@
 //! The results of NFSv3 and NFSACL.
 
 use super::{Reading, acls, handle, hex, kind, rights, stable, time};
-use crate::dump::limits::LIST_SHOWN_MAX;
-use crate::dump::line::Part;
+use crate::limits::LIST_SHOWN_MAX;
+use crate::line::Part;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decoder, XdrError};
@@ -11,7 +11,7 @@ use gannet_wire::xdr::{Decoder, XdrError};
 ///
 /// # Errors
 /// They are malformed; what could be read is there.
-pub(in crate::dump) fn results(
+pub(crate) fn results(
     procedure: Procedure,
     bytes: &[u8],
     reading: Reading,
@@ -176,7 +176,7 @@ fn file_system(
 ///
 /// # Errors
 /// As [`results`].
-pub(in crate::dump) fn acl_results(
+pub(crate) fn acl_results(
     procedure: nfsacl3::Procedure,
     bytes: &[u8],
     part: &mut Part,

@@ -1,11 +1,11 @@
 //! One connection of RPC over TCP: records, and the messages in them.
 
-use super::calls::Calls;
-use super::cutter::{Cut, Cutter, Frame, Framing};
-use super::limits::{MESSAGE_KEPT_MAX, RPC_RECORD_MAX};
-use super::line::{Direction, Line, Part};
-use super::nfs::Reading;
-use super::rpc::{self, Message};
+use crate::calls::Calls;
+use crate::cutter::{Cut, Cutter, Frame, Framing};
+use crate::limits::{MESSAGE_KEPT_MAX, RPC_RECORD_MAX};
+use crate::line::{Direction, Line, Part};
+use crate::nfs::Reading;
+use crate::rpc::{self, Message};
 use gannet_wire::rpc::{
     CallHeader, CallHeaderError, RECORD_MARK_LEN, RecordMark, ReplyHeader, ReplyHeaderError,
 };
@@ -20,11 +20,11 @@ const HEADER_MAX: usize = 24 + 2 * (8 + 400);
 
 /// How fragments of records are told apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fragments;
+pub(crate) struct Fragments;
 
 /// A fragment's length is impossible.
 #[derive(Debug)]
-pub(super) struct TooLong(u32);
+pub(crate) struct TooLong(u32);
 
 impl fmt::Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,7 +91,7 @@ struct Record {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     cutters: [Cutter; 2],
     records: [Record; 2],
     /// Calls by the direction in which they went.
@@ -101,7 +101,7 @@ pub(super) struct Records {
 
 impl Records {
     /// A connection whose beginning was seen, or not.
-    pub(super) fn new(from_start: bool, verbose: bool) -> Records {
+    pub(crate) fn new(from_start: bool, verbose: bool) -> Records {
         let cutter = || {
             if from_start {
                 Cutter::default()
@@ -118,7 +118,7 @@ impl Records {
     }
 
     /// The next bytes of a direction, of which the last were captured at `time`.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         time: u64,
         direction: Direction,
@@ -131,7 +131,7 @@ impl Records {
     }
 
     /// Bytes of a direction are missing.
-    pub(super) fn push_gap(
+    pub(crate) fn push_gap(
         &mut self,
         time: u64,
         direction: Direction,
@@ -144,7 +144,7 @@ impl Records {
     }
 
     /// A direction is over.
-    pub(super) fn end(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
+    pub(crate) fn end(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
         self.cut(time, direction, lines, Cutter::end);
     }
 

@@ -1,7 +1,7 @@
 //! The arguments of NFSv3 and NFSACL.
 
 use super::{Reading, acl_parts, acls, handle, hex, kind, rights, stable, time};
-use crate::dump::line::Part;
+use crate::line::Part;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decoder, XdrError};
@@ -10,7 +10,7 @@ use gannet_wire::xdr::{Decoder, XdrError};
 ///
 /// # Errors
 /// They are malformed; what could be read is there.
-pub(in crate::dump) fn arguments(
+pub(crate) fn arguments(
     procedure: Procedure,
     bytes: &[u8],
     reading: Reading,
@@ -151,7 +151,7 @@ fn making(
 ///
 /// # Errors
 /// As [`arguments`].
-pub(in crate::dump) fn acl_arguments(
+pub(crate) fn acl_arguments(
     procedure: nfsacl3::Procedure,
     bytes: &[u8],
     part: &mut Part,

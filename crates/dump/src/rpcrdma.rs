@@ -1,16 +1,16 @@
 //! RPC-over-RDMA messages: the transport header, its chunk lists, and the RPC message wherever it is.
 
-use super::calls::Calls;
-use super::limits::{CHUNK_LIMITS, LIST_SHOWN_MAX};
-use super::line::{Direction, Line, Part};
-use super::nfs::Reading;
-use super::rpc::{self, Described, Message};
+use crate::calls::Calls;
+use crate::limits::{CHUNK_LIMITS, LIST_SHOWN_MAX};
+use crate::line::{Direction, Line, Part};
+use crate::nfs::Reading;
+use crate::rpc::{self, Described, Message};
 use gannet_wire::rpcrdma::{ChunkLists, Header, HeaderError, Procedure, Segment, TransportError};
 use gannet_wire::xdr::{Decoder, XdrError};
 
 /// The RPC side of a connection.
 #[derive(Debug, Default)]
-pub(super) struct RpcRdma {
+pub(crate) struct RpcRdma {
     /// Calls by the direction in which they went.
     calls: [Calls; 2],
     /// Its ends said or showed that they speak RPC-over-RDMA.
@@ -20,7 +20,7 @@ pub(super) struct RpcRdma {
 
 impl RpcRdma {
     /// Nothing seen yet.
-    pub(super) fn new(verbose: bool) -> RpcRdma {
+    pub(crate) fn new(verbose: bool) -> RpcRdma {
         RpcRdma {
             verbose,
             ..RpcRdma::default()
@@ -28,12 +28,12 @@ impl RpcRdma {
     }
 
     /// An end announced that it speaks RPC-over-RDMA.
-    pub(super) fn announce(&mut self) {
+    pub(crate) fn announce(&mut self) {
         self.is_known = true;
     }
 
     /// Describes the content of a Send; `None` if it is something else than RPC-over-RDMA.
-    pub(super) fn message(
+    pub(crate) fn message(
         &mut self,
         time: u64,
         direction: Direction,
@@ -127,7 +127,7 @@ impl RpcRdma {
 
     /// RDMA moved `bytes` to or from the memory named `handle`, which belongs to the end that sends calls in
     /// `direction`. A line for the call that is complete with them.
-    pub(super) fn place(
+    pub(crate) fn place(
         &mut self,
         time: u64,
         direction: Direction,

@@ -4,25 +4,25 @@
 //! lies. So the Read chunk at position zero and the Reply chunk of a call are filled here while the capture shows the
 //! RDMA operations that fill them.
 
-use super::limits::{CALLS_MAX, MESSAGE_KEPT_MAX};
+use crate::limits::{CALLS_MAX, MESSAGE_KEPT_MAX};
 use gannet_wire::rpcrdma::{ChunkLists, Segment};
 use std::collections::BTreeMap;
 
 /// A procedure of any RPC program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProcedureId {
-    pub(super) program: u32,
-    pub(super) version: u32,
-    pub(super) number: u32,
+pub(crate) struct ProcedureId {
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) number: u32,
 }
 
 /// A call that was seen.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// When, in nanoseconds since the epoch.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// What it calls; `None` while that lies in a Read chunk yet to be read.
-    pub(super) procedure: Option<ProcedureId>,
+    pub(crate) procedure: Option<ProcedureId>,
     /// The Read chunk at position zero.
     call_chunk: Vec<Region>,
     reply_chunk: Vec<Region>,
@@ -59,7 +59,7 @@ impl Region {
 
 /// The calls of one direction.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     by_xid: BTreeMap<u32, Call>,
     /// XIDs by the order of the calls, oldest first.
     order: BTreeMap<u64, u32>,
@@ -70,7 +70,7 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Remembers a call; true if one with this XID waits already.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         xid: u32,
         time: u64,
@@ -106,12 +106,12 @@ impl Calls {
     }
 
     /// The call with this XID.
-    pub(super) fn get_mut(&mut self, xid: u32) -> Option<&mut Call> {
+    pub(crate) fn get_mut(&mut self, xid: u32) -> Option<&mut Call> {
         self.by_xid.get_mut(&xid)
     }
 
     /// Forgets a call: it was answered.
-    pub(super) fn remove(&mut self, xid: u32) -> Option<Call> {
+    pub(crate) fn remove(&mut self, xid: u32) -> Option<Call> {
         let call = self.by_xid.remove(&xid)?;
         self.order.remove(&call.number);
         for region in call.call_chunk.iter().chain(&call.reply_chunk) {
@@ -124,7 +124,7 @@ impl Calls {
 
     /// An RDMA operation moved `bytes` to or from the memory named `handle`. The XID of the call whose chunk at
     /// position zero is complete with them.
-    pub(super) fn place(&mut self, handle: u32, offset: u64, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn place(&mut self, handle: u32, offset: u64, bytes: &[u8]) -> Option<u32> {
         let xid = *self.owners.get(&handle)?;
         let call = self.by_xid.get_mut(&xid)?;
         let place =
@@ -139,14 +139,14 @@ impl Calls {
 
 impl Call {
     /// The call that travelled in the chunk at position zero, once all of it was read.
-    pub(super) fn call_chunk_bytes(&self) -> Option<Vec<u8>> {
+    pub(crate) fn call_chunk_bytes(&self) -> Option<Vec<u8>> {
         let lengths = self.call_chunk.iter().map(|region| region.segment.length);
         gather(&self.call_chunk, lengths)
     }
 
     /// The reply that was written into the Reply chunk, of which `returned` is what the reply's header says; `None`
     /// when not all of it was captured.
-    pub(super) fn reply_chunk_bytes(&self, returned: &[Segment]) -> Option<Vec<u8>> {
+    pub(crate) fn reply_chunk_bytes(&self, returned: &[Segment]) -> Option<Vec<u8>> {
         if returned.len() > self.reply_chunk.len() {
             return None;
         }

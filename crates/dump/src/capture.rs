@@ -2,7 +2,7 @@
 //!
 //! The formats are pcap-parser's; what is here is the buffer, which also reads pipes, the bounds, and the clock.
 
-use super::limits::{CAPTURE_RECORD_MAX, READ_SIZE};
+use crate::limits::{CAPTURE_RECORD_MAX, READ_SIZE};
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, Linktype, PcapHeader};
 use std::io::{self, Read};
@@ -17,15 +17,15 @@ const NANOSECONDS: u128 = 1_000_000_000;
 
 /// A packet as it was captured.
 #[derive(Debug)]
-pub(super) struct Packet<'a> {
+pub(crate) struct Packet<'a> {
     /// Nanoseconds since the Unix epoch; `None` where the file does not say.
-    pub(super) time: Option<u64>,
+    pub(crate) time: Option<u64>,
     /// What its first header is.
-    pub(super) link: Linktype,
+    pub(crate) link: Linktype,
     /// Its bytes, perhaps cut by the snap length.
-    pub(super) data: &'a [u8],
+    pub(crate) data: &'a [u8],
     /// Bytes it had on the wire.
-    pub(super) original_len: usize,
+    pub(crate) original_len: usize,
 }
 
 /// Why a capture cannot be read any further. What came before is fine.
@@ -81,7 +81,7 @@ struct Found {
 }
 
 /// Takes packets off an input.
-pub(super) struct Capture<R> {
+pub(crate) struct Capture<R> {
     input: R,
     buffer: Vec<u8>,
     /// Where in the buffer the next record starts.
@@ -93,7 +93,7 @@ pub(super) struct Capture<R> {
 
 impl<R: Read> Capture<R> {
     /// Starts at the beginning of `input`.
-    pub(super) fn new(input: R) -> Capture<R> {
+    pub(crate) fn new(input: R) -> Capture<R> {
         Capture {
             input,
             buffer: Vec::new(),
@@ -107,7 +107,7 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     /// The file is of no known format, or damaged.
-    pub(super) fn next_buffered(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
+    pub(crate) fn next_buffered(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         loop {
             let Some(length) = self.record_len().ok_or_else(|| self.unreadable())? else {
                 return Ok(None);
@@ -136,7 +136,7 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     /// The input cannot be read, or ends within a record.
-    pub(super) fn refill(&mut self) -> Result<bool, CaptureError> {
+    pub(crate) fn refill(&mut self) -> Result<bool, CaptureError> {
         self.buffer.drain(..self.start);
         self.file_offset += self.start as u64;
         self.start = 0;
@@ -214,7 +214,7 @@ impl<R: Read> Capture<R> {
     }
 
     /// Whether the input is known to be a capture.
-    pub(super) fn is_recognized(&self) -> bool {
+    pub(crate) fn is_recognized(&self) -> bool {
         self.format.is_some()
     }
 }

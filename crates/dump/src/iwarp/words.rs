@@ -1,7 +1,7 @@
 //! What MPA, DDP and RDMAP say, in fields.
 
-use crate::dump::line::Part;
-use crate::dump::nfs::hex;
+use crate::line::Part;
+use crate::nfs::hex;
 use gannet_wire::ddp::{Header, STag, Tagged, TaggedOffset};
 use gannet_wire::mpa::{Enhanced, FrameKind, StartupFrame};
 use gannet_wire::rdmap::{BitOrder, Opcode, Terminate, TerminateCode, TerminateContext};

@@ -4,7 +4,7 @@
 //! it is clear that it will not come any more: the receiver has acknowledged bytes behind it (so it got them, and the
 //! capture did not), too much waits behind it, or the capture ends.
 
-use super::limits::{LATE_BYTES_MAX, LATE_SEGMENTS_MAX, WINDOW_MAX};
+use crate::limits::{LATE_BYTES_MAX, LATE_SEGMENTS_MAX, WINDOW_MAX};
 use std::collections::BTreeMap;
 
 /// Bytes of a stream, or what stands for them.
