@@ -5,7 +5,7 @@ use crate::cli::{Paper, PapersOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use gannet_sim::papers::{self, Figure, Published, Report, Verdict};
+use gannet_lab::papers::{self, Figure, Published, Report, Verdict};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 use std::io::IsTerminal;

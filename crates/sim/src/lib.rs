@@ -5,10 +5,8 @@
 //! over files of [`store::SimStore`], next to a [`model`] that says what a file system must do.
 //!
 //! Layers, bottom up: the executor (time and tasks), the network (channels that delay and hold), byte streams, nodes;
-//! then fabric and store. A node may be a machine of a published testbed, whose time everything costs ([`nic`]), and
-//! the experiments of its paper can be run again ([`papers`]).
-//! What this crate refuses: real time, real input and output, and knowledge of a protocol below [`scenario`] and
-//! [`nic::experiment`].
+//! then fabric and store. A node may be a machine whose time everything costs ([`nic`]).
+//! What this crate refuses: real time, real input and output, and knowledge of a protocol below [`scenario`].
 //!
 //! First type to read: [`World`].
 
@@ -19,7 +17,6 @@ pub mod model;
 mod network;
 pub mod nic;
 mod node;
-pub mod papers;
 mod random;
 pub mod scenario;
 pub mod store;

@@ -20,8 +20,3 @@ pub const DISK_INODES: u64 = 1 << 20;
 pub const FILE_MAX: u64 = 64 << 20;
 /// Most names of one simulated object.
 pub const LINK_MAX: u32 = 1000;
-
-/// Client machines of an experiment on a testbed.
-pub const CLIENTS_MAX: usize = 64;
-/// Threads of each of them.
-pub const THREADS_MAX: usize = 1024;

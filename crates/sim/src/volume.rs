@@ -1,7 +1,5 @@
 //! A volume in a world: a manager with its store, I/O servers with their disks, all of which outlive their processes.
 
-pub mod experiment;
-
 use crate::fabric::SimFabric;
 use crate::nic::{Host, Profile};
 use crate::node::{Node, PoolProfile};
@@ -123,7 +121,7 @@ pub fn identity(role: Role) -> Identity {
 }
 
 /// Makes `node` a machine of a testbed.
-fn install(node: &Node, profile: &Profile) -> Rc<Host> {
+pub fn install(node: &Node, profile: &Profile) -> Rc<Host> {
     // What threads of a pool do is charged for where they do it.
     node.set_pool(PoolProfile {
         delay_min_ns: 0,

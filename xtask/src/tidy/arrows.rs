@@ -29,7 +29,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "nfs",
-            "volume", "fuse", "sim", "dump",
+            "volume", "fuse", "sim", "lab", "dump",
+        ],
+    ),
+    (
+        "lab",
+        &[
+            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
         ],
     ),
     (

@@ -105,7 +105,7 @@ impl Host {
     }
 
     /// The time of what runs now.
-    pub(crate) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.executor.now()
     }
 
@@ -277,7 +277,7 @@ impl Host {
     }
 
     /// A thread works for `working` nanoseconds and then copies for `copying`, while the caller sleeps.
-    pub(crate) fn work(self: &Rc<Self>, activity: Activity, working: u64, copying: u64) -> Work {
+    pub fn work(self: &Rc<Self>, activity: Activity, working: u64, copying: u64) -> Work {
         let job = Rc::new(Job {
             activity,
             working: Cell::new(working),
@@ -464,7 +464,7 @@ impl Host {
 }
 
 /// Work under way; see [`Host::work`]. It goes on when nobody waits for it any more.
-pub(crate) struct Work {
+pub struct Work {
     job: Rc<Job>,
 }
 

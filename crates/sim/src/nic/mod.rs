@@ -27,19 +27,21 @@
 //! clock is next looked at, or the next work posted. The strategies look at the clock right behind it.
 
 pub(crate) mod calendar;
-pub mod experiment;
 mod host;
 mod ledger;
+mod ordinary;
 mod profile;
-pub mod profiles;
-mod testbed;
 #[cfg(test)]
 mod tests;
 
-pub use host::Host;
 pub(crate) use host::{Bytes, Debtor, Transfer};
+pub use host::{Host, Work};
 pub use ledger::{Activity, Spent, Usage};
-pub use profile::{Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source, Tcp};
+pub use ordinary::ORDINARY;
+pub use profile::{
+    Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source, Tcp, assumed,
+    derived, fitted, given,
+};
 
 /// Work holds a processor for so long at most while others wait, in nanoseconds: the least that Solaris (20 to 200 ms)
 /// and Linux (5 to 800 ms, and none within the kernel) gave a thread in 2006.

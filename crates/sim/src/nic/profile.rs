@@ -30,40 +30,40 @@ pub enum Source {
 pub const FITTED_MAX: usize = 2;
 
 /// A constant that a paper gives.
-pub(super) const fn given(value: u64, text: &'static str) -> Constant {
+pub const fn given(value: u64, text: &'static str) -> Constant {
     let source = Source::Given(text);
     Constant { value, source }
 }
 
 /// A constant that follows from primitive rows.
-pub(super) const fn derived(value: u64, text: &'static str) -> Constant {
+pub const fn derived(value: u64, text: &'static str) -> Constant {
     let source = Source::Derived(text);
     Constant { value, source }
 }
 
 /// A constant that nobody gives.
-pub(super) const fn assumed(value: u64, text: &'static str) -> Constant {
+pub const fn assumed(value: u64, text: &'static str) -> Constant {
     let source = Source::Assumed(text);
     Constant { value, source }
 }
 
 /// A constant fitted to a system row.
-pub(super) const fn fitted(value: u64, row: &'static str) -> Constant {
+pub const fn fitted(value: u64, row: &'static str) -> Constant {
     let source = Source::Fitted(row);
     Constant { value, source }
 }
 
 impl Constant {
     /// A rate at which nothing takes time.
-    pub(crate) const FREE: Constant = assumed(0, "costs nothing");
+    pub const FREE: Constant = assumed(0, "costs nothing");
 
     /// As a size or a count in memory.
-    pub(crate) fn as_usize(self) -> usize {
+    pub fn as_usize(self) -> usize {
         usize::try_from(self.value).unwrap_or(usize::MAX)
     }
 
     /// As a rate in bytes per second: nanoseconds that `len` bytes take. A rate of 0 costs nothing.
-    pub(crate) fn time_for(self, len: u64) -> u64 {
+    pub fn time_for(self, len: u64) -> u64 {
         let time = u128::from(len) * 1_000_000_000;
         let time = time.checked_div(u128::from(self.value)).unwrap_or(0);
         u64::try_from(time).unwrap_or(u64::MAX)

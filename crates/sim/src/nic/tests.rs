@@ -1,7 +1,6 @@
 //! What the module promises of charged time, on one machine and without a fabric.
 
-use super::profiles::OPENSOLARIS;
-use super::{Activity, Constant, Host, Profile, Source, TIME_SLICE_NS};
+use super::{Activity, Constant, Host, ORDINARY, Profile, Source, TIME_SLICE_NS};
 use crate::node::Node;
 use crate::world::World;
 use gannet_runtime::{Handle, Notify, sleep};
@@ -17,7 +16,7 @@ fn constant(value: u64) -> Constant {
 /// A machine with so many processors in a world of its own.
 fn machine(cpus: u64) -> (World, Node, Rc<Host>) {
     let world = World::new(1);
-    let mut profile: Profile = OPENSOLARIS;
+    let mut profile: Profile = ORDINARY;
     profile.machine.cpus = constant(cpus);
     let node = world.add_node("machine");
     let host = Host::install(&node, &profile);
@@ -260,7 +259,7 @@ fn threads_wait_for_processors_in_their_order_and_behind_who_was_woken() {
 #[test]
 fn copies_take_turns_at_the_memory_and_transfers_come_first() {
     let world = World::new(1);
-    let mut profile = OPENSOLARIS;
+    let mut profile = ORDINARY;
     profile.machine.cpus = constant(2);
     profile.machine.copy_bytes_per_s = constant(1_000_000_000);
     profile.machine.memory_bytes_per_s = constant(3_000_000_000);
@@ -292,7 +291,7 @@ fn copies_take_turns_at_the_memory_and_transfers_come_first() {
 #[test]
 fn transfers_of_a_port_queue_up_and_directions_do_not() {
     let world = World::new(1);
-    let mut profile = OPENSOLARIS;
+    let mut profile = ORDINARY;
     profile.link.bytes_per_s = constant(1_000_000_000);
     profile.link.latency_ns = constant(2_000);
     let nodes = ["near", "far", "other"].map(|name| world.add_node(name));
@@ -316,7 +315,7 @@ fn transfers_of_a_port_queue_up_and_directions_do_not() {
 #[test]
 fn a_shared_bus_slows_both_directions() {
     let world = World::new(1);
-    let mut profile = OPENSOLARIS;
+    let mut profile = ORDINARY;
     profile.link.bytes_per_s = constant(1_000_000_000);
     profile.link.latency_ns = constant(0);
     profile.adapter.dma_bytes_per_s = constant(1_000_000_000);

@@ -9,7 +9,7 @@ use gannet_fabric::{Provider, conformance};
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::Handle;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::nic::{Host, profiles::OPENSOLARIS};
+use gannet_sim::nic::{Host, ORDINARY};
 use gannet_sim::{LinkProfile, Random, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -68,8 +68,8 @@ fn build(seed: u64, kind: Kind) -> (World, SimHarness) {
         }
         Kind::Memory | Kind::MemorySurvivable | Kind::Testbed => {
             if matches!(kind, Kind::Testbed) {
-                Host::install(&near, &OPENSOLARIS);
-                Host::install(&far, &OPENSOLARIS);
+                Host::install(&near, &ORDINARY);
+                Host::install(&far, &ORDINARY);
             }
             let segments = [100, 1448, 16 << 10, 64 << 10];
             let profile = FabricProfile {

@@ -4,7 +4,7 @@
 use crate::servers;
 
 use gannet_runtime::{Buffer, Handle, LocalFuture, all, sleep};
-use gannet_sim::nic::profiles::OPENSOLARIS;
+use gannet_sim::nic::ORDINARY;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, Target};
 use gannet_volume::limits::{FAST_LEN, FAST_SLOTS};
@@ -277,7 +277,7 @@ fn with_clients<F>(clients: usize, story: impl FnOnce(Handle, Vec<Client>) -> F 
 where
     F: Future<Output = ()> + 'static,
 {
-    let bed = Bed::of(6, 1, Some(&OPENSOLARIS));
+    let bed = Bed::of(6, 1, Some(&ORDINARY));
     let nodes: Vec<_> = (0..clients).map(|_| bed.add_client()).collect();
     let (addresses, fabric, runtime) = (bed.addresses(), bed.fabric, bed.client.runtime());
     let done = bed.world.run(async move {

@@ -7,8 +7,9 @@ use super::{Report, Variant, cells};
 use crate::cli::{BenchTarget, IozoneOp, IozoneOptions};
 use crate::failure::{Explain, Failure};
 use crate::url::Scheme;
+use gannet_lab::experiment::Transport;
+use gannet_lab::experiment::nfs::{Operation, Outcome, Workload, run};
 use gannet_sim::limits::FILE_MAX;
-use gannet_sim::nic::experiment::{Operation, Outcome, Transport, Workload, run};
 use gannet_sim::nic::{Activity, Profile, Usage};
 use gannet_vfs::Stability;
 

@@ -1,0 +1,518 @@
+//! Benchmarks of a volume on a simulated testbed: compute nodes, each with a process or some, read or write files that
+//! lie on all I/O nodes, again and again, for a while.
+
+use super::{Failure, Transport};
+use gannet_fabric::{Access as Right, Backing, Domain, Region, Scope};
+use gannet_iwarp::IwarpConfig;
+use gannet_runtime::Buffer;
+use gannet_sim::Node;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::nic::{Activity, Host, Profile, Usage};
+use gannet_sim::volume::{Bed, Carrier, install};
+use gannet_sim::{Faults, World};
+use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Vfs};
+use gannet_volume::client::{File, Level, Piece, Shape, TransferPolicy, VolumeFs};
+use gannet_volume::io_server::ServerPolicy;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes that an adapter moves for one connection before another one's turn comes.
+const SEGMENT_LEN: usize = 16 << 10;
+/// I/O nodes, compute nodes, and processes of one.
+const NODES_MAX: usize = 64;
+/// Pieces of one list at most.
+const LIST_LEN: u64 = 128;
+/// Requests for a tile that lies apart in memory.
+const LISTS: u64 = 6;
+
+/// What a process moves at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// So many bytes that lie together.
+    Contiguous(u32),
+    /// Rows out of a file whose rows are twice as long.
+    Rows {
+        /// Bytes of a row of the tile.
+        len: u32,
+        /// How many.
+        count: u32,
+        /// How they are asked for.
+        how: Rows,
+    },
+}
+
+/// How a tile is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// One request for each row.
+    Each,
+    /// Requests with lists of 128 rows; in memory they lie together.
+    Lists,
+    /// Six requests with a sixth of the rows each, which lie as far apart in memory as in the file. The allocation that
+    /// they lie in is registered by the first, and new for each tile.
+    ListsInParent,
+    /// The same, and the allocation stays registered from tile to tile.
+    ListsInKeptParent,
+    /// The same, and each row in memory is registered for itself; it is not deregistered.
+    ListsOfRegistered,
+    /// One request for all: a row that repeats.
+    Nested,
+    /// All bytes between the first and the last are read, and the rows picked out.
+    Sieve,
+}
+
+/// A load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// What carries it.
+    pub transport: Transport,
+    /// I/O nodes.
+    pub io_nodes: usize,
+    /// Compute nodes.
+    pub compute_nodes: usize,
+    /// Data goes to the I/O nodes.
+    pub writes: bool,
+    /// What is moved at a time.
+    pub access: Access,
+    /// How clients move it.
+    pub policy: TransferPolicy,
+    /// How I/O servers move it.
+    pub server: ServerPolicy,
+    /// Memory of the process stays registered.
+    pub registered: bool,
+    /// Bytes of a stripe.
+    pub unit: u32,
+    /// Operations of each process before anything is counted.
+    pub warm_up: u32,
+    /// Processes of each compute node.
+    pub processes: usize,
+    /// Virtual time that is measured.
+    pub time: Duration,
+    /// What is measured beyond it.
+    pub end: End,
+}
+
+/// When measuring ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With the last operation that began in time.
+    LastOperation,
+    /// With the time: what is not done counts nothing. For many operations of many processes.
+    Time,
+}
+
+impl Default for Load {
+    /// One process that reads 4 MiB from four I/O nodes.
+    fn default() -> Load {
+        Load {
+            transport: Transport::Rdma,
+            io_nodes: 4,
+            compute_nodes: 1,
+            writes: false,
+            access: Access::Contiguous(4 << 20),
+            policy: TransferPolicy::default(),
+            server: ServerPolicy::default(),
+            registered: true,
+            unit: 64 << 10,
+            warm_up: 1,
+            processes: 1,
+            time: Duration::from_millis(50),
+            end: End::LastOperation,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VolumeOutcome {
+    /// Operations in the time measured.
+    pub operations: u64,
+    /// Megabytes of 2^20 bytes per second, of all processes together.
+    pub mib_per_s: f64,
+    /// Mean time of an operation.
+    pub latency_ns: f64,
+    /// Processor time of a compute node in the time measured, as a share of one processor.
+    pub client_cpu: f64,
+    /// The same of an I/O node.
+    pub server_cpu: f64,
+}
+
+struct Machine {
+    node: Node,
+    host: Rc<Host>,
+}
+
+/// What the processes share.
+#[derive(Default)]
+struct Stage {
+    ready: Cell<usize>,
+    started: Cell<bool>,
+    done: Cell<usize>,
+    operations: Cell<u64>,
+    latency_ns: Cell<u64>,
+    bytes: Cell<u64>,
+    failure: RefCell<Option<Failure>>,
+}
+
+/// Runs `load` on `profile`'s machines.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn run(profile: &Profile, load: &Load) -> Result<VolumeOutcome, Failure> {
+    let sizes = [load.io_nodes, load.compute_nodes, load.processes];
+    if !sizes.iter().all(|count| (1..=NODES_MAX).contains(count)) || load.time.is_zero() {
+        return Err(Failure::Workload("too few or too many nodes, or no time"));
+    }
+    let world = World::new(1);
+    let (carrier, served) = match load.transport {
+        Transport::Rdma => {
+            let fabric = FabricProfile {
+                segment_len: SEGMENT_LEN,
+                ..FabricProfile::default()
+            };
+            (
+                Carrier::Memory(SimFabric::new(&world, fabric)),
+                profile.polling(),
+            )
+        }
+        Transport::Tcp => (Carrier::Iwarp(IwarpConfig::default()), *profile),
+    };
+    let mut links = world.links();
+    links.reslice_per_mille = 0;
+    world.set_links(links);
+    let bed = Bed::new(&world, carrier, load.io_nodes, load.unit).charged(&served, load.server);
+    let compute_nodes = (0..load.compute_nodes).map(|_| {
+        let node = world.add_node("compute node");
+        let host = install(&node, profile);
+        Machine { node, host }
+    });
+    let compute_nodes: Vec<Machine> = compute_nodes.collect();
+    let (load, faults) = (*load, world.faults());
+    world.run(async move { play(&bed, &compute_nodes, &load, &faults).await })?
+}
+
+async fn play(
+    bed: &Bed,
+    compute_nodes: &[Machine],
+    load: &Load,
+    faults: &Faults,
+) -> Result<VolumeOutcome, Failure> {
+    bed.start();
+    let stage = Rc::new(Stage::default());
+    let processes = load.compute_nodes * load.processes;
+    for number in 0..processes {
+        let machine = &compute_nodes[number % load.compute_nodes];
+        start(&stage, bed, machine, (number, *load));
+    }
+    let wait = Duration::from_micros(20);
+    while stage.ready.get() < processes && stage.failure.borrow().is_none() {
+        faults.sleep(wait).await;
+    }
+    stage.started.set(true);
+    let used = || {
+        let clients = compute_nodes.iter().map(|it| it.host.usage());
+        let hosts = bed.io_servers.iter().filter_map(|it| it.host.as_ref());
+        let servers = hosts.map(|host| host.usage()).sum::<Usage>();
+        (
+            faults.now_ns(),
+            clients.sum::<Usage>().cpu_ns,
+            servers.cpu_ns,
+        )
+    };
+    let before = used();
+    if load.end == End::Time {
+        faults.sleep(load.time).await;
+    }
+    let goes_on = || load.end == End::LastOperation && stage.done.get() < processes;
+    while goes_on() && stage.failure.borrow().is_none() {
+        faults.sleep(wait).await;
+    }
+    match stage.failure.take() {
+        Some(failure) => Err(failure),
+        None => Ok(outcome(&stage, load, before, used())),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // rates and shares
+fn outcome(
+    stage: &Stage,
+    load: &Load,
+    before: (u64, u64, u64),
+    after: (u64, u64, u64),
+) -> VolumeOutcome {
+    let period_ns = (after.0 - before.0).max(1) as f64;
+    let operations = stage.operations.get();
+    VolumeOutcome {
+        operations,
+        mib_per_s: stage.bytes.get() as f64 / f64::from(1 << 20) / (period_ns / 1e9),
+        latency_ns: stage.latency_ns.get() as f64 / operations.max(1) as f64,
+        client_cpu: (after.1 - before.1) as f64 / (period_ns * load.compute_nodes as f64),
+        server_cpu: (after.2 - before.2) as f64 / (period_ns * load.io_nodes as f64),
+    }
+}
+
+/// Starts the process of a compute node.
+fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize, Load)) {
+    let fs = bed.mount(&machine.node);
+    let (stage, host, runtime) = (
+        Rc::clone(stage),
+        Rc::clone(&machine.host),
+        machine.node.runtime(),
+    );
+    let domain = bed.provider(&machine.node).domain();
+    let task = async move {
+        let ran = async {
+            let caller = Credentials::new(0, 0, &[]);
+            let mode = CreateMode::Unchecked(SetAttributes::default());
+            let name = format!("file-{number}");
+            let made = fs.create(&caller, &fs.root(), name.as_bytes(), &mode).await;
+            let handle = made.result.map_err(failed)?.handle;
+            let (fs, buffer) = match load.registered {
+                true => register(fs, handle, load.memory_len()).await?,
+                false => (fs, Buffer::zeroed(load.memory_len())),
+            };
+            let fs = Rc::new(fs.with_policy(load.policy));
+            let file = File::new(Rc::clone(&fs), caller, handle);
+            let mut process = Process {
+                file,
+                host: Rc::clone(&host),
+                buffer,
+                load,
+                fs: Rc::clone(&fs),
+                domain,
+                rows: Vec::new(),
+                used: Vec::new(),
+            };
+            if !load.writes {
+                process.fill().await?;
+            }
+            for _ in 0..load.warm_up {
+                process.move_once().await?;
+            }
+            stage.ready.set(stage.ready.get() + 1);
+            while !stage.started.get() {
+                gannet_runtime::sleep(&runtime, Duration::from_micros(10)).await;
+            }
+            process.measure(&stage).await
+        };
+        if let Err(failure) = ran.await {
+            stage.failure.borrow_mut().get_or_insert(failure);
+        }
+        stage.done.set(stage.done.get() + 1);
+    };
+    machine.node.runtime().spawn("process", Box::pin(task));
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Operation(error.to_string())
+}
+
+/// Memory of `len` bytes that is registered: a transfer by the server does that.
+async fn register(
+    fs: VolumeFs,
+    file: FileHandle,
+    len: usize,
+) -> Result<(VolumeFs, Buffer), Failure> {
+    let by_server = TransferPolicy {
+        inline_max: 0,
+        fast_max: 0,
+        client_based: false,
+    };
+    let fs = Rc::new(fs.with_policy(by_server));
+    let mut buffer = fs.memory(len);
+    let file = File::new(Rc::clone(&fs), Credentials::new(0, 0, &[]), file);
+    let byte = contiguous(0, 1)?;
+    let read = file.read_shape(&byte, &byte, &mut buffer);
+    read.await.map_err(failed)?;
+    drop(file);
+    match Rc::try_unwrap(fs) {
+        Ok(fs) => Ok((fs, buffer)),
+        Err(_) => Err(Failure::Operation("somebody else has the mount".into())),
+    }
+}
+
+impl Load {
+    /// Bytes of an operation.
+    fn bytes(&self) -> u64 {
+        match self.access {
+            Access::Contiguous(len) => u64::from(len),
+            Access::Rows { len, count, .. } => u64::from(len) * u64::from(count),
+        }
+    }
+
+    fn memory_len(&self) -> usize {
+        let len = match self.access {
+            Access::Rows {
+                how: Rows::Each | Rows::Lists | Rows::Nested,
+                ..
+            }
+            | Access::Contiguous(_) => self.bytes(),
+            Access::Rows { .. } => 2 * self.bytes(),
+        };
+        usize::try_from(len).unwrap_or(usize::MAX)
+    }
+}
+
+/// The process of a compute node.
+struct Process {
+    file: File,
+    host: Rc<Host>,
+    buffer: Buffer,
+    load: Load,
+    fs: Rc<VolumeFs>,
+    domain: Rc<dyn Domain>,
+    /// Registrations of rows.
+    rows: Vec<Region>,
+    used: Vec<Buffer>,
+}
+
+impl Process {
+    async fn measure(&mut self, stage: &Stage) -> Result<(), Failure> {
+        let starts = self.host.now();
+        let time = u64::try_from(self.load.time.as_nanos()).unwrap_or(u64::MAX);
+        while self.host.now() < starts + time {
+            let began = self.host.now();
+            self.move_once().await?;
+            let took = self.host.now() - began;
+            stage.operations.set(stage.operations.get() + 1);
+            stage.latency_ns.set(stage.latency_ns.get() + took);
+            stage.bytes.set(stage.bytes.get() + self.load.bytes());
+        }
+        Ok(())
+    }
+
+    /// Writes what will be read.
+    async fn fill(&mut self) -> Result<(), Failure> {
+        let spread = match self.load.access {
+            Access::Contiguous(_) => self.load.bytes(),
+            Access::Rows { .. } => 2 * self.load.bytes(),
+        };
+        let mut piece = Buffer::zeroed(1 << 20);
+        let mut at = 0;
+        while at < spread {
+            let len =
+                usize::try_from(spread - at).map_or(piece.len(), |left| left.min(piece.len()));
+            let written = self.file.write_at(at, &mut piece, len, Stability::FileSync);
+            written.await.map_err(failed)?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    async fn move_once(&mut self) -> Result<(), Failure> {
+        match self.load.access {
+            Access::Contiguous(len) => {
+                self.move_shape(contiguous(0, len)?, contiguous(0, len)?)
+                    .await
+            }
+            Access::Rows { len, count, how } => self.move_rows(len, count, how).await,
+        }
+    }
+
+    async fn move_rows(&mut self, len: u32, count: u32, how: Rows) -> Result<(), Failure> {
+        let (row, stride) = (u64::from(len), 2 * u64::from(len));
+        let list_len = match how {
+            Rows::Each | Rows::Lists | Rows::Nested | Rows::Sieve => LIST_LEN,
+            _ => u64::from(count).div_ceil(LISTS).clamp(1, LIST_LEN),
+        };
+        let firsts = (0..u64::from(count)).step_by(usize::try_from(list_len).unwrap_or(1));
+        let list = |stride: u64, first: u64| {
+            let rows = first..u64::from(count).min(first + list_len);
+            let piece = |number| Piece {
+                offset: number * stride,
+                len,
+            };
+            shape(Shape::list(rows.map(piece).collect()))
+        };
+        match how {
+            Rows::Each => {
+                for number in 0..u64::from(count) {
+                    let file = contiguous(number * stride, len)?;
+                    self.move_shape(file, contiguous(number * row, len)?)
+                        .await?;
+                }
+            }
+            Rows::Lists => {
+                for first in firsts {
+                    self.move_shape(list(stride, first)?, list(row, first)?)
+                        .await?;
+                }
+            }
+            Rows::ListsInParent | Rows::ListsInKeptParent | Rows::ListsOfRegistered => {
+                match how {
+                    Rows::ListsOfRegistered => self.register_each(len, count)?,
+                    Rows::ListsInParent => self.renew_memory(),
+                    _ => {}
+                }
+                for first in firsts {
+                    self.move_shape(list(stride, first)?, list(stride, first)?)
+                        .await?;
+                }
+            }
+            Rows::Nested => {
+                let first = Piece { offset: 0, len };
+                let nested = |stride| shape(Shape::nested(first, vec![Level { count, stride }]));
+                self.move_shape(nested(stride)?, nested(row)?).await?;
+            }
+            Rows::Sieve => {
+                let all = 2 * row * u64::from(count) - row;
+                let all = u32::try_from(all).unwrap_or(u32::MAX);
+                self.move_shape(contiguous(0, all)?, contiguous(0, all)?)
+                    .await?;
+                let rate = self.host.profile().machine.copy_bytes_per_s;
+                let copying = rate.time_for(self.load.bytes());
+                self.host.work(Activity::Copy, 0, copying).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What registering each row for itself costs, before the transfer whose memory is registered as a whole: requests
+    /// of ours name one registration.
+    fn register_each(&mut self, len: u32, count: u32) -> Result<(), Failure> {
+        for _ in 0..count {
+            let row = Backing::Buffer(Buffer::zeroed(len as usize));
+            let region = self
+                .domain
+                .register(row, Right::RemoteReadWrite, Scope::Domain);
+            let region = region.map_err(failed)?;
+            self.rows.push(region);
+        }
+        Ok(())
+    }
+
+    /// Memory that was never registered; the old one is kept, so that it does not come back.
+    fn renew_memory(&mut self) {
+        let fresh = self.fs.memory(self.buffer.len());
+        self.used.push(std::mem::replace(&mut self.buffer, fresh));
+    }
+
+    async fn move_shape(&mut self, file: Shape, memory: Shape) -> Result<(), Failure> {
+        let time = self.host.profile().machine.client_operation_ns.value;
+        self.host.work(Activity::Protocol, time, 0).await;
+        let buffer = &mut self.buffer;
+        let moved = match self.load.writes {
+            true => {
+                let stability = match self.host.profile().file_system.cache_bytes.value {
+                    // In memory nothing is more durable than anything else.
+                    0 => Stability::FileSync,
+                    _ => Stability::Unstable,
+                };
+                self.file
+                    .write_shape(&file, &memory, buffer, stability)
+                    .await
+            }
+            false => self.file.read_shape(&file, &memory, buffer).await,
+        };
+        moved.map_err(failed)
+    }
+}
+
+fn contiguous(offset: u64, len: u32) -> Result<Shape, Failure> {
+    shape(Shape::contiguous(offset, len))
+}
+
+fn shape<E: std::fmt::Display>(made: Result<Shape, E>) -> Result<Shape, Failure> {
+    made.map_err(failed)
+}

@@ -1,0 +1,114 @@
+//! Section 8: three strategies of the server on OpenSolaris (figures 11 and 12).
+
+use super::super::laboratory::Laboratory;
+use super::super::row::Table;
+use super::super::{Failure, Figure, Series};
+use super::{THREADS, client_cpu, load, mean, peak, rate, registration};
+use crate::experiment::nfs::{Operation, Outcome, Workload};
+use crate::profiles::OPENSOLARIS;
+use gannet_fabric::registration::StrategyKind;
+
+const KINDS: [StrategyKind; 3] = [
+    StrategyKind::Dynamic,
+    StrategyKind::Fmr,
+    StrategyKind::ServerCache,
+];
+
+pub(super) fn run(
+    laboratory: &mut Laboratory<'_>,
+    table: &mut Table,
+) -> Result<Vec<Figure>, Failure> {
+    let reads = lines(laboratory, Operation::Read, rate)?;
+    let writes = lines(laboratory, Operation::Write, rate)?;
+    let cpu = lines(laboratory, Operation::Read, client_cpu)?;
+    let names = ["dynamic", "FMR", "server cache"];
+    for ((line, published), name) in reads.iter().zip([350.0, 400.0, 730.0]).zip(names) {
+        let row = format!("8: READ of 128 KiB, {name}, peak");
+        table.number(&row, "MB/s", published, peak(line), "");
+    }
+    let [_, _, cached_write] = &writes;
+    let row = "8: WRITE of 128 KiB, server cache, peak";
+    table.number(row, "MB/s", 515.0, peak(cached_write), "");
+    orders(table, &reads, &writes, &cpu);
+    let figure = |file, title: &str, y, series| Figure {
+        file,
+        title: title.to_string(),
+        x: "threads",
+        y,
+        series: Vec::from(series),
+    };
+    Ok(vec![
+        figure(
+            "nfs-rdma-strategies-read",
+            "READ of 128 KiB by the server's strategy, OpenSolaris (figure 11)",
+            "MB/s",
+            reads,
+        ),
+        figure(
+            "nfs-rdma-strategies-write",
+            "WRITE of 128 KiB by the server's strategy, OpenSolaris (figure 12)",
+            "MB/s",
+            writes,
+        ),
+        figure(
+            "nfs-rdma-strategies-cpu",
+            "Client CPU of READ of 128 KiB by the server's strategy, OpenSolaris (figure 11)",
+            "percent",
+            cpu,
+        ),
+    ])
+}
+
+fn lines(
+    laboratory: &mut Laboratory<'_>,
+    operation: Operation,
+    y: impl Fn(&Outcome) -> f64,
+) -> Result<[Series; 3], Failure> {
+    let [dynamic, fmr, cache] = KINDS.map(|kind| {
+        let workload = |threads| Workload {
+            server: registration(kind),
+            ..load(operation, threads)
+        };
+        laboratory.line(kind.name(), &OPENSOLARIS, &THREADS, workload, &y)
+    });
+    Ok([dynamic?, fmr?, cache?])
+}
+
+fn orders(table: &mut Table, reads: &[Series; 3], writes: &[Series; 3], cpu: &[Series; 3]) {
+    for (name, lines) in [("READ", reads), ("WRITE", writes)] {
+        let [dynamic, fmr, cache] = lines;
+        let row = format!("8: {name} of 128 KiB, FMR over dynamic, mean of 1 to 8 threads");
+        let gain = mean(fmr) / mean(dynamic).max(1.0);
+        table.order(
+            &row,
+            "FMR ahead",
+            ("times", gain),
+            gain > 1.0,
+            "FMR spares the adapter's commands and the sleep behind them, not the processor.",
+        );
+        let row = format!("8: {name} of 128 KiB, server cache over FMR, peaks");
+        let gain = peak(cache) / peak(fmr).max(1.0);
+        table.order(
+            &row,
+            "server cache far ahead",
+            ("times", gain),
+            gain > 1.2,
+            "",
+        );
+    }
+    let [dynamic, fmr, cache] = cpu;
+    table.number(
+        "abstract: client CPU of READ over 700 MB/s, OpenSolaris",
+        "percent",
+        10.0,
+        peak(cache),
+        "",
+    );
+    table.order(
+        "8: client CPU of READ of 128 KiB, server cache over dynamic, means",
+        "dynamic, FMR, server cache, as their rates",
+        ("times", mean(cache) / mean(dynamic).max(0.1)),
+        mean(dynamic) < mean(fmr) && mean(fmr) < mean(cache),
+        "",
+    );
+}

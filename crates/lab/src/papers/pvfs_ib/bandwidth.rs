@@ -1,0 +1,270 @@
+//! Sections 6.3, 6.4 and 6.6: bandwidth by nodes, with and without a disk, processors, pipelining.
+
+use super::super::laboratory::Laboratory;
+use super::super::row::{Published, Table};
+use super::super::{Failure, Figure, Series};
+use super::{last, line, rate, slope, transport_name};
+use crate::experiment::Transport;
+use crate::experiment::volume::{Access, Load};
+use crate::profiles::PVFS_IB_DISK;
+use gannet_volume::io_server::ServerPolicy;
+use std::time::Duration;
+
+const NODES: [u32; 4] = [1, 2, 3, 4];
+/// Bytes that the server moves at a time, of 32 MiB in all.
+const UNITS_KIB: [u32; 6] = [64, 128, 256, 512, 1024, 2048];
+const OVERLAP: &str = "The file system's copy and the adapter overlap here, and 1057 and 827 MB/s leave 800 of them; \
+     one after the other, as in PVFS's one thread, they leave 464.";
+const DISK: &str = "Only writing: what was read from which cache the paper does not say.";
+
+pub(super) fn run(
+    laboratory: &mut Laboratory<'_>,
+    table: &mut Table,
+) -> Result<Vec<Figure>, Failure> {
+    let mut figures = by_nodes(laboratory, table)?;
+    disk(laboratory, table)?;
+    figures.push(pipelining(laboratory, table)?);
+    Ok(figures)
+}
+
+/// Each compute node moves 2 MiB for each I/O node, as pvfs-test does.
+fn load(transport: Transport, writes: bool, io_nodes: usize, compute_nodes: usize) -> Load {
+    Load {
+        transport,
+        writes,
+        io_nodes,
+        compute_nodes,
+        // At most 8 MiB.
+        access: Access::Contiguous(io_nodes as u32 * (2 << 20)),
+        ..Load::default()
+    }
+}
+
+fn by_nodes(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Vec<Figure>, Failure> {
+    let mut compute = Vec::new();
+    let mut io = Vec::new();
+    let mut cpu = Vec::new();
+    for transport in [Transport::Rdma, Transport::Tcp] {
+        for writes in [false, true] {
+            let name = format!(
+                "{} {}",
+                transport_name(transport),
+                if writes { "write" } else { "read" }
+            );
+            let by_compute = |count| load(transport, writes, 4, count);
+            compute.push(line(laboratory, &name, &NODES, by_compute, rate)?);
+            let by_io = |count| load(transport, writes, count, 4);
+            io.push(line(laboratory, &name, &NODES, by_io, rate)?);
+            let percent =
+                |outcome: &crate::experiment::volume::VolumeOutcome| 100.0 * outcome.client_cpu;
+            cpu.push(line(laboratory, &name, &NODES, by_compute, percent)?);
+        }
+    }
+    rates(table, &compute, &io);
+    processors(table, &cpu);
+    let figure = |file, title: &str, x, y, series| Figure {
+        file,
+        title: title.to_string(),
+        x,
+        y,
+        series,
+    };
+    Ok(vec![
+        figure(
+            "pvfs-ib-compute-nodes",
+            "Bandwidth with four I/O nodes (figures 7 and 8)",
+            "compute nodes",
+            "MB/s (2^20)",
+            compute,
+        ),
+        figure(
+            "pvfs-ib-io-nodes",
+            "Bandwidth with four compute nodes (figures 7 and 8)",
+            "I/O nodes",
+            "MB/s (2^20)",
+            io,
+        ),
+        figure(
+            "pvfs-ib-cpu",
+            "Processor of a compute node, four I/O nodes (figure 10)",
+            "compute nodes",
+            "percent of one processor",
+            cpu,
+        ),
+    ])
+}
+
+fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
+    let [read, write, tcp_read, tcp_write] = compute else {
+        return;
+    };
+    let note = "Software RNIC over the same streams and costs. One stream carries 185 MB/s at most: a \
+                row of table 2.";
+    table.number(
+        "6.3: TCP, reads, for each compute node",
+        "MB/s",
+        120.0,
+        slope(tcp_read),
+        note,
+    );
+    table.number(
+        "6.3: TCP, writes, for each compute node",
+        "MB/s",
+        160.0,
+        slope(tcp_write),
+        note,
+    );
+    let [io_read, io_write, ..] = io else {
+        return;
+    };
+    table.number(
+        "6.3: RDMA, reads by four compute nodes, for each I/O node",
+        "MB/s",
+        400.0,
+        slope(io_read),
+        OVERLAP,
+    );
+    table.number(
+        "6.3: RDMA, writes by four compute nodes, for each I/O node",
+        "MB/s",
+        400.0,
+        slope(io_write),
+        "",
+    );
+    table.order(
+        "6.3: RDMA, reads over writes, four and four nodes",
+        "writes slightly less",
+        ("times", last(read) / last(write).max(1.0)),
+        last(read) > last(write),
+        "",
+    );
+    let gain = last(read).max(last(write)) / last(tcp_read).max(last(tcp_write)).max(1.0);
+    table.number(
+        "abstract: RDMA over TCP, four and four nodes",
+        "times",
+        3.0,
+        gain,
+        "As the row of reads: the paper's 400 MB/s for each I/O node against ours.",
+    );
+    let both = [(read, tcp_read), (write, tcp_write)];
+    let least = both
+        .iter()
+        .flat_map(|(rdma, tcp)| rdma.points.iter().zip(&tcp.points))
+        .map(|(rdma, tcp)| rdma.1 / tcp.1.max(1.0))
+        .fold(f64::INFINITY, f64::min);
+    table.order(
+        "6.3: RDMA over TCP, four I/O nodes, least of 1 to 4 compute nodes",
+        "RDMA ahead everywhere",
+        ("times", least),
+        least > 1.0,
+        "",
+    );
+}
+
+fn processors(table: &mut Table, cpu: &[Series]) {
+    let highest = |line: &Series| line.points.iter().map(|it| it.1).fold(0.0, f64::max);
+    let (rdma, tcp) = (
+        highest(&cpu[0]).max(highest(&cpu[1])),
+        highest(&cpu[2]).max(highest(&cpu[3])),
+    );
+    table.number(
+        "6.4: client CPU over TCP, most of 1 to 4 compute nodes",
+        "percent",
+        91.0,
+        tcp,
+        "Of one processor; the paper does not say of how many its percentages are.",
+    );
+    table.number("6.4: client CPU over RDMA", "percent", 1.5, rdma, "");
+    table.order(
+        "6.4: client CPU, TCP over RDMA",
+        "TCP far above",
+        ("times", tcp / rdma.max(0.01)),
+        tcp > 10.0 * rdma,
+        "Of one processor, as above. None of the costs of a request at the client was measured by the paper.",
+    );
+    let ends = |line: &Series| (line.points.first().map_or(0.0, |it| it.1), last(line));
+    let (alone, four) = ends(&cpu[2]);
+    table.order(
+        "6.4: client CPU of reads over TCP, 4 compute nodes over 1",
+        "drops with more compute nodes",
+        ("times", four / alone.max(0.01)),
+        four < alone,
+        "",
+    );
+}
+
+/// MPI-IO on ext3: four I/O nodes.
+fn disk(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
+    let mut run = |transport, compute_nodes| {
+        let load = Load {
+            warm_up: 6,
+            time: Duration::from_millis(1500),
+            ..load(transport, true, 4, compute_nodes)
+        };
+        let outcome = laboratory.run_volume(&PVFS_IB_DISK, &load)?;
+        Ok::<f64, Failure>(outcome.mib_per_s)
+    };
+    let four = run(Transport::Rdma, 4)?;
+    table.number(
+        "6.4: RDMA on ext3, four compute nodes write",
+        "MB/s",
+        95.0,
+        four,
+        DISK,
+    );
+    let tcp = run(Transport::Tcp, 4)?;
+    table.judge(
+        "6.4: RDMA above TCP on ext3, four compute nodes write",
+        "percent",
+        Published::Between(15.0, 42.0),
+        100.0 * (four / tcp.max(1.0) - 1.0),
+        "The simulated disk works beside both processors; on the testbed it took turns with TCP for them.",
+    );
+    Ok(())
+}
+
+fn pipelining(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, Failure> {
+    let load = |kib: usize, writes| Load {
+        io_nodes: 1,
+        writes,
+        access: Access::Contiguous(32 << 20),
+        // Stripes do not cut what one server moves.
+        unit: 4 << 20,
+        server: ServerPolicy {
+            read_piece: kib as u32 * 1024,
+            write_piece: kib as u32 * 1024,
+        },
+        time: Duration::from_millis(100),
+        ..Load::default()
+    };
+    let read = line(laboratory, "read", &UNITS_KIB, |kib| load(kib, false), rate)?;
+    let write = line(laboratory, "write", &UNITS_KIB, |kib| load(kib, true), rate)?;
+    for (name, line) in [("read", &read), ("write", &write)] {
+        let best = line.points.iter().map(|it| it.1).fold(1.0, f64::max);
+        let below = line.points.iter().filter(|it| it.0 < 2048.0);
+        let least = below.map(|it| it.1 / best).fold(1.0, f64::min);
+        table.order(
+            &format!("6.6: 32 MB from one I/O node, {name}: units below 2 MB over the best, least"),
+            "overlap fully",
+            ("times", least),
+            least > 0.95,
+            "",
+        );
+        let smallest = line.points.first().map_or(0.0, |it| it.1);
+        table.order(
+            &format!("6.6: 32 MB from one I/O node, {name}: units of 64 KiB over the best"),
+            "slightly less with very small units",
+            ("times", smallest / best),
+            smallest < best,
+            "Several units are under way at once here, so that one's start-up is another's transfer; PVFS's one thread \
+             waited for each.",
+        );
+    }
+    Ok(Figure {
+        file: "pvfs-ib-pipelining",
+        title: String::from("32 MB to and from one I/O node by the unit of transfer (figure 12)"),
+        x: "KiB of a unit",
+        y: "MB/s (2^20)",
+        series: vec![read, write],
+    })
+}

@@ -1,0 +1,152 @@
+//! Section 6.5: small transfers.
+
+use super::super::laboratory::Laboratory;
+use super::super::row::Table;
+use super::super::{Failure, Figure, Series};
+use super::line;
+use crate::experiment::volume::{Access, Load};
+use gannet_volume::client::TransferPolicy;
+use std::time::Duration;
+
+const SIZES: [u32; 10] = [
+    128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536,
+];
+
+/// Sizes up to which data may travel in the message.
+const INLINE_MAX: f64 = 4096.0;
+
+fn load(len: usize, writes: bool, (inline_max, fast_max): (u32, u32), registered: bool) -> Load {
+    Load {
+        io_nodes: 1,
+        writes,
+        access: Access::Contiguous(len as u32),
+        policy: TransferPolicy {
+            inline_max,
+            fast_max,
+            client_based: false,
+        },
+        registered,
+        // Fast RDMA buffers are made by the first transfer that asks for one.
+        warm_up: 20,
+        time: Duration::from_millis(10),
+        ..Load::default()
+    }
+}
+
+struct Schemes {
+    inline: Series,
+    fast_hit: Series,
+    fast_miss: Series,
+    server_hit: Series,
+    server_miss: Series,
+}
+
+pub(super) fn run(
+    laboratory: &mut Laboratory<'_>,
+    table: &mut Table,
+) -> Result<Vec<Figure>, Failure> {
+    let writes = schemes(laboratory, true)?;
+    rows(table, &writes, "write");
+    let reads = schemes(laboratory, false)?;
+    rows(table, &reads, "read");
+    let figure = |file, title: &str, schemes: Schemes| {
+        let Schemes {
+            inline,
+            fast_hit,
+            fast_miss,
+            server_hit,
+            server_miss,
+        } = schemes;
+        Figure {
+            file,
+            title: title.to_string(),
+            x: "bytes",
+            y: "us",
+            series: vec![inline, fast_hit, fast_miss, server_hit, server_miss],
+        }
+    };
+    Ok(vec![
+        figure(
+            "pvfs-ib-small-writes",
+            "Time of a small write by scheme and hits in the pin-down cache (figure 11)",
+            writes,
+        ),
+        figure(
+            "pvfs-ib-small-reads",
+            "Time of a small read by scheme and hits in the pin-down cache",
+            reads,
+        ),
+    ])
+}
+
+fn schemes(laboratory: &mut Laboratory<'_>, writes: bool) -> Result<Schemes, Failure> {
+    let inline_sizes: Vec<u32> = SIZES
+        .into_iter()
+        .filter(|size| f64::from(*size) <= INLINE_MAX)
+        .collect();
+    let mut of = |name: &str, sizes: &[u32], policy, registered| {
+        let load = |len| load(len, writes, policy, registered);
+        line(laboratory, name, sizes, load, |outcome| {
+            outcome.latency_ns / 1e3
+        })
+    };
+    Ok(Schemes {
+        inline: of("inline", &inline_sizes, (u32::MAX, 0), false)?,
+        fast_hit: of("Fast RDMA, all hits", &SIZES, (0, u32::MAX), true)?,
+        fast_miss: of("Fast RDMA, no hit", &SIZES, (0, u32::MAX), false)?,
+        server_hit: of("server-based, all hits", &SIZES, (0, 0), true)?,
+        server_miss: of("server-based, no hit", &SIZES, (0, 0), false)?,
+    })
+}
+
+/// The greatest of one line's values as a share of another's, where both have one.
+fn most(one: &Series, other: &Series) -> f64 {
+    let pairs = one.points.iter().zip(&other.points);
+    pairs
+        .map(|(one, other)| one.1 / other.1)
+        .fold(0.0, f64::max)
+}
+
+fn rows(table: &mut Table, schemes: &Schemes, name: &str) {
+    let Schemes {
+        inline,
+        fast_hit,
+        fast_miss,
+        server_hit,
+        server_miss,
+    } = schemes;
+    let hits = most(fast_hit, server_hit);
+    table.order(
+        &format!(
+            "6.5: small {name}s, Fast RDMA over server-based, all hits, most of 128 B to 64 KiB"
+        ),
+        "Fast RDMA best",
+        ("times", hits),
+        hits < 1.0,
+        match name {
+            "read" => {
+                "Of reads the paper has no figure. To registered memory both are the same: \
+                 the server writes there."
+            }
+            _ => "",
+        },
+    );
+    let misses = most(fast_miss, server_miss);
+    table.order(
+        &format!(
+            "6.5: small {name}s, Fast RDMA over server-based, no hits, most of 128 B to 64 KiB"
+        ),
+        "server-based without hits worst",
+        ("times", misses),
+        misses < 1.0 && most(server_hit, server_miss) < 1.0,
+        "",
+    );
+    let (below, above) = (most(inline, fast_miss), most(fast_miss, inline));
+    table.order(
+        &format!("6.5: small {name}s up to 4 KiB, inline over Fast RDMA, no hits, most"),
+        "no material difference",
+        ("times", below),
+        below < 1.15 && above < 1.15,
+        "",
+    );
+}

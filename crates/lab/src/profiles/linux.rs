@@ -1,0 +1,47 @@
+//! Paper 000: NFS/RDMA on Linux, on the same hardware as OpenSolaris.
+//!
+//! The client registers for every transfer; the server does not, since a kernel may use the adapter's key for all its
+//! memory locally, and takes what is read from the pages of its cache. A call moves 32 KiB, and its client's commands
+//! to the adapter take some 60 us with their interrupts: that is the bottleneck of READ. What makes WRITE slow nobody
+//! says; it is put into the pages that the server gets for the data, and fitted.
+
+use super::opensolaris::OPENSOLARIS;
+use super::tcp;
+use gannet_sim::nic::{Adapter, FileSystem, Machine, Profile};
+use gannet_sim::nic::{assumed, derived, fitted, given};
+
+const KERNEL: &str = "a Linux kernel of 2006 on a processor of 2.2 GHz";
+
+/// One server, one client, InfiniBand SDR, a file system in memory.
+pub const LINUX: Profile = Profile {
+    name: "linux",
+    about: "NFS/RDMA 2007, Linux: two x2100, InfiniBand SDR, a file system in memory",
+    machine: Machine {
+        interrupt_ns: assumed(2_500, KERNEL),
+        context_switch_ns: assumed(2_000, KERNEL),
+        allocate_page_ns: fitted(
+            23_000,
+            "000 section 6: WRITE, regular registration, 240 MB/s at its peak",
+        ),
+        client_operation_ns: assumed(3_000, KERNEL),
+        transfer_bytes: assumed(
+            32 << 10,
+            "the client of 2007 had lists of eight pages, and so rsize and wsize of 32 KiB",
+        ),
+        ..OPENSOLARIS.machine
+    },
+    adapter: Adapter {
+        file_pages: given(
+            1,
+            "000 section 8: close to the link's rate at 10 % of the processor",
+        ),
+        ..OPENSOLARIS.adapter
+    },
+    link: OPENSOLARIS.link,
+    tcp: tcp::IPOIB_UD,
+    file_system: FileSystem {
+        operation_ns: assumed(8_000, KERNEL),
+        read_bytes_per_s: derived(0, "nothing is copied that the adapter takes from the cache"),
+        ..OPENSOLARIS.file_system
+    },
+};

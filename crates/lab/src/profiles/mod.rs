@@ -1,0 +1,26 @@
+//! The testbeds of the papers.
+
+mod linux;
+mod opensolaris;
+mod pvfs;
+mod sandia;
+mod tcp;
+
+pub use linux::LINUX;
+pub use opensolaris::OPENSOLARIS;
+pub use pvfs::{PVFS_IB, PVFS_IB_DISK};
+pub use sandia::{SANDIA_IB, SANDIA_IB_UD, SANDIA_IWARP, SANDIA_TOE};
+
+use gannet_sim::nic::Profile;
+
+/// All of them.
+pub const ALL: &[&Profile] = &[
+    &OPENSOLARIS,
+    &LINUX,
+    &PVFS_IB,
+    &PVFS_IB_DISK,
+    &SANDIA_IB,
+    &SANDIA_IB_UD,
+    &SANDIA_IWARP,
+    &SANDIA_TOE,
+];

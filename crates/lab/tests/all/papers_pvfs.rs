@@ -1,0 +1,231 @@
+//! What PVFS over InfiniBand found, in a coarse form, and how a volume grows. The numbers are in `gannet papers`.
+#![allow(clippy::unwrap_used)]
+
+use gannet_lab::experiment::Transport;
+use gannet_lab::experiment::volume::{Access, End, Load, Rows, VolumeOutcome, run};
+use gannet_lab::profiles::PVFS_IB;
+use gannet_runtime::Buffer;
+use gannet_sim::World;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::nic::Host;
+use gannet_sim::volume::{Bed, Carrier};
+use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Vfs};
+use gannet_volume::client::{File, TransferPolicy};
+use gannet_volume::io_server::ServerPolicy;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn on_testbed(load: &Load) -> VolumeOutcome {
+    run(&PVFS_IB, load).unwrap()
+}
+
+fn contiguous(transport: Transport, writes: bool) -> Load {
+    Load {
+        transport,
+        writes,
+        compute_nodes: 4,
+        time: Duration::from_millis(20),
+        ..Load::default()
+    }
+}
+
+#[test]
+fn rdma_outdoes_tcp_and_spares_the_processor() {
+    for writes in [false, true] {
+        let rdma = on_testbed(&contiguous(Transport::Rdma, writes));
+        let tcp = on_testbed(&contiguous(Transport::Tcp, writes));
+        assert!(rdma.mib_per_s > 2.0 * tcp.mib_per_s, "{rdma:?}, {tcp:?}");
+        assert!(
+            rdma.client_cpu < 0.05 && tcp.client_cpu > 0.5,
+            "{rdma:?}, {tcp:?}"
+        );
+    }
+}
+
+#[test]
+fn reads_are_ahead_of_writes() {
+    let [read, write] = [false, true].map(|writes| {
+        let load = contiguous(Transport::Rdma, writes);
+        on_testbed(&load).mib_per_s
+    });
+    assert!(read > write, "{read}, {write}");
+}
+
+/// Microseconds of a write.
+fn small_write(len: u32, inline_max: u32, fast_max: u32, registered: bool) -> f64 {
+    let load = Load {
+        io_nodes: 1,
+        writes: true,
+        access: Access::Contiguous(len),
+        policy: TransferPolicy {
+            inline_max,
+            fast_max,
+            client_based: false,
+        },
+        registered,
+        warm_up: 20,
+        time: Duration::from_millis(5),
+        ..Load::default()
+    };
+    on_testbed(&load).latency_ns / 1e3
+}
+
+#[test]
+fn small_writes_want_memory_that_is_registered_already() {
+    const ALL: u32 = u32::MAX;
+    for len in [128, 4096, 65_536] {
+        let fast = [true, false].map(|registered| small_write(len, 0, ALL, registered));
+        let server = [true, false].map(|registered| small_write(len, 0, 0, registered));
+        assert!(fast[0] < server[0], "{len}: {fast:?}, {server:?}");
+        assert!(
+            fast[0] <= fast[1] && 1.2 * fast[1] < server[1],
+            "{len}: {fast:?}, {server:?}"
+        );
+    }
+    let (inline, fast) = (
+        small_write(2048, ALL, 0, false),
+        small_write(2048, 0, ALL, false),
+    );
+    assert!((0.85..1.15).contains(&(inline / fast)), "{inline}, {fast}");
+}
+
+/// What long transfers come to, moved by the servers or by the clients.
+fn long(len: u32, writes: bool, compute_nodes: usize, client_based: bool) -> VolumeOutcome {
+    let load = Load {
+        compute_nodes,
+        writes,
+        access: Access::Contiguous(len),
+        policy: TransferPolicy {
+            client_based,
+            ..TransferPolicy::default()
+        },
+        warm_up: 5,
+        time: Duration::from_millis(20),
+        ..Load::default()
+    };
+    on_testbed(&load)
+}
+
+/// docs/decisions/0013-transfers.md has what this prints.
+#[test]
+fn long_transfers_are_for_the_servers_to_move() {
+    for writes in [true, false] {
+        for len in [512 << 10, 1 << 20, 4 << 20] {
+            let ratios = [1, 8].map(|compute_nodes| {
+                let [server, client] =
+                    [false, true].map(|by_client| long(len, writes, compute_nodes, by_client));
+                let ratio = client.mib_per_s / server.mib_per_s;
+                println!(
+                    "writes {writes}, {} KiB, {compute_nodes} clients: {:.0} MiB/s by servers, {:.0} by clients: {ratio:.2}",
+                    len >> 10,
+                    server.mib_per_s,
+                    client.mib_per_s,
+                );
+                ratio
+            });
+            let slower = |ratio: &f64| (0.5..0.95).contains(ratio);
+            assert!(ratios.iter().all(slower), "{ratios:?}");
+        }
+    }
+}
+
+fn tile(element: u32, how: Rows) -> f64 {
+    let load = Load {
+        compute_nodes: 4,
+        access: Access::Rows {
+            len: 1024 * element,
+            count: 96,
+            how,
+        },
+        time: Duration::from_millis(1),
+        ..Load::default()
+    };
+    on_testbed(&load).mib_per_s
+}
+
+#[test]
+fn lists_outdo_a_call_for_each_row_and_data_sieving() {
+    let [each, lists, sieve] = [Rows::Each, Rows::Lists, Rows::Sieve].map(|how| tile(24, how));
+    assert!(
+        lists > 1.5 * each && lists > sieve,
+        "{lists}, {each}, {sieve}"
+    );
+}
+
+#[test]
+fn one_registration_of_the_parent_outdoes_one_for_each_row() {
+    let [kept, each] = [Rows::ListsInKeptParent, Rows::ListsOfRegistered].map(|how| tile(64, how));
+    assert!(kept > 1.5 * each, "{kept}, {each}");
+}
+
+#[test]
+fn bandwidth_grows_with_a_few_io_nodes() {
+    for writes in [false, true] {
+        let rate = |nodes: usize| {
+            let load = Load {
+                io_nodes: nodes,
+                compute_nodes: nodes,
+                writes,
+                processes: 2,
+                time: Duration::from_millis(200),
+                end: End::Time,
+                ..Load::default()
+            };
+            on_testbed(&load).mib_per_s
+        };
+        let alone = rate(1);
+        // With more it falls behind: docs/performance.md.
+        for nodes in [2, 4, 8] {
+            let share = rate(nodes) / (nodes as f64 * alone);
+            assert!(
+                share >= 0.9,
+                "{nodes} nodes, writes: {writes}: {share} of linear"
+            );
+        }
+    }
+}
+
+#[test]
+fn experiments_on_volumes_replay() {
+    for transport in [Transport::Rdma, Transport::Tcp] {
+        let load = contiguous(transport, true);
+        assert_eq!(on_testbed(&load), on_testbed(&load));
+    }
+}
+
+#[test]
+fn bytes_pass_through_memory_that_is_registered_for_them() {
+    let world = World::new(9);
+    let fabric = SimFabric::new(&world, FabricProfile::default());
+    let bed = Bed::new(&world, Carrier::Memory(fabric), 3, 64 << 10);
+    let bed = bed.charged(&PVFS_IB.polling(), ServerPolicy::default());
+    let node = world.add_node("compute node");
+    Host::install(&node, &PVFS_IB);
+    let done = world.run(async move {
+        bed.start();
+        let fs = Rc::new(bed.mount(&node));
+        let caller = Credentials::new(0, 0, &[]);
+        let mode = CreateMode::Unchecked(SetAttributes::default());
+        let made = fs.create(&caller, &fs.root(), b"file", &mode).await;
+        let file = File::new(Rc::clone(&fs), caller, made.result.unwrap().handle);
+        let noise = |at: u64| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8;
+        let mut end = 0;
+        // Inline, by Fast RDMA, and by the server in many pieces; with a hole before each.
+        for len in [100u64, 50_000, 3_000_000] {
+            let start = end + 10_000;
+            end = start + len;
+            let mut bytes = Buffer::from_vec((start..end).map(noise).collect());
+            let writing = file.write_at(start, &mut bytes, len as usize, Stability::FileSync);
+            writing.await.unwrap();
+            let mut read = Buffer::zeroed(len as usize + 10_000);
+            let reading = file.read_at(start - 10_000, &mut read, len as usize + 10_000);
+            assert_eq!(reading.await.unwrap() as u64, len + 10_000);
+            assert!(read[..10_000].iter().all(|byte| *byte == 0), "{len}");
+            assert!(
+                read[10_000..].iter().copied().eq((start..end).map(noise)),
+                "{len}"
+            );
+        }
+    });
+    done.unwrap();
+}
