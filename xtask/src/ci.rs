@@ -117,7 +117,7 @@ fn seed_of(root: &Path) -> u64 {
     digits.map_or(0, |digits| u64::from_str_radix(&digits, 16).unwrap_or(0))
 }
 
-/// Runs the simulator on `count` seeds from `seed` on, or from a fresh one; of its scenarios all, or `only_volume`.
+/// Simulates whole systems with `count` seeds from `seed` on, or from a fresh one; all scenarios, or `only_volume`.
 ///
 /// # Errors
 /// A seed failed; its reproduction line was printed.
@@ -127,7 +127,7 @@ pub(crate) fn simulate(
     count: Option<u32>,
     only_volume: bool,
 ) -> Result<()> {
-    let mut step = Step::cargo("run --release --locked -p gannet-sim --bin gannet-sim --");
+    let mut step = Step::cargo("run --release --locked -p gannet-dst --");
     if let Some(seed) = seed {
         step = step.with(seed.to_string());
     }

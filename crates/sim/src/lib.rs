@@ -2,27 +2,24 @@
 //!
 //! A [`World`] has one clock (nanoseconds), one thread, [`Node`]s with the runtime seam on them, and [`Faults`]. The
 //! same compiled protocol code that runs on sockets runs here on simulated byte streams or on [`fabric::SimFabric`],
-//! over files of [`store::SimStore`], next to a [`model`] that says what a file system must do.
+//! over files of [`store::SimStore`].
 //!
 //! Layers, bottom up: the executor (time and tasks), the network (channels that delay and hold), byte streams, nodes;
 //! then fabric and store. A node may be a machine whose time everything costs ([`nic`]).
-//! What this crate refuses: real time, real input and output, and knowledge of a protocol below [`scenario`].
+//! What this crate refuses: real time, real input and output, and knowledge of any protocol.
 //!
 //! First type to read: [`World`].
 
 mod executor;
 pub mod fabric;
 pub mod limits;
-pub mod model;
 mod network;
 pub mod nic;
 mod node;
 mod random;
-pub mod scenario;
 pub mod store;
 mod stream;
 mod trace;
-pub mod volume;
 mod world;
 
 pub use network::LinkProfile;

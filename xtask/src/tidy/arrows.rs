@@ -32,16 +32,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "volume", "fuse", "sim", "lab", "dump",
         ],
     ),
+    ("sim", &["runtime", "fabric", "vfs"]),
     (
-        "lab",
+        "dst",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
+            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
+            "sim",
         ],
     ),
     (
-        "sim",
+        "lab",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
+            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "sim", "dst",
         ],
     ),
     (

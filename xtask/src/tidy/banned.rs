@@ -30,8 +30,7 @@ const FILES: &[&str] = &[
     "crates/volume/src/meta/journal/disk.rs",
     "crates/volume/src/meta/redb_store/file.rs",
     "crates/volume/src/meta/redb_store/reserve.rs",
-    "crates/sim/src/bin/",
-    "crates/sim/src/main.rs",
+    "crates/dst/src/main.rs",
     "xtask/",
     "fuzz/",
 ];
@@ -42,8 +41,7 @@ const CLOCKS: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
     "crates/vfs/src/local",
     "crates/cli/",
-    "crates/sim/src/bin/",
-    "crates/sim/src/main.rs",
+    "crates/dst/src/main.rs",
     "xtask/",
     "fuzz/",
 ];

@@ -2,13 +2,13 @@
 //! lie on all I/O nodes, again and again, for a while.
 
 use super::{Failure, Transport};
+use gannet_dst::volume::{Bed, Carrier, install};
 use gannet_fabric::{Access as Right, Backing, Domain, Region, Scope};
 use gannet_iwarp::IwarpConfig;
 use gannet_runtime::Buffer;
 use gannet_sim::Node;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Activity, Host, Profile, Usage};
-use gannet_sim::volume::{Bed, Carrier, install};
 use gannet_sim::{Faults, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{File, Level, Piece, Shape, TransferPolicy, VolumeFs};

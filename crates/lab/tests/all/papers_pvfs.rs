@@ -1,6 +1,7 @@
 //! What PVFS over InfiniBand found, in a coarse form, and how a volume grows. The numbers are in `gannet papers`.
 #![allow(clippy::unwrap_used)]
 
+use gannet_dst::volume::{Bed, Carrier};
 use gannet_lab::experiment::Transport;
 use gannet_lab::experiment::volume::{Access, End, Load, Rows, VolumeOutcome, run};
 use gannet_lab::profiles::PVFS_IB;
@@ -8,7 +9,6 @@ use gannet_runtime::Buffer;
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::Host;
-use gannet_sim::volume::{Bed, Carrier};
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{File, TransferPolicy};
 use gannet_volume::io_server::ServerPolicy;

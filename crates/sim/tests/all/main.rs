@@ -1,9 +1,8 @@
-//! The simulator against real stores and transports. One program, since each costs a link.
+//! The simulator against its promises, and its fabric and streams against what every provider promises. One program,
+//! since each costs a link.
 
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
-mod model;
-mod scenario;
 mod store;
 mod world;

@@ -1,13 +1,13 @@
 //! What a client may send before it is answered, and what becomes of one that sends more.
 #![allow(clippy::unwrap_used)]
 
+use gannet_dst::volume::{VOLUME, identity, keys};
 use gannet_fabric::{
     ConnectOptions, Connected, Done, Endpoint, Provider, SendOptions, Source, WorkId,
     next_completions,
 };
 use gannet_runtime::{Buffer, LocalFuture, all, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Node, World};
 use gannet_volume::limits::CREDITS;
 use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};

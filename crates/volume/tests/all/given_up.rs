@@ -5,8 +5,8 @@
 use crate::common;
 
 use common::{VOLUME_UNIT, noise, read, root, shared_file, write};
+use gannet_dst::volume::{Bed, Carrier};
 use gannet_runtime::{both, sleep};
-use gannet_sim::volume::{Bed, Carrier};
 use gannet_sim::{Crash, LinkProfile, World};
 use gannet_vfs::{CreateMode, SetAttributes, SetTime, Status, Time, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};

@@ -100,7 +100,7 @@ fn locks_of_a_client_that_died_go_with_its_lease_and_no_sooner() {
     let dying = world.add_node("dying");
     let faults = world.faults();
     let done = world.run(async move {
-        let (one, other) = (gannet_sim::volume::Bed::mount(&bed, &dying), bed.mount());
+        let (one, other) = (gannet_dst::volume::Bed::mount(&bed, &dying), bed.mount());
         let file = shared_file(&[&one, &other]).await;
         let locked = ask(&one, &file, &whole(1), LockRequest::Try).await;
         assert_eq!(locked, Ok(Locked::Done));

@@ -5,11 +5,11 @@
 use crate::common;
 
 use common::{VOLUME_UNIT, noise, root};
+use gannet_dst::volume::{VOLUME, identity, keys};
 use gannet_fabric::Provider;
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::{Disk, SimStore};
-use gannet_sim::volume::{VOLUME, identity, keys};
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs, registered_io_servers};

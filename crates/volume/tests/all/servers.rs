@@ -2,12 +2,12 @@
 #![allow(dead_code)] // each test uses a part
 #![allow(clippy::unwrap_used)]
 
+use gannet_dst::volume::{VOLUME, keys};
 use gannet_fabric::Provider;
 use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
-use gannet_sim::volume::{VOLUME, keys};
 use gannet_sim::{Node, World};
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{DataError, Mover, Request, States, Target};

@@ -2,8 +2,8 @@
 //! byte streams, which do not tell that a peer is gone as long as nothing is sent to it.
 #![allow(clippy::unwrap_used)]
 
+use gannet_dst::volume::{Bed, Carrier};
 use gannet_runtime::{Buffer, Handle, both, sleep, timeout};
-use gannet_sim::volume::{Bed, Carrier};
 use gannet_sim::{Crash, Faults, LinkProfile, Node, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};

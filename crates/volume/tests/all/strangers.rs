@@ -4,9 +4,9 @@
 use crate::servers as common;
 
 use common::{Bed, identity};
+use gannet_dst::volume::{VOLUME, keys};
 use gannet_fabric::{ConnectOptions, Connected, Provider};
 use gannet_runtime::{Buffer, timeout};
-use gannet_sim::volume::{VOLUME, keys};
 use gannet_volume::limits::{HELLO_DEADLINE, STRANGERS_MAX};
 use gannet_volume::link::{self, Link, LinkError, Pool, Session};
 use gannet_wire::volume::{Class, Hello, Operation, Role};

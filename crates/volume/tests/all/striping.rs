@@ -3,9 +3,9 @@
 
 use crate::servers;
 
+use gannet_dst::volume::keys;
 use gannet_fabric::Provider;
 use gannet_runtime::Buffer;
-use gannet_sim::volume::keys;
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
 use gannet_volume::link::{self, Identity, LinkError, Pool, Session};

@@ -1,10 +1,10 @@
 //! A volume in the simulator, and what several tests need of it.
 #![allow(dead_code)] // each test uses a part
 
+use gannet_dst::volume::Carrier;
 use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
-use gannet_sim::volume::Carrier;
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
@@ -22,14 +22,14 @@ pub(crate) fn root() -> Credentials {
 
 /// The simulator's volume, and one machine for clients.
 pub(crate) struct Bed {
-    pub(crate) volume: gannet_sim::volume::Bed,
+    pub(crate) volume: gannet_dst::volume::Bed,
     pub(crate) client: Node,
 }
 
 impl Deref for Bed {
-    type Target = gannet_sim::volume::Bed;
+    type Target = gannet_dst::volume::Bed;
 
-    fn deref(&self) -> &gannet_sim::volume::Bed {
+    fn deref(&self) -> &gannet_dst::volume::Bed {
         &self.volume
     }
 }
@@ -37,7 +37,7 @@ impl Deref for Bed {
 impl Bed {
     pub(crate) fn new(world: &World, servers: usize) -> Rc<Bed> {
         let carrier = Carrier::Memory(SimFabric::new(world, FabricProfile::default()));
-        let volume = gannet_sim::volume::Bed::new(world, carrier, servers, VOLUME_UNIT);
+        let volume = gannet_dst::volume::Bed::new(world, carrier, servers, VOLUME_UNIT);
         volume.start();
         let client = world.add_node("client");
         Rc::new(Bed { volume, client })

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_sim::model::{Answer, Create, Execution, Key, Operation, Oracle, Outcome, TOP};
+use gannet_dst::model::{Answer, Create, Execution, Key, Operation, Oracle, Outcome, TOP};
 use gannet_vfs::{Stability, Status};
 
 const FILE: Key = 1;

@@ -1,9 +1,9 @@
 //! A worker that works as a program does on a machine that has the volume mounted: through the core of the mount.
 
 use super::{Mount, Step, UNIT, Worker, compare, name_of};
-use crate::random::Random;
 use gannet_fuse::headless::{Opened, ROOT};
 use gannet_runtime::{LocalFuture, all};
+use gannet_sim::Random;
 use gannet_vfs::{Stability, Status};
 use std::io;
 use std::rc::Rc;

@@ -1,16 +1,16 @@
-//! Runs the simulator's scenarios, files under faults, volumes (mounted or not) under faults and memory under
-//! revocation: one seed to replay, or many fresh ones. `--volume` runs the volumes alone.
+//! Runs the scenarios, files under faults, volumes (mounted or not) under faults and memory under revocation: one
+//! seed to replay, or many fresh ones. `--volume` runs the volumes alone.
 //!
 //! Seeds are printed as they fail, each with the line that replays it; the exit status is 1 if any did.
 
-use gannet_sim::scenario::{self, Report, revocation, volume};
+use gannet_dst::scenario::{self, Report, revocation, volume};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: gannet-sim [SEED] [--volume] [--count N] [--trace FILE]";
+const USAGE: &str = "usage: gannet-dst [SEED] [--volume] [--count N] [--trace FILE]";
 
 /// Fresh seeds stay short enough to be typed.
 const FRESH_SEED_BITS: u32 = 40;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let arguments = match parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprintln!("gannet-sim: {why} ({USAGE})");
+            eprintln!("gannet-dst: {why} ({USAGE})");
             return ExitCode::from(2);
         }
     };
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
             Ok(true) => passed += 1,
             Ok(false) => failed += 1,
             Err(error) => {
-                eprintln!("gannet-sim: the trace cannot be written: {error} (choose another file)");
+                eprintln!("gannet-dst: the trace cannot be written: {error} (choose another file)");
                 return ExitCode::FAILURE;
             }
         }

@@ -1,10 +1,10 @@
 //! What goes wrong with a volume, and when.
 
 use super::Stage;
-use crate::node::Node;
-use crate::random::Random;
-use crate::store::DiskProfile;
-use crate::world::Crash;
+use gannet_sim::Crash;
+use gannet_sim::Node;
+use gannet_sim::Random;
+use gannet_sim::store::DiskProfile;
 use std::rc::Rc;
 use std::time::Duration;
 

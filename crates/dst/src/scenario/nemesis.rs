@@ -2,9 +2,9 @@
 
 use super::Stage;
 use super::plan::Crashes;
-use crate::random::Random;
-use crate::store::DiskProfile;
-use crate::world::Crash;
+use gannet_sim::Crash;
+use gannet_sim::Random;
+use gannet_sim::store::DiskProfile;
 use std::time::Duration;
 
 /// Makes things go wrong until the plan's events are used up or the workers are through.

@@ -1,11 +1,11 @@
 //! A machine that is a client of the volume, and serves it by NFS to those that know nothing of volumes.
 
 use super::Stage;
-use crate::node::Node;
 use crate::scenario::server::{self, CLIENT_NAME};
 use gannet_fabric::Provider;
 use gannet_nfs::client::{Client, Error, Files, NfsFs};
 use gannet_rpc::RdmaOptions;
+use gannet_sim::Node;
 use gannet_vfs::FileHandle;
 use gannet_volume::client::Siblings;
 use std::rc::Rc;

@@ -1,11 +1,11 @@
 //! What a seed decides before anything runs.
 
-use crate::fabric::FabricProfile;
-use crate::network::LinkProfile;
-use crate::random::Random;
-use crate::store::DiskProfile;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
+use gannet_sim::LinkProfile;
+use gannet_sim::Random;
+use gannet_sim::fabric::FabricProfile;
+use gannet_sim::store::DiskProfile;
 use gannet_vfs::Status;
 
 /// The plan of one run.

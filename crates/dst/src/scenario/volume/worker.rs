@@ -7,9 +7,9 @@ mod mount;
 mod mounted;
 
 use super::{NAMES, Stage, UNIT};
-use crate::random::Random;
 use around::{Around, is_left_over};
 use gannet_runtime::{Buffer, both};
+use gannet_sim::Random;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::meta::{Chosen, Stripes};

@@ -11,10 +11,10 @@ mod server;
 pub mod volume;
 mod worker;
 
-use crate::node::Node;
-use crate::store::{Disk, DiskProfile};
-use crate::trace::TraceDigest;
-use crate::world::{Faults, World};
+use gannet_sim::Node;
+use gannet_sim::TraceDigest;
+use gannet_sim::store::{Disk, DiskProfile};
+use gannet_sim::{Faults, World};
 use gannet_vfs::Verifier;
 use plan::Plan;
 use server::Machine;

@@ -1,6 +1,6 @@
 //! Client and server against the model: a few fixed seeds pass, and replay byte for byte.
 
-use gannet_sim::scenario::{self, revocation, volume};
+use gannet_dst::scenario::{self, revocation, volume};
 
 #[test]
 fn fixed_seeds_pass() {

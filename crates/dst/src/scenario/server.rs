@@ -1,10 +1,6 @@
 //! A server machine: what runs on it after each start, and how clients call it.
 
 use super::plan::{Plan, Transport};
-use crate::fabric::SimFabric;
-use crate::node::Node;
-use crate::store::{Disk, SimStore};
-use crate::world::{NodeId, World};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::server::{Export, Server, Squash};
@@ -13,6 +9,10 @@ use gannet_rpc::{
     Target,
 };
 use gannet_runtime::Handle;
+use gannet_sim::Node;
+use gannet_sim::fabric::SimFabric;
+use gannet_sim::store::{Disk, SimStore};
+use gannet_sim::{NodeId, World};
 use gannet_vfs::Vfs;
 use gannet_wire::rpc::Groups;
 use std::net::SocketAddr;

@@ -5,10 +5,10 @@ mod perform;
 
 use super::{Stage, plan::Transport, server::calling};
 use crate::model::{Execution, Key, Operation, Oracle, TOP};
-use crate::random::Random;
 use gannet_fabric::Provider;
 use gannet_nfs::client::{Client, Error};
 use gannet_rpc::ClientConfig;
+use gannet_sim::Random;
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, Status};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 //! as before when it is done.
 
 use super::{Mount, Worker, name_of};
-use crate::random::Random;
+use gannet_sim::Random;
 use gannet_vfs::{Attributes, FileHandle, SetAttributes, Status, Vfs};
 
 /// See the module.

@@ -4,10 +4,6 @@
 //! The owner overwrites what it took back at once. A byte of its new content that reaches the peer was read too late; a
 //! byte that changes in it was written too late; and whatever the peer asks for by the old key afterwards is refused.
 
-use crate::fabric::{FabricProfile, SimFabric};
-use crate::node::Node;
-use crate::random::Random;
-use crate::world::{Faults, World};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
@@ -15,6 +11,10 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Buffer, all};
 use gannet_runtime::{Handle, LocalFuture};
+use gannet_sim::Node;
+use gannet_sim::Random;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::{Faults, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;

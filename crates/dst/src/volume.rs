@@ -1,12 +1,12 @@
 //! A volume in a world: a manager with its store, I/O servers with their disks, all of which outlive their processes.
 
-use crate::fabric::SimFabric;
-use crate::nic::{Host, Profile};
-use crate::node::{Node, PoolProfile};
-use crate::store::{Disk, SimStore};
-use crate::world::{Crash, Faults, World};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_sim::fabric::SimFabric;
+use gannet_sim::nic::{Host, Profile};
+use gannet_sim::store::{Disk, SimStore};
+use gannet_sim::{Crash, Faults, World};
+use gannet_sim::{Node, PoolProfile};
 use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, Session};

@@ -1,8 +1,8 @@
 //! Truncations that nobody waits for any more: they are done or not, but not later than what comes after them.
 
 use super::{FILE_MAX, Mount, Worker, Write, name_of, write_once};
-use crate::random::Random;
 use gannet_runtime::timeout;
+use gannet_sim::Random;
 use gannet_vfs::{FileHandle, SetAttributes, Status, Vfs};
 use std::time::Duration;
 
