@@ -86,7 +86,7 @@ fn papers(root: &Path) -> Result<()> {
     // What an earlier run left; there may be none.
     let _ = std::fs::remove_dir_all(&fresh);
     for name in ["nfs-rdma", "sandia", "pvfs-ib"] {
-        Step::cargo("run --release --locked -p gannet-cli -- papers --charts target/papers")
+        Step::cargo("run --release --locked -p gannet-lab -- papers --charts target/papers")
             .with(name)
             .run(root)?;
     }
@@ -100,7 +100,7 @@ fn papers(root: &Path) -> Result<()> {
         });
         anyhow::ensure!(
             same,
-            "{} is not what comes out now: draw it again with `gannet papers NAME --charts docs/papers`",
+            "{} is not what comes out now: draw it again with `gannet-lab papers NAME --charts docs/papers`",
             kept.display()
         );
     }
@@ -145,7 +145,7 @@ pub(crate) fn simulate(
 /// # Errors
 /// As [`simulate`].
 pub(crate) fn simulate_debug(root: &Path, count: u32) -> Result<()> {
-    Step::cargo("run --locked --quiet -p gannet-sim --bin gannet-sim --")
+    Step::cargo("run --locked --quiet -p gannet-dst --")
         .with(seed_of(root).to_string())
         .with("--count")
         .with(count.to_string())

@@ -52,9 +52,6 @@ _gannet() {
             gannet,mv)
                 cmd="gannet__subcmd__mv"
                 ;;
-            gannet,papers)
-                cmd="gannet__subcmd__papers"
-                ;;
             gannet,rm)
                 cmd="gannet__subcmd__rm"
                 ;;
@@ -66,15 +63,6 @@ _gannet() {
                 ;;
             gannet,volume)
                 cmd="gannet__subcmd__volume"
-                ;;
-            gannet__subcmd__bench,fabric)
-                cmd="gannet__subcmd__bench__subcmd__fabric"
-                ;;
-            gannet__subcmd__bench,iozone)
-                cmd="gannet__subcmd__bench__subcmd__iozone"
-                ;;
-            gannet__subcmd__bench,registration)
-                cmd="gannet__subcmd__bench__subcmd__registration"
                 ;;
             gannet__subcmd__bench,tile)
                 cmd="gannet__subcmd__bench__subcmd__tile"
@@ -116,7 +104,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --busy-poll --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench papers doctor dump generate"
+            opts="-h -V --log --log-format --busy-poll --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench doctor dump generate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -142,7 +130,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help fabric iozone registration tile"
+            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help tile"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,164 +193,6 @@ _gannet() {
                     return 0
                     ;;
                 --fast-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --log)
-                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
-                    return 0
-                    ;;
-                --busy-poll)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        gannet__subcmd__bench__subcmd__fabric)
-            opts="-h --json --seconds --log --log-format --busy-poll --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --seconds)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --log)
-                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
-                    return 0
-                    ;;
-                --busy-poll)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        gannet__subcmd__bench__subcmd__iozone)
-            opts="-h --threads --record --size --op --registration --server-registration --design --trust-peer --clients --simulated-time --sync --server-pid --scratch --json --chart --volume-key --dscp --timeout --crc --uid --gid --log --log-format --busy-poll --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --threads)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --record)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --op)
-                    COMPREPLY=($(compgen -W "write rewrite read reread randread randwrite" -- "${cur}"))
-                    return 0
-                    ;;
-                --registration)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --server-registration)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --design)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --clients)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --simulated-time)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --server-pid)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --scratch)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --chart)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --volume-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --dscp)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --crc)
-                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
-                    return 0
-                    ;;
-                --uid)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --gid)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --log)
-                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
-                    return 0
-                    ;;
-                --busy-poll)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        gannet__subcmd__bench__subcmd__registration)
-            opts="-h --json --seconds --log --log-format --busy-poll --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --seconds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1093,36 +923,6 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --log)
-                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
-                    return 0
-                    ;;
-                --busy-poll)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        gannet__subcmd__papers)
-            opts="-h --json --charts --log --log-format --busy-poll --help nfs-rdma sandia pvfs-ib"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --charts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

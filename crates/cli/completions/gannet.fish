@@ -46,8 +46,7 @@ complete -c gannet -n "__fish_gannet_needs_command" -f -a "mkdir" -d 'Make direc
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "rm" -d 'Remove files and directories'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "mv" -d 'Move or rename on one server'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "df" -d 'Show space and inodes'
-complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)'
-complete -c gannet -n "__fish_gannet_needs_command" -f -a "papers" -d 'Run a paper\'s experiments on its simulated testbeds and compare with what it published'
+complete -c gannet -n "__fish_gannet_needs_command" -f -a "bench" -d 'Measure a server, or tiles of a file of a volume (bench tile)'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "doctor" -d 'Say what of this machine, or of a server, stands in the way, and what to do about it'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "dump" -d 'Show what a capture of NFS over iWARP or TCP holds, a line a message'
 complete -c gannet -n "__fish_gannet_needs_command" -f -a "generate" -d 'Write man pages and shell completions'
@@ -406,100 +405,39 @@ complete -c gannet -n "__fish_gannet_using_subcommand df" -l busy-poll -d 'Micro
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON object per file system'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
 write\t'Sequential WRITE, unstable, with one COMMIT at the end'
 randread\t'READ at random offsets'
 stat\t'GETATTR'
 create\t'CREATE of empty files'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l seconds -d 'Time per row' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l uid -d 'Call as this user [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l inline-max -d 'gannet://: a server\'s share of an operation travels in the message up to this length [default: 4K, the most]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l fast-max -d 'gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the most]; the server moves what is longer' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l uid -d 'Call as this user [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l gid -d 'Call as this group [default: the caller\'s own]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l inline-max -d 'gannet://: a server\'s share of an operation travels in the message up to this length [default: 4K, the most]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l fast-max -d 'gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the most]; the server moves what is longer' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
 debug\t''
 trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
 json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l json -d 'One JSON object per row'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -l client-based -d 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -a "fabric" -d 'Measure the software RNIC next to a plain TCP socket, on loopback'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -a "iozone" -d 'Measure as IOzone\'s throughput mode does, on servers, on this machine, and on simulated testbeds'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -a "registration" -d 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel\'s mlock beside it'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from fabric iozone registration tile" -a "tile" -d 'Measure ranks that write tiles of one file of a volume, with rows between each other\'s and with rows apart'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
-warn\t''
-info\t''
-debug\t''
-trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
-json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'One JSON object per row'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l threads -d 'Concurrent threads, one file each; several numbers make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l size -d 'Bytes of each thread\'s file, a record at least' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l op -d 'What to measure; several make several rows, always in this order' -r -f -a "write\t'Write a new file from its start to its end'
-rewrite\t'Write a file that is there'
-read\t'Read a file from its start to its end'
-reread\t'Read it again'
-randread\t'Read records at random places, as many as the file has'
-randwrite\t'Write records at random places'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l registration -d 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client\'s otherwise. Several make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l server-registration -d 'How the server registers instead; not for URLs' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l design -d 'Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l clients -d 'Client machines, each with so many threads; for simulated testbeds only' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l simulated-time -d 'Virtual time per row, on simulated testbeds' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l server-pid -d 'The server of the URL runs on this machine as process PID: measure its processor time too' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l scratch -d 'Where `local` puts its scratch directory [default: the system\'s temporary directory]' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l chart -d 'Draw the rows: rates, and where the time went' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
-off\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l uid -d 'Call as this user [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l gid -d 'Call as this group [default: the caller\'s own]' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
-warn\t''
-info\t''
-debug\t''
-trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
-json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l sync -d 'Make every write durable before it is answered'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l json -d 'One JSON object per row'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l seconds -d 'Time per row' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
-warn\t''
-info\t''
-debug\t''
-trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
-json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -l json -d 'One JSON object per row'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from registration" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l json -d 'One JSON object per row'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l client-based -d 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -a "tile" -d 'Measure ranks that write tiles of one file of a volume, with rows between each other\'s and with rows apart'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l how -d 'How a tile is asked for; several make several rows' -r -f -a "rows\t'A request for each row, one after the other'
 lists\t'Requests with lists of 128 rows'
 nested\t'One request for all: a row that repeats'"
@@ -528,17 +466,6 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l json -d 'One JSON object per row'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -l charts -d 'Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them' -r -F
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
-warn\t''
-info\t''
-debug\t''
-trace\t''"
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -l log-format -d 'Log lines for people or for machines' -r -f -a "text\t'People'
-json\t'Machines: one JSON object per line'"
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -l busy-poll -d 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never' -r
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -l json -d 'One JSON object per row; the summary goes to standard error'
-complete -c gannet -n "__fish_gannet_using_subcommand papers" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l timeout -d 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l crc -d 'Ask for MPA CRCs on RDMA connections; the server may insist on its own' -r -f -a "on\t''
 off\t''"

@@ -40,8 +40,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove files and directories')
             [CompletionResult]::new('mv', 'mv', [CompletionResultType]::ParameterValue, 'Move or rename on one server')
             [CompletionResult]::new('df', 'df', [CompletionResultType]::ParameterValue, 'Show space and inodes')
-            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)')
-            [CompletionResult]::new('papers', 'papers', [CompletionResultType]::ParameterValue, 'Run a paper''s experiments on its simulated testbeds and compare with what it published')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure a server, or tiles of a file of a volume (bench tile)')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Say what of this machine, or of a server, stands in the way, and what to do about it')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Show what a capture of NFS over iWARP or TCP holds, a line a message')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write man pages and shell completions')
@@ -407,59 +406,7 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--client-based', '--client-based', [CompletionResultType]::ParameterName, 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('fabric', 'fabric', [CompletionResultType]::ParameterValue, 'Measure the software RNIC next to a plain TCP socket, on loopback')
-            [CompletionResult]::new('iozone', 'iozone', [CompletionResultType]::ParameterValue, 'Measure as IOzone''s throughput mode does, on servers, on this machine, and on simulated testbeds')
-            [CompletionResult]::new('registration', 'registration', [CompletionResultType]::ParameterValue, 'Measure what registering memory costs: each strategy on the software RNIC, and the kernel''s mlock beside it')
             [CompletionResult]::new('tile', 'tile', [CompletionResultType]::ParameterValue, 'Measure ranks that write tiles of one file of a volume, with rows between each other''s and with rows apart')
-            break
-        }
-        'gannet;bench;fabric' {
-            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
-            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
-            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
-            [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
-            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            break
-        }
-        'gannet;bench;iozone' {
-            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'Concurrent threads, one file each; several numbers make several rows')
-            [CompletionResult]::new('--record', '--record', [CompletionResultType]::ParameterName, 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows')
-            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Bytes of each thread''s file, a record at least')
-            [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What to measure; several make several rows, always in this order')
-            [CompletionResult]::new('--registration', '--registration', [CompletionResultType]::ParameterName, 'How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where both are ours, on the client''s otherwise. Several make several rows')
-            [CompletionResult]::new('--server-registration', '--server-registration', [CompletionResultType]::ParameterName, 'How the server registers instead; not for URLs')
-            [CompletionResult]::new('--design', '--design', [CompletionResultType]::ParameterName, 'Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows')
-            [CompletionResult]::new('--clients', '--clients', [CompletionResultType]::ParameterName, 'Client machines, each with so many threads; for simulated testbeds only')
-            [CompletionResult]::new('--simulated-time', '--simulated-time', [CompletionResultType]::ParameterName, 'Virtual time per row, on simulated testbeds')
-            [CompletionResult]::new('--server-pid', '--server-pid', [CompletionResultType]::ParameterName, 'The server of the URL runs on this machine as process PID: measure its processor time too')
-            [CompletionResult]::new('--scratch', '--scratch', [CompletionResultType]::ParameterName, 'Where `local` puts its scratch directory [default: the system''s temporary directory]')
-            [CompletionResult]::new('--chart', '--chart', [CompletionResultType]::ParameterName, 'Draw the rows: rates, and where the time went')
-            [CompletionResult]::new('--volume-key', '--volume-key', [CompletionResultType]::ParameterName, 'The key of the volume that gannet:// URLs name: its `client-key`')
-            [CompletionResult]::new('--dscp', '--dscp', [CompletionResultType]::ParameterName, 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]')
-            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for ever]')
-            [CompletionResult]::new('--crc', '--crc', [CompletionResultType]::ParameterName, 'Ask for MPA CRCs on RDMA connections; the server may insist on its own')
-            [CompletionResult]::new('--uid', '--uid', [CompletionResultType]::ParameterName, 'Call as this user [default: the caller''s own]')
-            [CompletionResult]::new('--gid', '--gid', [CompletionResultType]::ParameterName, 'Call as this group [default: the caller''s own]')
-            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
-            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
-            [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
-            [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
-            [CompletionResult]::new('--sync', '--sync', [CompletionResultType]::ParameterName, 'Make every write durable before it is answered')
-            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            break
-        }
-        'gannet;bench;registration' {
-            [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per row')
-            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
-            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
-            [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
-            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'gannet;bench;tile' {
@@ -482,16 +429,6 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row')
             [CompletionResult]::new('--trust-peer', '--trust-peer', [CompletionResultType]::ParameterName, 'Trust the other side with one key to all transfer memory, as all-physical registration does')
-            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            break
-        }
-        'gannet;papers' {
-            [CompletionResult]::new('--charts', '--charts', [CompletionResultType]::ParameterName, 'Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them')
-            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'How much to log on standard error [default: info for serve and cp, warn otherwise]')
-            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Log lines for people or for machines')
-            [CompletionResult]::new('--busy-poll', '--busy-poll', [CompletionResultType]::ParameterName, 'Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never')
-            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'One JSON object per row; the summary goes to standard error')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

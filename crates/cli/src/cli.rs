@@ -5,8 +5,7 @@ mod mount;
 mod volume;
 
 pub use bench::{
-    BenchOp, BenchOptions, BenchTarget, BenchWhat, FabricOptions, IozoneOp, IozoneOptions, Paper,
-    PapersOptions, RegistrationOptions, TileHow, TileOptions, TransferOptions,
+    BenchOp, BenchOptions, BenchWhat, TileHow, TileOptions, TransferOptions, parse_record,
 };
 
 pub use mount::{Locks, MountOptions};
@@ -20,7 +19,7 @@ use crate::url::{Location, Url};
 use crate::volume::Place;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use gannet_rpc::Design;
@@ -53,6 +52,19 @@ pub struct Arguments {
     /// Log lines.
     #[command(flatten)]
     pub logs: LogOptions,
+    /// How threads wait.
+    #[command(flatten)]
+    pub poll: PollOptions,
+}
+
+/// Most microseconds of `--busy-poll`.
+const BUSY_POLL_MAX: i64 = 10_000;
+/// Those of machines with more than one processor: longer than a message of ours and a good disk's sync take.
+const BUSY_POLL: u32 = 300;
+
+/// How threads wait for what they do not have.
+#[derive(Debug, Args)]
+pub struct PollOptions {
     /// Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never
     ///
     /// Makes short operations that come one after the other much faster, since waking takes longer than they do. It
@@ -69,14 +81,9 @@ pub struct Arguments {
     pub busy_poll: Option<u32>,
 }
 
-/// Most microseconds of `--busy-poll`.
-const BUSY_POLL_MAX: i64 = 10_000;
-/// Those of machines with more than one processor: longer than a message of ours and a good disk's sync take.
-const BUSY_POLL: u32 = 300;
-
-impl Arguments {
+impl PollOptions {
     /// How long a thread looks for news before it sleeps.
-    pub fn busy_poll(&self) -> Duration {
+    pub fn time(&self) -> Duration {
         let usual = match available_cores() {
             1 => 0,
             _ => BUSY_POLL,
@@ -185,12 +192,8 @@ pub enum Command {
     Mv(MvOptions),
     /// Show space and inodes
     Df(DfOptions),
-    /// Measure a server, the fabric itself (bench fabric), strategies and simulated testbeds (bench iozone)
+    /// Measure a server, or tiles of a file of a volume (bench tile)
     Bench(BenchOptions),
-    /// Run a paper's experiments on its simulated testbeds and compare with what it published
-    ///
-    /// Exits with 0 whatever comes out: the rows say which numbers are within 15 % of the published ones.
-    Papers(PapersOptions),
     /// Say what of this machine, or of a server, stands in the way, and what to do about it
     ///
     /// One line per check: ok, warn (works, but slower or not for everybody) or FAIL. Exits with 1 if one failed.
@@ -667,7 +670,11 @@ fn location_parser() -> impl TypedValueParser<Value = Location> {
     PathBufValueParser::new().try_map(|path| Location::parse(&OsString::from(path)))
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+/// Parses a time above 0, in seconds.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
         .filter(|seconds: &f64| *seconds > 0.0)
@@ -679,19 +686,23 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// Wrong usage, as one line.
-pub fn parse() -> Result<Arguments, Failure> {
-    Arguments::try_parse().map_err(|error| {
+pub fn parse<A: Parser>() -> Result<A, Failure> {
+    A::try_parse().map_err(|error| {
         if !error.use_stderr() {
             error.exit();
         }
         let words = std::env::args_os().skip(1);
         let words = words.map(|word| word.to_string_lossy().into_owned());
-        usage_failure(&error, words)
+        usage_failure(&error, A::command(), words)
     })
 }
 
 /// One line out of clap's several, about a command line of these words.
-fn usage_failure(error: &clap::Error, words: impl Iterator<Item = String>) -> Failure {
+fn usage_failure(
+    error: &clap::Error,
+    mut command: clap::Command,
+    words: impl Iterator<Item = String>,
+) -> Failure {
     let text = error.render().to_string();
     let message = text.split("\n\n").next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
@@ -699,8 +710,7 @@ fn usage_failure(error: &clap::Error, words: impl Iterator<Item = String>) -> Fa
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing",
         _ => message,
     };
-    let mut command = Arguments::command();
-    let mut names = String::from("gannet");
+    let mut names = command.get_name().to_owned();
     for word in words {
         let Some(below) = command.find_subcommand(&word) else {
             break;

@@ -9,7 +9,6 @@
 //! First thing to read: [`run`].
 
 pub mod bench;
-pub mod chart;
 pub mod cli;
 pub mod config;
 pub mod copy;
@@ -22,11 +21,10 @@ pub mod generate;
 pub mod logs;
 pub mod mount;
 pub mod output;
-pub mod papers;
-mod process;
+pub mod process;
 mod progress;
 mod remove;
-mod scratch;
+pub mod scratch;
 pub mod serve;
 pub mod session;
 mod show;
@@ -49,10 +47,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         _ => LogLevel::Warn,
     };
     logs::start(&arguments.logs, default_level);
-    set_busy_poll(arguments.busy_poll());
+    set_busy_poll(arguments.poll.time());
     match arguments.command {
         Command::Bench(options) => bench::run(&options),
-        Command::Papers(options) => papers::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Serve(options) => serve::run(&options),

@@ -1,10 +1,11 @@
 //! The `gannet` binary: parses the command line, runs the command, says what went wrong.
 
+use gannet_cli::cli;
 use gannet_cli::failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match gannet_cli::cli::parse().and_then(gannet_cli::run) {
+    match cli::parse().and_then(gannet_cli::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }

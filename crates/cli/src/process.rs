@@ -35,7 +35,7 @@ impl Signals {
 ///
 /// # Errors
 /// There is no such process, or it may not be looked at.
-pub(crate) fn cpu(pid: u32) -> io::Result<Duration> {
+pub fn cpu(pid: u32) -> io::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = ticks(&stat).ok_or_else(|| io::Error::other("/proc is not Linux's"))?;
     let per_second = rustix::param::clock_ticks_per_second() as f64;

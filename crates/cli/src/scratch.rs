@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 
 /// A directory that is removed again, whatever happens.
-pub(crate) struct Scratch {
+pub struct Scratch {
     path: PathBuf,
 }
 
@@ -13,7 +13,7 @@ impl Scratch {
     ///
     /// # Errors
     /// It cannot be made, or is there already.
-    pub(crate) fn make(name: &str, above: Option<&Path>) -> Result<Scratch, Failure> {
+    pub fn make(name: &str, above: Option<&Path>) -> Result<Scratch, Failure> {
         let above = above.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = above.join(format!("gannet-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| {
@@ -23,7 +23,8 @@ impl Scratch {
         Ok(Scratch { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

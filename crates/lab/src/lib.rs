@@ -6,7 +6,29 @@
 //!
 //! First function to read: [`papers::Paper::run`].
 
+mod bench;
+mod chart;
+pub mod cli;
 pub mod experiment;
 pub mod limits;
 pub mod papers;
 pub mod profiles;
+
+use cli::{Arguments, Command};
+use gannet_cli::cli::LogLevel;
+use gannet_cli::failure::Failure;
+use gannet_cli::logs;
+use gannet_runtime::tokio_plug::set_busy_poll;
+
+/// Does what the command line says, to its end.
+///
+/// # Errors
+/// What failed, why, and what to do about it.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    logs::start(&arguments.logs, LogLevel::Warn);
+    set_busy_poll(arguments.poll.time());
+    match arguments.command {
+        Command::Bench(options) => bench::run(&options.what),
+        Command::Papers(options) => papers::command::run(&options),
+    }
+}

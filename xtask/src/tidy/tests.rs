@@ -97,11 +97,11 @@ fn documents_name_existing_commands_only() {
     let known = [
         String::from("serve"),
         String::from("bench"),
-        String::from("bench fabric"),
+        String::from("bench tile"),
     ];
     let wrong = |command| documents::check_command(command, &known);
     assert_eq!(wrong("gannet serve /data --read-only"), None);
-    assert_eq!(wrong("gannet bench fabric --json"), None);
+    assert_eq!(wrong("gannet bench tile --json"), None);
     assert_eq!(wrong("cargo run --release -- serve /data"), None);
     assert!(wrong("gannet server /data").is_some());
     assert!(wrong("cargo run --release -- server").is_some());

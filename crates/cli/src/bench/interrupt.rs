@@ -10,7 +10,7 @@ const EXIT_CODE: i32 = 130;
 
 /// Whether somebody wants the benchmark to end. Clones see the same.
 #[derive(Clone)]
-pub(crate) struct Interrupt {
+pub struct Interrupt {
     /// Told by a thread that lives as long as the process.
     told: watch::Receiver<bool>,
 }
@@ -20,7 +20,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// They cannot be taken.
-    pub(crate) fn install() -> Result<Interrupt, Failure> {
+    pub fn install() -> Result<Interrupt, Failure> {
         let (tell, told) = watch::channel(false);
         let (installed, is_installed) = std::sync::mpsc::channel();
         let wait = move || {
@@ -59,7 +59,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// A signal has come.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         if *self.told.borrow() {
             return Err(Interrupt::failure());
         }
@@ -67,7 +67,7 @@ impl Interrupt {
     }
 
     /// Waits for a signal.
-    pub(crate) async fn wait(&self) {
+    pub async fn wait(&self) {
         let mut told = self.told.clone();
         if told.wait_for(|told| *told).await.is_err() {
             std::future::pending().await
@@ -78,7 +78,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// Those of `work`, or a signal has come.
-    pub(crate) async fn until<T>(
+    pub async fn until<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {

@@ -1,7 +1,6 @@
 //! Load on a server: streams with a connection and a thread each, one operation at a time on each stream.
 
-use super::check_moved;
-use super::interrupt::Interrupt;
+use super::measure::{Interrupt, check_moved, histogram, own_cpu, scatter};
 use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{Patience, Session};
@@ -13,7 +12,6 @@ use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,9 +19,6 @@ use tokio::sync::Barrier;
 
 /// The file that is read and written.
 pub(super) const FILE: &[u8] = b"data";
-/// Longest time of one operation that is told apart, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 600_000_000_000;
-
 /// Name of the `number`th small file.
 pub(super) fn small_file(number: u64) -> String {
     format!("file-{number}")
@@ -164,11 +159,6 @@ fn merge(
             .last()
             .map_or(Design::default(), |stream| stream.design),
     })
-}
-
-pub(super) fn histogram() -> Result<Histogram<u64>, Failure> {
-    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
-        .explain(|| String::from("cannot count latencies"))
 }
 
 impl Shared {
@@ -312,20 +302,4 @@ impl Shared {
         let record = u64::from(self.load.record).max(1);
         number % (self.load.size / record).max(1) * record
     }
-}
-
-/// Numbers that look random and are the same in every run (a step of SplitMix64).
-pub(super) fn scatter(number: u64) -> u64 {
-    let value = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value ^ (value >> 31)
-}
-
-/// CPU time of this process so far.
-pub(crate) fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }

@@ -1,25 +1,19 @@
-//! `gannet bench`: a server under load, or the fabric alone.
+//! `gannet bench`: a server under load.
 
-pub mod fabric;
 mod interrupt;
-mod iozone;
 mod load;
-pub mod raw;
-mod registration;
+pub mod measure;
 mod tile;
 
-use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, FabricOptions};
+use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions};
 use crate::failure::{Explain, Failure};
-use crate::session::{self, Session};
+use crate::session::Session;
 use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
-use gannet_nfs::client::{Client, Error, Existing, Follow, Transfer, Zeros};
-use gannet_runtime::{all, sleep};
-use gannet_vfs::{FileHandle, Status};
-use interrupt::Interrupt;
-pub(crate) use load::own_cpu;
+use gannet_nfs::client::{Existing, Transfer, Zeros};
 use load::{Load, Measured};
+use measure::{Interrupt, check_records, in_folder, rounded, with_session};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -27,13 +21,6 @@ use std::time::Duration;
 const BYTES_PER_FILE: u64 = 64 << 10;
 /// Files of a `stat` row, at most.
 const FILES_MAX: u64 = 4096;
-/// How long an interrupted benchmark still removes its files.
-const REMOVE_TIME: Duration = Duration::from_secs(10);
-/// Files that are removed at a time.
-const REMOVED_AT_A_TIME: usize = 32;
-/// How often it looks again for files that calls under way have made meanwhile.
-const REMOVE_ROUNDS: usize = 16;
-
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -102,9 +89,6 @@ impl Memory {
 /// The server cannot be reached, or an operation failed.
 pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     match (&options.what, &options.url) {
-        (Some(BenchWhat::Fabric(fabric)), _) => run_fabric(fabric),
-        (Some(BenchWhat::Iozone(options)), _) => iozone::run(options),
-        (Some(BenchWhat::Registration(options)), _) => registration::run(options),
         (Some(BenchWhat::Tile(options)), _) => tile::run(options),
         (None, Some(url)) => run_server(url, options),
         // The parser insists on one of them.
@@ -112,37 +96,6 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
             Err(Failure::usage("wrong usage", "a URL is missing").hint("see `gannet bench --help`"))
         }
     }
-}
-
-/// Refuses records that a file of `size` bytes does not have, or that one call does not move.
-fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<(), Failure> {
-    let longest = records.iter().copied().max().unwrap_or(0);
-    if longest > size {
-        let (size, record) = (size::human(size), size::human(longest));
-        let why = format!("a file of {size} has no record of {record}");
-        return Err(Failure::usage("--size is too small", why).hint("make it larger"));
-    }
-    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
-    if longest > max && !is_volume {
-        let why = format!("a READ or WRITE of NFS moves at most {max} bytes");
-        return Err(Failure::usage("--record is too large", why)
-            .hint("make it smaller, or measure a gannet:// URL"));
-    }
-    Ok(())
-}
-
-/// Refuses to count an operation that moved less than its record.
-fn check_moved(
-    what: impl FnOnce() -> String,
-    (count, record): (u32, u32),
-    offset: u64,
-) -> Result<(), Failure> {
-    if count == record {
-        return Ok(());
-    }
-    let why = format!("{count} of {record} bytes were moved at {offset}");
-    Err(Failure::new(what(), why)
-        .hint("use records that the server moves in one call; see `gannet doctor URL`"))
 }
 
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
@@ -162,56 +115,6 @@ fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
         show(&rows)?;
         show_memory(&rows)
     }
-}
-
-/// Makes a directory on the server, does `work` in it, and removes it with what is in it; soon, if a signal comes.
-fn in_folder<T>(
-    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
-    work: impl FnOnce(&Url) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
-    let made = with_session((url, client, interrupt), async |session| {
-        let path = session.path_of(&folder);
-        let made = session.files().make_directory(&path, 0o700).await;
-        made.map(|_| ()).explain(|| format!("cannot make {folder}"))
-    });
-    let done = match made {
-        Ok(()) => work(&folder),
-        // A call that is interrupted may be answered all the same.
-        Err(failure) if interrupt.check().is_err() => Err(failure),
-        Err(failure) => return Err(failure),
-    };
-    let removed = session::run(async |runtime| {
-        let removing = session::with_session(&runtime, url, client, async |session| {
-            remove(&session, &folder).await
-        });
-        let too_late = async {
-            interrupt.wait().await;
-            sleep(&runtime, REMOVE_TIME).await;
-        };
-        tokio::select! {
-            removed = removing => removed,
-            () = too_late => Err(Failure::new("it takes too long", "interrupted")),
-        }
-    });
-    match (done, removed) {
-        (Ok(done), Ok(())) => Ok(done),
-        (Err(failure), Err(_)) if interrupt.check().is_err() => {
-            Err(failure.hint(format!("{folder} may be left behind: remove it")))
-        }
-        (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
-    }
-}
-
-/// Does `work` on a session to the server of `url`, unless a signal comes before its end.
-fn with_session<F: Future<Output = Result<(), Failure>>>(
-    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
-    work: impl FnOnce(Session) -> F,
-) -> Result<(), Failure> {
-    session::run(async |runtime| {
-        let working = session::with_session(&runtime, url, client, work);
-        interrupt.until(working).await
-    })
 }
 
 fn measure_all(
@@ -341,44 +244,6 @@ fn measure(
     })
 }
 
-/// `value` with so many digits behind the point.
-pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
-}
-
-/// Removes the bench's directory with what is in it.
-async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
-    let what = || format!("cannot remove {folder}");
-    let node = session.node(folder, Follow::No).await?;
-    let (files, path) = (session.files(), session.path_of(folder));
-    for _ in 0..REMOVE_ROUNDS {
-        empty(files.client(), &node.handle).await.explain(what)?;
-        match files.remove(&path).await {
-            // Made by a call that was under way when its connection was closed.
-            Err(Error::Status(Status::Notempty)) => {}
-            removed => return removed.explain(what),
-        }
-    }
-    Err(Failure::new(what(), Status::Notempty))
-}
-
-/// Removes the files of a directory.
-async fn empty(client: &Client, directory: &FileHandle) -> Result<(), Error> {
-    for items in client.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
-        let removing = items
-            .iter()
-            .map(|item| Box::pin(client.remove(directory, &item.name)));
-        for removed in all(removing).await {
-            match removed {
-                Err(Error::Status(Status::Noent)) => {}
-                removed => removed?,
-            }
-        }
-    }
-    Ok(())
-}
-
 fn show(rows: &[Row]) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
@@ -466,46 +331,5 @@ fn show_memory(rows: &[Row]) -> Result<(), Failure> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     output::line("registering memory, by the clients:")?;
-    output::line(&table.to_string())
-}
-
-fn run_fabric(options: &FabricOptions) -> Result<(), Failure> {
-    let settings = fabric::Settings {
-        seconds: options.seconds,
-    };
-    let rows = fabric::run(settings)
-        .map_err(|error| Failure::new("cannot measure the fabric", format!("{error:#}")))?;
-    if options.json {
-        return rows.iter().try_for_each(output::json);
-    }
-    let number =
-        |value: Option<f64>| value.map_or_else(|| String::from("-"), |value| format!("{value:.2}"));
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
-        "op",
-        "size",
-        "CRC",
-        "MB/s",
-        "TCP MB/s",
-        "p50 us",
-        "TCP p50 us",
-        "ratio",
-        "CPU s/GB",
-        "peer's",
-    ]);
-    for row in &rows {
-        table.add_row([
-            row.op.to_owned(),
-            size::human(row.size as u64),
-            String::from(if row.crc { "on" } else { "off" }),
-            number(row.mb_per_s),
-            number(row.raw_tcp_mb_per_s),
-            number(row.p50_us),
-            number(row.raw_p50_us),
-            format!("{:.2}", row.ratio),
-            number(row.initiator_cpu_s_per_gb),
-            number(row.target_cpu_s_per_gb),
-        ]);
-    }
     output::line(&table.to_string())
 }

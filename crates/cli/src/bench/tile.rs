@@ -4,9 +4,7 @@
 //! Both layouts are measured in turns, so that what else the machine does falls on both, and the ratio is that of two
 //! neighbours in time: the median of all rounds.
 
-use super::interrupt::Interrupt;
-use super::load::histogram;
-use super::{in_folder, rounded};
+use super::measure::{Interrupt, histogram, in_folder, rounded};
 use crate::cli::{TileHow, TileOptions};
 use crate::failure::{Explain, Failure};
 use crate::url::{Scheme, Url};

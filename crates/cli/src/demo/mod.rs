@@ -3,7 +3,7 @@
 mod server;
 mod tree;
 
-use crate::bench::{own_cpu, rounded};
+use crate::bench::measure::{own_cpu, rounded};
 use crate::cli::{
     CallOptions, ClientOptions, DemoOptions, MemoryOptions, NativeOptions, Switch, TransferOptions,
 };

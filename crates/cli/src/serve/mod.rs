@@ -7,7 +7,7 @@ mod ready;
 mod settings;
 mod users;
 
-use crate::bench::rounded;
+use crate::bench::measure::rounded;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;

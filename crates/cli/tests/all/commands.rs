@@ -654,3 +654,14 @@ fn a_tree_goes_over_rdma_under_every_registration_strategy() {
     );
     assert!(error.contains("--trust-peer"), "{error}");
 }
+
+#[test]
+fn records_that_a_benchmark_cannot_move_are_refused_before_anything_is_measured() {
+    for (arguments, part) in [
+        (["--record", "2M"], "NFS moves at most 1048576 bytes"),
+        (["--size", "512K"], "--size is too small"),
+    ] {
+        let error = fail(&[&["bench", "nfs://h/"], &arguments[..]].concat(), 2);
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+}

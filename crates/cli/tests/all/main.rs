@@ -10,7 +10,6 @@ mod dump;
 mod examples;
 mod full_disk;
 mod generated;
-mod laboratory;
 mod libnfs;
 mod mount;
 mod mount_user;

@@ -7,6 +7,7 @@
 //!
 //! First function to read: [`Paper::run`].
 
+pub(crate) mod command;
 mod laboratory;
 mod nfs_rdma;
 mod pvfs_ib;
@@ -16,10 +17,11 @@ mod sandia;
 pub use crate::experiment::Failure;
 pub use row::{Published, Row, Verdict};
 
+use clap::ValueEnum;
 use laboratory::Laboratory;
 
 /// A paper whose experiments are run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Paper {
     /// Noronha, Chai, Talpey, Panda: Better NFS through RDMA and efficient memory registration (2007).
     NfsRdma,

@@ -1,10 +1,13 @@
-//! The machines of the testbeds, primitive operations first, then whole papers. One program, since each costs a link.
+//! The machines of the testbeds, primitive operations first, then whole papers; and the binary. One program, since each
+//! costs a link.
 
 #![allow(clippy::unwrap_used)]
 
+mod laboratory;
 mod nic;
 mod nic_disk;
 mod nic_papers;
 mod nic_pvfs;
 mod pair;
 mod papers_pvfs;
+mod support;

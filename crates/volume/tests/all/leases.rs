@@ -4,9 +4,9 @@
 use crate::common;
 
 use common::{VOLUME_UNIT, noise, read, root, write};
+use gannet_dst::volume::{Bed, Carrier};
 use gannet_runtime::{both, sleep};
 use gannet_sim::World;
-use gannet_dst::volume::{Bed, Carrier};
 use gannet_vfs::{CreateMode, SetAttributes, Status, Vfs};
 use gannet_volume::limits::{CAPABILITY_AGE, GIVE_BACK_AFTER, OPERATION_DEADLINE};
 use std::time::Duration;

@@ -12,24 +12,24 @@ const BOTTOM: i32 = 318;
 
 /// A panel with lines.
 #[derive(Debug, Clone)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Name and unit of what grows. Its values stand at equal distances, as the field draws 1, 2, 4 and 8 threads.
-    pub x: String,
+    pub(crate) x: String,
     /// Name and unit of what is measured; starts at 0.
-    pub y: String,
+    pub(crate) y: String,
     /// One line each.
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
 }
 
 /// One line.
 #[derive(Debug, Clone)]
-pub struct Series {
+pub(crate) struct Series {
     /// Its name in the legend.
-    pub name: String,
+    pub(crate) name: String,
     /// What grows, and what was measured there.
-    pub points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Lines {

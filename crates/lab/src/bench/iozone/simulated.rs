@@ -1,14 +1,14 @@
 //! Rows of simulated testbeds.
 
-use super::super::interrupt::Interrupt;
-use super::super::rounded;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
 use super::{Report, Variant, cells};
 use crate::cli::{BenchTarget, IozoneOp, IozoneOptions};
-use crate::failure::{Explain, Failure};
-use crate::url::Scheme;
-use gannet_lab::experiment::Transport;
-use gannet_lab::experiment::nfs::{Operation, Outcome, Workload, run};
+use crate::experiment::Transport;
+use crate::experiment::nfs::{Operation, Outcome, Workload, run};
+use gannet_cli::bench::measure::Interrupt;
+use gannet_cli::bench::measure::rounded;
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::url::Scheme;
 use gannet_sim::limits::FILE_MAX;
 use gannet_sim::nic::{Activity, Profile, Usage};
 use gannet_vfs::Stability;

@@ -1,4 +1,4 @@
-//! `gannet bench iozone`: IOzone's throughput mode, on real servers and on simulated testbeds.
+//! `gannet-lab bench iozone`: IOzone's throughput mode, on real servers and on simulated testbeds.
 
 mod draw;
 mod local;
@@ -8,12 +8,12 @@ mod simulated;
 mod threads;
 mod timed;
 
-use super::check_records;
-use super::interrupt::Interrupt;
+use crate::chart;
 use crate::cli::{BenchTarget, IozoneOptions};
-use crate::failure::{Explain, Failure};
-use crate::url::Scheme;
-use crate::{chart, output};
+use gannet_cli::bench::measure::{Interrupt, check_records};
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::output;
+use gannet_cli::url::Scheme;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
 use row::Row;

@@ -1,11 +1,11 @@
-//! `gannet papers`: a paper's experiments on its simulated testbeds, beside what it published.
+//! `gannet-lab papers`: a paper's experiments on its simulated testbeds, beside what it published.
 
+use super::{Figure, Paper, Published, Report, Verdict};
 use crate::chart::{self, Lines, Panel};
-use crate::cli::{Paper, PapersOptions};
-use crate::failure::{Explain, Failure};
-use crate::output;
+use crate::cli::PapersOptions;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use gannet_lab::papers::{self, Figure, Published, Report, Verdict};
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::output;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -35,12 +35,8 @@ struct Row<'a> {
 ///
 /// # Errors
 /// A simulation stopped, or a chart cannot be written.
-pub fn run(options: &PapersOptions) -> Result<(), Failure> {
-    let paper = match options.paper {
-        Paper::NfsRdma => papers::Paper::NfsRdma,
-        Paper::Sandia => papers::Paper::Sandia,
-        Paper::PvfsIb => papers::Paper::PvfsIb,
-    };
+pub(crate) fn run(options: &PapersOptions) -> Result<(), Failure> {
+    let paper = options.paper;
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
     } else {
@@ -121,12 +117,12 @@ fn digits(value: f64) -> String {
 
 fn summary(report: &Report) -> String {
     let (within, numbers) = report.numbers();
-    let is_order = |row: &&papers::Row| matches!(row.published, Published::Order(_));
+    let is_order = |row: &&super::Row| matches!(row.published, Published::Order(_));
     let orders = report.rows.iter().filter(is_order);
     let (hold, orders) = orders.fold((0, 0), |(hold, count), row| {
         (hold + usize::from(row.within == Verdict::Within), count + 1)
     });
-    let is_fitted = |row: &&papers::Row| row.within == Verdict::Fitted;
+    let is_fitted = |row: &&super::Row| row.within == Verdict::Fitted;
     let fitted = report.rows.iter().filter(is_fitted).count();
     format!(
         "{within} of {numbers} numbers are within their tolerance (15 % unless the row says otherwise); {hold} of \
@@ -135,7 +131,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// Writes each figure to a file of its own, and a page with the rows and the figures.
-fn write(report: &Report, paper: papers::Paper, directory: &Path) -> Result<(), Failure> {
+fn write(report: &Report, paper: Paper, directory: &Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(directory);
     made.explain(|| format!("cannot make {}", directory.display()))?;
     let write = |name: String, content: String| {
@@ -152,10 +148,10 @@ fn write(report: &Report, paper: papers::Paper, directory: &Path) -> Result<(), 
 }
 
 /// The rows and the figures as Markdown.
-fn page(report: &Report, paper: papers::Paper) -> String {
+fn page(report: &Report, paper: Paper) -> String {
     let name = paper.name();
     let mut page = format!(
-        "# {name}\n\nWritten by `gannet papers {name} --charts docs/papers`; see [README.md](README.md).\n\n\
+        "# {name}\n\nWritten by `gannet-lab papers {name} --charts docs/papers`; see [README.md](README.md).\n\n\
          {}\n\n| row | published | simulated | unit | within | note |\n|---|---|---|---|---|---|\n",
         summary(report)
     );

@@ -7,21 +7,21 @@ mod bars;
 mod lines;
 mod paper;
 
-pub use bars::{Bar, Bars};
-pub use lines::{Lines, Series};
+pub(crate) use bars::{Bar, Bars};
+pub(crate) use lines::{Lines, Series};
 
-use crate::failure::Failure;
+use gannet_cli::failure::Failure;
 use paper::{Area, Drawn};
 use plotters::prelude::*;
 
 /// Width of every chart, in pixels.
 const WIDTH: u32 = 960;
 /// Panels of one chart, at most: more do not fit on a screen, however long.
-pub const PANELS_MAX: usize = 48;
+pub(crate) const PANELS_MAX: usize = 48;
 
 /// One part of a chart; parts stand below each other.
 #[derive(Debug, Clone)]
-pub enum Panel {
+pub(crate) enum Panel {
     /// Rates or times over something that grows.
     Lines(Lines),
     /// Sums and what they consist of.
@@ -48,7 +48,7 @@ impl Panel {
 ///
 /// # Errors
 /// There is nothing to draw, or more than [`PANELS_MAX`] panels.
-pub fn svg(panels: &[Panel]) -> Result<String, Failure> {
+pub(crate) fn svg(panels: &[Panel]) -> Result<String, Failure> {
     let what = "cannot draw the chart";
     if panels.is_empty() {
         return Err(Failure::new(what, "there is nothing in it"));

@@ -1,13 +1,14 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
-use super::super::check_moved;
-use super::super::fabric::thread_cpu;
-use super::super::interrupt::Interrupt;
-use super::super::load::{histogram, scatter};
-use crate::cli::{ClientOptions, IozoneOp};
-use crate::failure::{Explain, Failure};
-use crate::session::{Patience, Session};
-use crate::url::Url;
+use crate::cli::IozoneOp;
+use gannet_cli::bench::measure::Interrupt;
+use gannet_cli::bench::measure::check_moved;
+use gannet_cli::bench::measure::thread_cpu;
+use gannet_cli::bench::measure::{histogram, scatter};
+use gannet_cli::cli::ClientOptions;
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::session::{Patience, Session};
+use gannet_cli::url::Url;
 use gannet_fabric::registration::Counters;
 use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
 use gannet_rpc::Design;

@@ -4,12 +4,11 @@
 //! kernel's back. A provider with hardware has to pin as well, which mlock(2) and munlock(2) of the same length stand
 //! for here. (Walking the pages and telling the adapter comes on top.)
 
-use super::load::histogram;
-use super::rounded;
 use crate::cli::RegistrationOptions;
-use crate::failure::{Explain, Failure};
-use crate::{output, session, size};
 use comfy_table::{CellAlignment, Table, presets};
+use gannet_cli::bench::measure::{histogram, rounded};
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::{output, session, size};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{Access, Provider, Scope};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};

@@ -18,24 +18,24 @@ const BARS_MAX: usize = 40;
 
 /// A panel with stacked bars.
 #[derive(Debug, Clone)]
-pub struct Bars {
+pub(crate) struct Bars {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Name and unit of the values; starts at 0.
-    pub x: String,
+    pub(crate) x: String,
     /// Names of the parts, in the legend.
-    pub parts: Vec<String>,
+    pub(crate) parts: Vec<String>,
     /// From top to bottom; the first forty are drawn.
-    pub bars: Vec<Bar>,
+    pub(crate) bars: Vec<Bar>,
 }
 
 /// One bar.
 #[derive(Debug, Clone)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// What stands before it.
-    pub label: String,
+    pub(crate) label: String,
     /// A value for each part.
-    pub parts: Vec<f64>,
+    pub(crate) parts: Vec<f64>,
 }
 
 impl Bars {

@@ -1,9 +1,9 @@
 //! A line of the result, as JSON and in the table.
 
-use super::super::rounded;
-use crate::failure::Failure;
-use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
+use gannet_cli::bench::measure::rounded;
+use gannet_cli::failure::Failure;
+use gannet_cli::{output, size};
 use gannet_rpc::Design;
 use serde::Serialize;
 

@@ -6,7 +6,12 @@
 //! [`WORKING_SET`] bytes on either side, larger than the caches.
 
 use super::raw::RawEnd;
+use crate::cli::FabricOptions;
 use anyhow::{Context, anyhow, bail};
+use comfy_table::{Table, presets};
+use gannet_cli::bench::measure::thread_cpu;
+use gannet_cli::failure::Failure;
+use gannet_cli::{output, size};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
     RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
@@ -27,7 +32,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Bytes each side sends from or receives into.
-pub const WORKING_SET: usize = 64 << 20;
+pub(crate) const WORKING_SET: usize = 64 << 20;
 /// Bytes of one bulk operation.
 const BULK: usize = 1 << 20;
 /// Bytes of one message of a round trip.
@@ -43,54 +48,99 @@ const TRIPS_PER_SECOND: usize = 20_000;
 
 /// How to measure.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// About how long each row may take.
-    pub seconds: Duration,
+    pub(crate) seconds: Duration,
 }
 
 /// One line of the result. Bulk rows have rates, round-trip rows have times.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What was done.
-    pub op: &'static str,
+    pub(crate) op: &'static str,
     /// Bytes per operation.
-    pub size: usize,
+    pub(crate) size: usize,
     /// CRC-32C over every FPDU.
-    pub crc: bool,
+    pub(crate) crc: bool,
     /// Payload moved, in 10^6 bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mb_per_s: Option<f64>,
+    pub(crate) mb_per_s: Option<f64>,
     /// The same by the plain socket.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw_tcp_mb_per_s: Option<f64>,
+    pub(crate) raw_tcp_mb_per_s: Option<f64>,
     /// Median time of a round trip, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub p50_us: Option<f64>,
+    pub(crate) p50_us: Option<f64>,
     /// The same by the plain socket.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw_p50_us: Option<f64>,
+    pub(crate) raw_p50_us: Option<f64>,
     /// Provider to plain socket: of the rates (more is better) or of the times (less is better);
     /// the median of the rounds' own ratios.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// CPU seconds per 10^9 bytes of the side that posts the work.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initiator_cpu_s_per_gb: Option<f64>,
+    pub(crate) initiator_cpu_s_per_gb: Option<f64>,
     /// The same of the other side.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_cpu_s_per_gb: Option<f64>,
+    pub(crate) target_cpu_s_per_gb: Option<f64>,
     /// CPU seconds per 10^9 bytes of the side that posts the work, by the plain socket.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw_initiator_cpu_s_per_gb: Option<f64>,
+    pub(crate) raw_initiator_cpu_s_per_gb: Option<f64>,
     /// The same of the other side.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub raw_target_cpu_s_per_gb: Option<f64>,
+    pub(crate) raw_target_cpu_s_per_gb: Option<f64>,
+}
+
+/// Measures, and prints the rows.
+///
+/// # Errors
+/// The fabric or the socket failed.
+pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
+    let settings = Settings {
+        seconds: options.seconds,
+    };
+    let rows = measure(settings)
+        .map_err(|error| Failure::new("cannot measure the fabric", format!("{error:#}")))?;
+    if options.json {
+        return rows.iter().try_for_each(output::json);
+    }
+    let number =
+        |value: Option<f64>| value.map_or_else(|| String::from("-"), |value| format!("{value:.2}"));
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "op",
+        "size",
+        "CRC",
+        "MB/s",
+        "TCP MB/s",
+        "p50 us",
+        "TCP p50 us",
+        "ratio",
+        "CPU s/GB",
+        "peer's",
+    ]);
+    for row in &rows {
+        table.add_row([
+            row.op.to_owned(),
+            size::human(row.size as u64),
+            String::from(if row.crc { "on" } else { "off" }),
+            number(row.mb_per_s),
+            number(row.raw_tcp_mb_per_s),
+            number(row.p50_us),
+            number(row.raw_p50_us),
+            format!("{:.2}", row.ratio),
+            number(row.initiator_cpu_s_per_gb),
+            number(row.target_cpu_s_per_gb),
+        ]);
+    }
+    output::line(&table.to_string())
 }
 
 /// Measures all rows.
 ///
 /// # Errors
 /// A thread, a socket or a connection could not be had, or broke.
-pub fn run(settings: Settings) -> anyhow::Result<Vec<Row>> {
+fn measure(settings: Settings) -> anyhow::Result<Vec<Row>> {
     let (address_sender, address_receiver) = mpsc::channel();
     let (target_sender, target_receiver) = mpsc::channel();
     let target = std::thread::Builder::new()
@@ -280,14 +330,14 @@ fn median_time(times: &[Duration]) -> f64 {
 }
 
 /// Memory for either yardstick, all of its pages touched.
-pub fn working_set() -> Buffer {
+pub(crate) fn working_set() -> Buffer {
     let mut memory = Buffer::zeroed(WORKING_SET);
     memory.fill(0x5a);
     memory
 }
 
 /// Where piece `index` of `size` bytes lies in the working set.
-pub fn piece(index: usize, size: usize) -> Range<usize> {
+pub(crate) fn piece(index: usize, size: usize) -> Range<usize> {
     let start = index * size % WORKING_SET;
     start..start + size
 }
@@ -304,15 +354,6 @@ where
         cpu: thread_cpu().saturating_sub(cpu),
         trips,
     })
-}
-
-/// Processor time of this thread so far.
-pub(super) fn thread_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }
 
 fn config(crc: bool) -> IwarpConfig {

@@ -1,18 +1,17 @@
 //! Rows of real servers: somebody's, or one of this process.
 
-use super::super::interrupt::Interrupt;
-use super::super::load::{histogram, own_cpu};
-use super::super::{in_folder, rounded};
 use super::local::LocalServer;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
 use super::threads::{self, Cell, Observer, Part, Spent};
 use super::{Report, Variant, cells};
-use crate::cli::{
-    BenchTarget, ClientOptions, IozoneOp, IozoneOptions, MemoryOptions, TransferOptions,
-};
-use crate::failure::{Explain, Failure};
-use crate::process;
-use crate::url::{Scheme, Url};
+use crate::cli::{BenchTarget, IozoneOp, IozoneOptions};
+use gannet_cli::bench::measure::Interrupt;
+use gannet_cli::bench::measure::{histogram, own_cpu};
+use gannet_cli::bench::measure::{in_folder, rounded};
+use gannet_cli::cli::{ClientOptions, MemoryOptions, TransferOptions};
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::process;
+use gannet_cli::url::{Scheme, Url};
 use gannet_rpc::{Design, RdmaOptions};
 use gannet_vfs::Stability;
 use hdrhistogram::Histogram;

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
 /// One end of the plain connection.
-pub struct RawEnd {
+pub(crate) struct RawEnd {
     stream: Stream,
     /// The working set that is sent from or received into.
     memory: Buffer,
@@ -17,7 +17,7 @@ pub struct RawEnd {
 
 impl RawEnd {
     /// Takes over a connected stream.
-    pub fn new(stream: Stream) -> RawEnd {
+    pub(crate) fn new(stream: Stream) -> RawEnd {
         RawEnd {
             stream,
             memory: working_set(),
@@ -28,7 +28,7 @@ impl RawEnd {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn send_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+    pub(crate) async fn send_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
         for index in 0..count {
             let bytes = self
                 .memory
@@ -43,7 +43,7 @@ impl RawEnd {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn receive_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+    pub(crate) async fn receive_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
         for index in 0..count {
             let bytes = self
                 .memory
@@ -58,7 +58,11 @@ impl RawEnd {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn ping(&mut self, size: usize, count: usize) -> anyhow::Result<Vec<Duration>> {
+    pub(crate) async fn ping(
+        &mut self,
+        size: usize,
+        count: usize,
+    ) -> anyhow::Result<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
         let (request, mut answer) = (vec![1; size], vec![0; size]);
         for _ in 0..count {
@@ -74,7 +78,7 @@ impl RawEnd {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn pong(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+    pub(crate) async fn pong(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
         let mut message = vec![0; size];
         for _ in 0..count {
             receive(&self.stream, &mut message).await?;

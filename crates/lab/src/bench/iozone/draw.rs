@@ -2,7 +2,7 @@
 
 use super::row::{Breakdown, Row, Side};
 use crate::chart::{Bar, Bars, Lines, Panel, Series};
-use crate::size;
+use gannet_cli::size;
 use std::collections::BTreeSet;
 
 /// Panels with rates for each operation, then one with the breakdown of every operation at the most threads.

@@ -1,0 +1,186 @@
+//! What benchmarks of servers have in common: a folder of their own that goes again, signals, clocks, and what counts.
+
+pub use super::interrupt::Interrupt;
+use crate::cli::ClientOptions;
+use crate::failure::{Explain, Failure};
+use crate::session::{self, Session};
+use crate::size;
+use crate::url::Url;
+use gannet_nfs::client::{Client, Error, Follow};
+use gannet_runtime::{all, sleep};
+use gannet_vfs::{FileHandle, Status};
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// How long an interrupted benchmark still removes its files.
+const REMOVE_TIME: Duration = Duration::from_secs(10);
+/// Files that are removed at a time.
+const REMOVED_AT_A_TIME: usize = 32;
+/// How often it looks again for files that calls under way have made meanwhile.
+const REMOVE_ROUNDS: usize = 16;
+
+/// Longest time of one operation that is told apart, in nanoseconds.
+const LATENCY_MAX_NS: u64 = 600_000_000_000;
+
+/// Refuses records that a file of `size` bytes does not have, or that one call does not move.
+///
+/// # Errors
+/// There is such a record.
+pub fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<(), Failure> {
+    let longest = records.iter().copied().max().unwrap_or(0);
+    if longest > size {
+        let (size, record) = (size::human(size), size::human(longest));
+        let why = format!("a file of {size} has no record of {record}");
+        return Err(Failure::usage("--size is too small", why).hint("make it larger"));
+    }
+    let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
+    if longest > max && !is_volume {
+        let why = format!("a READ or WRITE of NFS moves at most {max} bytes");
+        return Err(Failure::usage("--record is too large", why)
+            .hint("make it smaller, or measure a gannet:// URL"));
+    }
+    Ok(())
+}
+
+/// Refuses to count an operation that moved less than its record.
+///
+/// # Errors
+/// It did.
+pub fn check_moved(
+    what: impl FnOnce() -> String,
+    (count, record): (u32, u32),
+    offset: u64,
+) -> Result<(), Failure> {
+    if count == record {
+        return Ok(());
+    }
+    let why = format!("{count} of {record} bytes were moved at {offset}");
+    Err(Failure::new(what(), why)
+        .hint("use records that the server moves in one call; see `gannet doctor URL`"))
+}
+
+/// Makes a directory on the server, does `work` in it, and removes it with what is in it; soon, if a signal comes.
+///
+/// # Errors
+/// Those of `work`; or the server cannot be reached, the folder cannot be made or removed, or a signal came.
+pub fn in_folder<T>(
+    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
+    work: impl FnOnce(&Url) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
+    let made = with_session((url, client, interrupt), async |session| {
+        let path = session.path_of(&folder);
+        let made = session.files().make_directory(&path, 0o700).await;
+        made.map(|_| ()).explain(|| format!("cannot make {folder}"))
+    });
+    let done = match made {
+        Ok(()) => work(&folder),
+        // A call that is interrupted may be answered all the same.
+        Err(failure) if interrupt.check().is_err() => Err(failure),
+        Err(failure) => return Err(failure),
+    };
+    let removed = session::run(async |runtime| {
+        let removing = session::with_session(&runtime, url, client, async |session| {
+            remove(&session, &folder).await
+        });
+        let too_late = async {
+            interrupt.wait().await;
+            sleep(&runtime, REMOVE_TIME).await;
+        };
+        tokio::select! {
+            removed = removing => removed,
+            () = too_late => Err(Failure::new("it takes too long", "interrupted")),
+        }
+    });
+    match (done, removed) {
+        (Ok(done), Ok(())) => Ok(done),
+        (Err(failure), Err(_)) if interrupt.check().is_err() => {
+            Err(failure.hint(format!("{folder} may be left behind: remove it")))
+        }
+        (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
+    }
+}
+
+/// Does `work` on a session to the server of `url`, unless a signal comes before its end.
+pub(super) fn with_session<F: Future<Output = Result<(), Failure>>>(
+    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
+    work: impl FnOnce(Session) -> F,
+) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        let working = session::with_session(&runtime, url, client, work);
+        interrupt.until(working).await
+    })
+}
+
+/// A histogram of latencies in nanoseconds.
+///
+/// # Errors
+/// There is no memory for it.
+pub fn histogram() -> Result<Histogram<u64>, Failure> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
+        .explain(|| String::from("cannot count latencies"))
+}
+
+/// `value` with so many digits behind the point.
+pub fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// Numbers that look random and are the same in every run (a step of SplitMix64).
+pub fn scatter(number: u64) -> u64 {
+    let value = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value ^ (value >> 31)
+}
+
+/// CPU time of this process so far.
+pub fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Processor time of this thread so far.
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Removes the bench's directory with what is in it.
+async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
+    let what = || format!("cannot remove {folder}");
+    let node = session.node(folder, Follow::No).await?;
+    let (files, path) = (session.files(), session.path_of(folder));
+    for _ in 0..REMOVE_ROUNDS {
+        empty(files.client(), &node.handle).await.explain(what)?;
+        match files.remove(&path).await {
+            // Made by a call that was under way when its connection was closed.
+            Err(Error::Status(Status::Notempty)) => {}
+            removed => return removed.explain(what),
+        }
+    }
+    Err(Failure::new(what(), Status::Notempty))
+}
+
+/// Removes the files of a directory.
+async fn empty(client: &Client, directory: &FileHandle) -> Result<(), Error> {
+    for items in client.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
+        let removing = items
+            .iter()
+            .map(|item| Box::pin(client.remove(directory, &item.name)));
+        for removed in all(removing).await {
+            match removed {
+                Err(Error::Status(Status::Noent)) => {}
+                removed => removed?,
+            }
+        }
+    }
+    Ok(())
+}

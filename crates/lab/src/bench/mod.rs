@@ -1,0 +1,21 @@
+//! `gannet-lab bench`: the fabric alone, registration alone, and servers and simulated testbeds as IOzone does.
+
+mod fabric;
+mod iozone;
+mod raw;
+mod registration;
+
+use crate::cli::BenchWhat;
+use gannet_cli::failure::Failure;
+
+/// Measures what the command line says.
+///
+/// # Errors
+/// What failed, why, and what to do about it.
+pub(crate) fn run(what: &BenchWhat) -> Result<(), Failure> {
+    match what {
+        BenchWhat::Fabric(options) => fabric::run(options),
+        BenchWhat::Iozone(options) => iozone::run(options),
+        BenchWhat::Registration(options) => registration::run(options),
+    }
+}

@@ -1,0 +1,336 @@
+//! The command line: one definition gives the parser and the help.
+
+use crate::papers::Paper;
+use crate::profiles;
+use clap::builder::TypedValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet_cli::cli::{
+    CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
+};
+use gannet_cli::size;
+use gannet_cli::url::{Scheme, Url};
+use gannet_fabric::registration::StrategyKind;
+use gannet_rpc::Design;
+use gannet_sim::nic::Profile;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The laboratory of Gannet: published experiments, simulated testbeds, and benchmarks of its parts.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gannet-lab",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Log lines.
+    #[command(flatten)]
+    pub logs: LogOptions,
+    /// How threads wait.
+    #[command(flatten)]
+    pub poll: PollOptions,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure the fabric itself, strategies of registration, or servers and simulated testbeds as IOzone does
+    Bench(BenchOptions),
+    /// Run a paper's experiments on its simulated testbeds and compare with what it published
+    ///
+    /// Exits with 0 whatever comes out: the rows say which numbers are within 15 % of the published ones.
+    Papers(PapersOptions),
+}
+
+/// `gannet-lab bench`.
+#[derive(Debug, Args)]
+pub struct BenchOptions {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// `gannet-lab bench ...`.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Measure the software RNIC next to a plain TCP socket, on loopback
+    Fabric(FabricOptions),
+    /// Measure as IOzone's throughput mode does, on servers, on this machine, and on simulated testbeds
+    ///
+    /// A thread writes and reads a file of its own, record by record, one at a time; threads start together, and the
+    /// rate counts what all of them moved until the first has finished (IOzone's rule). I/O is direct: Gannet's client
+    /// has no cache. Writes are unstable, and each thread ends with a COMMIT, which counts; --sync makes each of them
+    /// durable by itself.
+    ///
+    /// TARGET is a URL of a directory; `local` or `local:tcp` (a scratch directory, served by this process over RDMA or
+    /// TCP on loopback); or `profile:NAME` or `profile:NAME:tcp`, a simulated testbed of a paper. On testbeds virtual
+    /// time is measured, files have 64 MiB at most, records come round again when a file is through, and rewriting and
+    /// rereading are writing and reading.
+    ///
+    /// With --json, `breakdown_us` says for either side what an operation's time went into, as far as it is known:
+    /// everything on simulated testbeds, registration, copies and waiting for credits on real clients, and the server's
+    /// part on `local`.
+    Iozone(Box<IozoneOptions>),
+    /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
+    Registration(RegistrationOptions),
+}
+
+/// `gannet-lab bench fabric`.
+#[derive(Debug, Clone, Args)]
+pub struct FabricOptions {
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Time per row
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: Duration,
+}
+
+/// `gannet-lab bench iozone`.
+#[derive(Debug, Clone, Args)]
+pub struct IozoneOptions {
+    /// What to measure: URL, `local`, `local:tcp`, `profile:NAME` or `profile:NAME:tcp`
+    #[arg(required = true, value_name = "TARGET", value_parser = target_parser())]
+    pub targets: Vec<BenchTarget>,
+    /// Concurrent threads, one file each; several numbers make several rows
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,2,4,8"
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Vec<u16>,
+    /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
+    #[arg(
+        long,
+        value_name = "SIZE,..",
+        value_delimiter = ',',
+        default_value = "4K,128K,1M"
+    )]
+    #[arg(value_parser = parse_record)]
+    pub record: Vec<u64>,
+    /// Bytes of each thread's file, a record at least
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse_nonzero)]
+    pub size: u64,
+    /// What to measure; several make several rows, always in this order
+    #[arg(
+        long,
+        value_name = "OP,..",
+        value_delimiter = ',',
+        default_value = "write,rewrite,read,reread,randread,randwrite"
+    )]
+    pub op: Vec<IozoneOp>,
+    /// How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where
+    /// both are ours, on the client's otherwise. Several make several rows
+    #[arg(
+        long,
+        value_name = "STRATEGY,..",
+        value_delimiter = ',',
+        default_value = "dynamic"
+    )]
+    pub registration: Vec<StrategyKind>,
+    /// How the server registers instead; not for URLs
+    #[arg(long, value_name = "STRATEGY")]
+    pub server_registration: Option<StrategyKind>,
+    /// Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows
+    #[arg(
+        long,
+        value_name = "DESIGN,..",
+        value_delimiter = ',',
+        default_value = "read-write"
+    )]
+    pub design: Vec<Design>,
+    /// Trust the other side with one key to all transfer memory, as all-physical registration does
+    #[arg(long)]
+    pub trust_peer: bool,
+    /// Client machines, each with so many threads; for simulated testbeds only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub clients: u16,
+    /// Virtual time per row, on simulated testbeds
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_simulated)]
+    pub simulated_time: Duration,
+    /// Make every write durable before it is answered
+    #[arg(long)]
+    pub sync: bool,
+    /// The server of the URL runs on this machine as process PID: measure its processor time too
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub server_pid: Option<u32>,
+    /// Where `local` puts its scratch directory [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the rows: rates, and where the time went
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
+    /// For gannet:// URLs.
+    #[command(flatten)]
+    pub native: NativeOptions,
+    /// Talking to servers.
+    #[command(flatten)]
+    pub call: CallOptions,
+}
+
+/// What `gannet-lab bench iozone` measures, in the order in which it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum IozoneOp {
+    /// Write a new file from its start to its end.
+    Write,
+    /// Write a file that is there.
+    Rewrite,
+    /// Read a file from its start to its end.
+    Read,
+    /// Read it again.
+    Reread,
+    /// Read records at random places, as many as the file has.
+    Randread,
+    /// Write records at random places.
+    Randwrite,
+}
+
+impl IozoneOp {
+    /// Data goes to the server.
+    pub fn is_write(self) -> bool {
+        matches!(
+            self,
+            IozoneOp::Write | IozoneOp::Rewrite | IozoneOp::Randwrite
+        )
+    }
+
+    /// Records are taken at random.
+    pub fn is_random(self) -> bool {
+        matches!(self, IozoneOp::Randread | IozoneOp::Randwrite)
+    }
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            IozoneOp::Write => "write",
+            IozoneOp::Rewrite => "rewrite",
+            IozoneOp::Read => "read",
+            IozoneOp::Reread => "reread",
+            IozoneOp::Randread => "randread",
+            IozoneOp::Randwrite => "randwrite",
+        }
+    }
+}
+
+/// What `gannet-lab bench iozone` measures on.
+#[derive(Debug, Clone)]
+pub enum BenchTarget {
+    /// A directory of a server.
+    Url(Url),
+    /// A scratch directory, served by this process on loopback.
+    Local(Scheme),
+    /// A simulated testbed.
+    Profile(&'static Profile, Scheme),
+}
+
+impl BenchTarget {
+    /// What carries the calls.
+    pub fn scheme(&self) -> Scheme {
+        match self {
+            BenchTarget::Url(url) => url.scheme,
+            BenchTarget::Local(scheme) | BenchTarget::Profile(_, scheme) => *scheme,
+        }
+    }
+
+    /// Parses a URL, `local[:tcp]` or `profile:NAME[:tcp]`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<BenchTarget, String> {
+        if text.contains("://") {
+            return Url::parse(text)
+                .map(BenchTarget::Url)
+                .map_err(|error| error.to_string());
+        }
+        let (place, scheme) = match text.strip_suffix(":tcp") {
+            Some(place) => (place, Scheme::Tcp),
+            None => (text, Scheme::Rdma),
+        };
+        if place == "local" {
+            return Ok(BenchTarget::Local(scheme));
+        }
+        let Some(name) = place.strip_prefix("profile:") else {
+            return Err(format!(
+                "`{text}` is not nfs://..., nfs+rdma://..., local, local:tcp or profile:NAME"
+            ));
+        };
+        let profile = profiles::ALL.iter().find(|profile| profile.name == name);
+        profile
+            .map(|profile| BenchTarget::Profile(profile, scheme))
+            .ok_or_else(|| {
+                let names: Vec<&str> = profiles::ALL.iter().map(|profile| profile.name).collect();
+                format!(
+                    "no profile is called `{name}`: there are {}",
+                    names.join(", ")
+                )
+            })
+    }
+}
+
+impl std::fmt::Display for BenchTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BenchTarget::Url(url) => return url.fmt(f),
+            BenchTarget::Local(_) => f.write_str("local")?,
+            BenchTarget::Profile(profile, _) => write!(f, "profile:{}", profile.name)?,
+        }
+        f.write_str(if self.scheme() == Scheme::Tcp {
+            ":tcp"
+        } else {
+            ""
+        })
+    }
+}
+
+/// `gannet-lab bench registration`.
+#[derive(Debug, Clone, Args)]
+pub struct RegistrationOptions {
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Time per row
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
+    pub seconds: Duration,
+}
+
+/// `gannet-lab papers`.
+#[derive(Debug, Args)]
+pub struct PapersOptions {
+    /// Which paper
+    pub paper: Paper,
+    /// One JSON object per row; the summary goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them
+    #[arg(long, value_name = "DIR")]
+    pub charts: Option<PathBuf>,
+}
+
+fn parse_simulated(text: &str) -> Result<Duration, String> {
+    let max = Duration::from_secs(10);
+    match parse_seconds(text)? {
+        time if time > max => Err(format!(
+            "`{text}`: simulate at most {} s per row",
+            max.as_secs()
+        )),
+        time if time < Duration::from_millis(1) => {
+            Err(format!("`{text}`: simulate at least 0.001 s per row"))
+        }
+        time => Ok(time),
+    }
+}
+
+fn target_parser() -> impl TypedValueParser<Value = BenchTarget> {
+    clap::builder::NonEmptyStringValueParser::new().try_map(|text| BenchTarget::parse(&text))
+}
