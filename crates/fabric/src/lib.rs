@@ -19,7 +19,6 @@ mod memory_map;
 mod receives;
 mod region;
 
-pub mod conformance;
 pub mod limits;
 pub mod registration;
 

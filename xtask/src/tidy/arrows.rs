@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("runtime", &[]),
     ("fabric", &["runtime"]),
+    ("conformance", &["runtime", "fabric"]),
     ("iwarp", &["wire", "runtime", "fabric"]),
     ("dump", &["wire"]),
     ("verbs", &["runtime", "fabric"]),

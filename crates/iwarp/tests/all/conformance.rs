@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use gannet_conformance::{Harness, cases, run_case};
 use gannet_fabric::Provider;
-use gannet_fabric::conformance::{Harness, cases, run_case};
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{FileRef, FileSource, Handle};

@@ -4,8 +4,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_fabric::conformance::{Case, Harness, cases, run_case};
-use gannet_fabric::{Provider, conformance};
+use gannet_conformance::{Case, Harness, cases, run_case};
+use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::Handle;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
@@ -146,7 +146,8 @@ fn the_whole_suite_replays() {
     for kind in [Kind::Memory, Kind::Testbed, Kind::Iwarp] {
         let digest = || {
             let (world, harness) = build(99, kind);
-            let failures = world.run(async move { conformance::run_all(&harness).await.len() });
+            let failures =
+                world.run(async move { gannet_conformance::run_all(&harness).await.len() });
             assert_eq!(failures, Ok(0));
             world.trace_digest()
         };

@@ -1,8 +1,8 @@
 //! Two engines and a stream that cuts bytes as it likes.
 
 use super::*;
+use gannet_conformance::MemoryFile;
 use gannet_fabric::Access;
-use gannet_fabric::conformance::MemoryFile;
 use gannet_wire::mpa::strip_markers;
 use proptest::prelude::*;
 use std::collections::VecDeque;

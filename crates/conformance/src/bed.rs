@@ -1,7 +1,7 @@
 //! What the cases share: a connected pair, its completions, patterns, a file in memory.
 
-use super::{Broken, Harness, Outcome, ensure_eq};
-use crate::{
+use crate::{Broken, Harness, Outcome, ensure_eq};
+use gannet_fabric::{
     Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
     Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal, Source, Span,
     WorkError, WorkId, next_completions,
@@ -17,32 +17,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bytes of one arena slot, and so of a default receive.
-pub(super) const SLOT_LEN: usize = 8192;
+pub(crate) const SLOT_LEN: usize = 8192;
 /// Slots of the arena of one case.
 const SLOTS_MAX: usize = 256;
 /// Receives that each end of a default pair has posted.
-pub(super) const RECEIVES: usize = 8;
+pub(crate) const RECEIVES: usize = 8;
 /// Read depth of a default pair.
-pub(super) const READ_DEPTH: u16 = 8;
+pub(crate) const READ_DEPTH: u16 = 8;
 /// How long a provider may take to give back what a finished case used.
 const BALANCE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Ids for work that is not a default receive (those count from 0).
-pub(super) const WORK: WorkId = WorkId(1000);
+pub(crate) const WORK: WorkId = WorkId(1000);
 
 /// The test bed of one case.
-pub(super) struct Bed<'h> {
-    pub(super) runtime: Handle,
-    pub(super) near: Rc<dyn Provider>,
-    pub(super) far: Rc<dyn Provider>,
-    pub(super) arena: Arena,
+pub(crate) struct Bed<'h> {
+    pub(crate) runtime: Handle,
+    pub(crate) near: Rc<dyn Provider>,
+    pub(crate) far: Rc<dyn Provider>,
+    pub(crate) arena: Arena,
     harness: &'h dyn Harness,
     near_regions: u64,
     far_regions: u64,
 }
 
 impl Bed<'_> {
-    pub(super) fn new(harness: &dyn Harness) -> Bed<'_> {
+    pub(crate) fn new(harness: &dyn Harness) -> Bed<'_> {
         let (near, far) = (harness.near(), harness.far());
         Bed {
             runtime: harness.runtime(),
@@ -56,24 +56,24 @@ impl Bed<'_> {
     }
 
     /// Where the far provider listens.
-    pub(super) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.harness.address()
     }
 
     /// A file of the harness's kind.
-    pub(super) fn file(&self, content: Vec<u8>) -> FileRef {
+    pub(crate) fn file(&self, content: Vec<u8>) -> FileRef {
         self.harness.file(content)
     }
 
     /// A slot of the case's arena.
-    pub(super) fn slot(&self) -> Outcome<Buffer> {
+    pub(crate) fn slot(&self) -> Outcome<Buffer> {
         self.arena
             .take()
             .ok_or_else(|| Broken::new("the case's arena is empty"))
     }
 
     /// Default options: [`RECEIVES`] slots and [`READ_DEPTH`].
-    pub(super) fn options(&self) -> Outcome<ConnectOptions> {
+    pub(crate) fn options(&self) -> Outcome<ConnectOptions> {
         let receives: Outcome<Vec<Buffer>> = (0..RECEIVES).map(|_| self.slot()).collect();
         Ok(ConnectOptions {
             private_data: Vec::new(),
@@ -85,12 +85,12 @@ impl Bed<'_> {
     }
 
     /// A connected pair with default options: the end that connected, then the one that accepted.
-    pub(super) async fn pair(&self) -> Outcome<(Peer, Peer)> {
+    pub(crate) async fn pair(&self) -> Outcome<(Peer, Peer)> {
         self.pair_with(self.options()?, self.options()?).await
     }
 
     /// A connected pair.
-    pub(super) async fn pair_with(
+    pub(crate) async fn pair_with(
         &self,
         near: ConnectOptions,
         far: ConnectOptions,
@@ -106,7 +106,7 @@ impl Bed<'_> {
     }
 
     /// Everything the case used came back: slots to the arena, regions out of the domains.
-    pub(super) async fn balanced(&self) -> Outcome {
+    pub(crate) async fn balanced(&self) -> Outcome {
         let deadline = self.runtime.now() + BALANCE_TIME_MAX;
         loop {
             let left = (
@@ -135,14 +135,14 @@ fn regions(provider: &Rc<dyn Provider>) -> u64 {
 }
 
 /// One end of a connection, with the completions it has not looked at yet.
-pub(super) struct Peer {
-    pub(super) endpoint: Connected,
+pub(crate) struct Peer {
+    pub(crate) endpoint: Connected,
     ready: VecDeque<Completion>,
     ended: Option<Disconnected>,
 }
 
 impl Peer {
-    pub(super) fn new(endpoint: Connected) -> Peer {
+    pub(crate) fn new(endpoint: Connected) -> Peer {
         Peer {
             endpoint,
             ready: VecDeque::new(),
@@ -151,7 +151,7 @@ impl Peer {
     }
 
     /// The next completion; the connection must not have ended before it.
-    pub(super) async fn next(&mut self) -> Outcome<Completion> {
+    pub(crate) async fn next(&mut self) -> Outcome<Completion> {
         loop {
             if let Some(completion) = self.ready.pop_front() {
                 return Ok(completion);
@@ -163,13 +163,13 @@ impl Peer {
     }
 
     /// The next completion, which must be a success.
-    pub(super) async fn next_done(&mut self) -> Outcome<(WorkId, Done, Option<Buffer>)> {
+    pub(crate) async fn next_done(&mut self) -> Outcome<(WorkId, Done, Option<Buffer>)> {
         let completion = self.next().await?;
         Ok((completion.id, completion.outcome?, completion.buffer))
     }
 
     /// The next completion, which must be this one.
-    pub(super) async fn expect(&mut self, id: WorkId, done: Done) -> Outcome<Option<Buffer>> {
+    pub(crate) async fn expect(&mut self, id: WorkId, done: Done) -> Outcome<Option<Buffer>> {
         let completion = self.next().await?;
         ensure_eq(
             "completion",
@@ -180,7 +180,7 @@ impl Peer {
     }
 
     /// The next completion, which must be a plain message; gives its bytes.
-    pub(super) async fn expect_message(&mut self) -> Outcome<Vec<u8>> {
+    pub(crate) async fn expect_message(&mut self) -> Outcome<Vec<u8>> {
         let completion = self.next().await?;
         let Ok(Done::Received { len, .. }) = completion.outcome else {
             return Err(Broken::new(format!("not a message: {completion:?}")));
@@ -195,7 +195,7 @@ impl Peer {
     }
 
     /// The completions that are left, and why the connection ended.
-    pub(super) async fn end(&mut self) -> (Vec<Completion>, Disconnected) {
+    pub(crate) async fn end(&mut self) -> (Vec<Completion>, Disconnected) {
         let mut all: Vec<Completion> = self.ready.drain(..).collect();
         if let Some(reason) = &self.ended {
             return (all, reason.clone());
@@ -209,7 +209,7 @@ impl Peer {
     }
 
     /// Posts a message of these bytes, with a completion, and starts it.
-    pub(super) fn send(&self, id: WorkId, bytes: &[u8]) -> Outcome {
+    pub(crate) fn send(&self, id: WorkId, bytes: &[u8]) -> Outcome {
         let options = SendOptions {
             signal: Signal::Always,
             ..SendOptions::default()
@@ -218,14 +218,14 @@ impl Peer {
     }
 
     /// Posts a message of these bytes and starts it.
-    pub(super) fn send_with(&self, id: WorkId, bytes: &[u8], options: SendOptions) -> Outcome {
+    pub(crate) fn send_with(&self, id: WorkId, bytes: &[u8], options: SendOptions) -> Outcome {
         self.endpoint.post_send(id, source(bytes)?, options)?;
         self.endpoint.flush();
         Ok(())
     }
 
     /// Posts a write of these bytes, with a completion, and starts it.
-    pub(super) fn write(&self, id: WorkId, bytes: &[u8], target: RemoteAddress) -> Outcome {
+    pub(crate) fn write(&self, id: WorkId, bytes: &[u8], target: RemoteAddress) -> Outcome {
         self.endpoint
             .post_write(id, source(bytes)?, target, Signal::Always)?;
         self.endpoint.flush();
@@ -233,27 +233,27 @@ impl Peer {
     }
 
     /// Posts a read into the whole of `sink` and starts it.
-    pub(super) fn read(&self, id: WorkId, sink: &Region, source: RemoteAddress) -> Outcome {
+    pub(crate) fn read(&self, id: WorkId, sink: &Region, source: RemoteAddress) -> Outcome {
         self.endpoint.post_read(id, Span::whole(sink)?, source)?;
         self.endpoint.flush();
         Ok(())
     }
 
     /// Registers these bytes for this end's peer alone.
-    pub(super) fn expose(&self, bytes: Vec<u8>, access: Access) -> Outcome<Region> {
+    pub(crate) fn expose(&self, bytes: Vec<u8>, access: Access) -> Outcome<Region> {
         let backing = Backing::Buffer(Buffer::from_vec(bytes));
         let scope = Scope::Endpoint(self.endpoint.id());
         Ok(self.endpoint.domain().register(backing, access, scope)?)
     }
 
     /// Registers zeroed memory for this end's own use.
-    pub(super) fn sink(&self, len: usize) -> Outcome<Region> {
+    pub(crate) fn sink(&self, len: usize) -> Outcome<Region> {
         self.expose(vec![0; len], Access::Local)
     }
 }
 
 /// A message there and one back: both ends are in good health.
-pub(super) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
+pub(crate) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
     for (from, to, text) in [(0, 1, "there"), (1, 0, "back")] {
         let ends = [&mut *near, &mut *far];
         ends[from].send(WORK, text.as_bytes())?;
@@ -267,7 +267,7 @@ pub(super) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
 }
 
 /// The connection ended because the near end did what it must not; both ends say so.
-pub(super) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec<Completion>> {
+pub(crate) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec<Completion>> {
     let (_, far_reason) = far.end().await;
     if !matches!(far_reason, Disconnected::PeerMisbehaved(_)) {
         return Err(Broken::new(format!("the far end says {far_reason:?}")));
@@ -280,7 +280,7 @@ pub(super) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec
 }
 
 /// Memory of its own with these bytes, as a source.
-pub(super) fn source(bytes: &[u8]) -> Outcome<Source> {
+pub(crate) fn source(bytes: &[u8]) -> Outcome<Source> {
     Ok(Source::Buffer {
         len: u32::try_from(bytes.len())?,
         buffer: Buffer::from_vec(bytes.to_vec()),
@@ -288,7 +288,7 @@ pub(super) fn source(bytes: &[u8]) -> Outcome<Source> {
 }
 
 /// The address of byte `offset` of a region, for the peer.
-pub(super) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
+pub(crate) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
     RemoteAddress {
         key: region.key(),
         offset: region.base().wrapping_add(offset),
@@ -296,14 +296,14 @@ pub(super) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
 }
 
 /// Bytes that differ between seeds and never repeat at a power of two.
-pub(super) fn pattern(seed: usize, len: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|index| (index % 251 + index / 251 * 7 + seed * 31) as u8)
         .collect()
 }
 
 /// The bytes of a memory region.
-pub(super) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
+pub(crate) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
     let len = usize::try_from(region.len()).unwrap_or(usize::MAX);
     region
         .bytes(0, len)
@@ -312,7 +312,7 @@ pub(super) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
 }
 
 /// Options of a Send that revokes `key`.
-pub(super) fn invalidating(key: crate::RemoteKey) -> SendOptions {
+pub(crate) fn invalidating(key: gannet_fabric::RemoteKey) -> SendOptions {
     SendOptions {
         signal: Signal::Always,
         invalidate: Invalidate::Key(key),
@@ -321,7 +321,7 @@ pub(super) fn invalidating(key: crate::RemoteKey) -> SendOptions {
 }
 
 /// True when work was cut off by the end of the connection.
-pub(super) fn is_flushed(completion: &Completion) -> bool {
+pub(crate) fn is_flushed(completion: &Completion) -> bool {
     completion.outcome == Err(WorkError::Flushed)
 }
 

@@ -1,16 +1,19 @@
 //! RDMA Read.
 
-use super::bed::{Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, pattern, ping};
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::limits::FILE_OFFSET_MAX;
-use crate::{Access, Backing, ConnectOptions, Done, PostError, RegisterError, Scope, Span, WorkId};
+use crate::bed::{Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, pattern, ping};
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::limits::FILE_OFFSET_MAX;
+use gannet_fabric::{
+    Access, Backing, ConnectOptions, Done, PostError, RegisterError, Scope, SendOptions, Span,
+    WorkId,
+};
 use gannet_runtime::both;
 
 const SIZES: [usize; 10] = [
     0, 1, 5, 1448, 4096, 65_537, 300_001, 1_048_576, 3_000_003, 5_242_880,
 ];
 
-pub(super) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     for (index, len) in SIZES.into_iter().enumerate() {
         let bytes = pattern(index, len + 20);
@@ -33,7 +36,7 @@ pub(super) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
     ping(&mut near, &mut far).await
 }
 
-pub(super) async fn several_mebibytes_in_pieces(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn several_mebibytes_in_pieces(bed: &Bed<'_>) -> Outcome {
     const PIECE: usize = 256 << 10;
     let (mut near, far) = bed.pair().await?;
     let bytes = pattern(1, 16 * PIECE);
@@ -56,7 +59,7 @@ pub(super) async fn several_mebibytes_in_pieces(bed: &Bed<'_>) -> Outcome {
     ensure_bytes("read", &bytes_of(&sink)?, &bytes)
 }
 
-pub(super) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Outcome {
     let shallow = || {
         Outcome::Ok(ConnectOptions {
             ord: 2,
@@ -76,7 +79,7 @@ pub(super) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Out
         )?;
     }
     // A Send behind them goes its own way, and the Reads all come.
-    near.send_with(WORK, b"meanwhile", crate::SendOptions::default())?;
+    near.send_with(WORK, b"meanwhile", SendOptions::default())?;
     far.expect_message().await?;
     for (index, sink) in sinks.iter().enumerate() {
         near.expect(WorkId(index as u64), Done::Read).await?;
@@ -86,7 +89,7 @@ pub(super) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Out
     Ok(())
 }
 
-pub(super) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
     if !bed.far.capabilities().file_regions {
         return Ok(());
     }
@@ -112,7 +115,7 @@ pub(super) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
     ping(&mut near, &mut far).await
 }
 
-pub(super) async fn a_file_region_ends_where_files_do(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_file_region_ends_where_files_do(bed: &Bed<'_>) -> Outcome {
     let register = |offset, len| {
         let file = bed.file(pattern(7, 10));
         let backing = Backing::File { file, offset, len };
@@ -127,7 +130,7 @@ pub(super) async fn a_file_region_ends_where_files_do(bed: &Bed<'_>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn an_idle_application_is_read_from(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn an_idle_application_is_read_from(bed: &Bed<'_>) -> Outcome {
     let (mut near, far) = bed.pair().await?;
     let bytes = pattern(4, 2 << 20);
     let origin = far.expose(bytes.clone(), Access::RemoteRead)?;
@@ -140,12 +143,12 @@ pub(super) async fn an_idle_application_is_read_from(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
     const LEN: usize = 1 << 20;
     let (mut near, mut far) = bed.pair().await?;
     let near_origin = near.expose(pattern(5, LEN), Access::RemoteRead)?;
     let far_origin = far.expose(pattern(6, LEN), Access::RemoteRead)?;
-    async fn pull(peer: &mut Peer, origin: &crate::Region, expected: &[u8]) -> Outcome {
+    async fn pull(peer: &mut Peer, origin: &gannet_fabric::Region, expected: &[u8]) -> Outcome {
         let sinks: Outcome<Vec<_>> = (0..READ_DEPTH).map(|_| peer.sink(expected.len())).collect();
         let sinks = sinks?;
         for sink in &sinks {
@@ -166,7 +169,7 @@ pub(super) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
     left.and(right)
 }
 
-pub(super) async fn without_depth_no_read(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn without_depth_no_read(bed: &Bed<'_>) -> Outcome {
     let none = ConnectOptions {
         ord: 0,
         ..bed.options()?

@@ -1,4 +1,7 @@
-//! The suite every provider must pass.
+//! The suite every provider of the fabric seam must pass.
+//!
+//! What belongs here: demands that hold for every provider, and the beds they run on. What this crate refuses: the name
+//! of a provider, a protocol above the seam, and any use outside of tests.
 //!
 //! A provider's test implements [`Harness`] and calls [`run_all`]; what comes back is the list of cases that failed,
 //! each with the line that did. Cases are ordinary users of the seam: they see nothing of a provider but its
@@ -15,8 +18,8 @@ mod sharing;
 mod strategies;
 mod writes;
 
-use crate::Provider;
 use bed::Bed;
+use gannet_fabric::Provider;
 use gannet_runtime::{FileRef, Handle};
 use std::fmt;
 use std::future::Future;

@@ -1,10 +1,10 @@
 //! What a peer must not do, what it hears of it, and that nobody else notices.
 
-use super::bed::{
+use crate::bed::{
     Bed, Peer, WORK, address_of, bytes_of, ended_by_far, invalidating, pattern, ping, source,
 };
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::{
     Access, AccessError, Backing, Disconnected, Done, Region, RemoteAddress, RemoteKey, Scope,
     SendOptions, Signal, WorkError, WorkId,
 };
@@ -87,7 +87,7 @@ impl Trespass {
     }
 }
 
-pub(super) async fn reads_outside_the_grant(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn reads_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     for trespass in Trespass::ALL {
         let (mut near, mut far) = bed.pair().await?;
@@ -109,7 +109,7 @@ pub(super) async fn reads_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     for trespass in Trespass::ALL {
         let (mut near, mut far) = bed.pair().await?;
@@ -146,7 +146,7 @@ async fn aftermath(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer) -> Outcome {
     ensure(odd.is_none(), format!("work done after the end: {odd:?}"))
 }
 
-pub(super) async fn a_message_with_no_receive(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_message_with_no_receive(bed: &Bed<'_>) -> Outcome {
     let mut far_options = bed.options()?;
     far_options.receives = vec![bed.slot()?].into();
     let (mut near, mut far) = bed.pair_with(bed.options()?, far_options).await?;
@@ -158,7 +158,7 @@ pub(super) async fn a_message_with_no_receive(bed: &Bed<'_>) -> Outcome {
     ping(&mut by_near, &mut by_far).await
 }
 
-pub(super) async fn a_message_longer_than_its_receive(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_message_longer_than_its_receive(bed: &Bed<'_>) -> Outcome {
     for (room, len) in [(100, 101), (0, 1), (65_536, 200_000)] {
         let mut far_options = bed.options()?;
         far_options.receives = vec![Buffer::zeroed(room)].into();
@@ -177,7 +177,7 @@ pub(super) async fn a_message_longer_than_its_receive(bed: &Bed<'_>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn send_with_invalidate_revokes(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn send_with_invalidate_revokes(bed: &Bed<'_>) -> Outcome {
     if !bed.far.capabilities().remote_invalidation {
         return Ok(());
     }
@@ -205,7 +205,7 @@ pub(super) async fn send_with_invalidate_revokes(bed: &Bed<'_>) -> Outcome {
     aftermath(bed, &mut near, &mut far).await
 }
 
-pub(super) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     if !bed.far.capabilities().remote_invalidation {
         return Ok(());
     }
@@ -238,7 +238,7 @@ pub(super) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     ping(&mut by_near, &mut by_far).await
 }
 
-pub(super) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
     const AREA: usize = 1 << 20;
     let (mut near, mut far) = bed.pair().await?;
     let region = far.expose(vec![0; AREA], Access::RemoteWrite)?;
@@ -271,7 +271,7 @@ pub(super) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
     )
 }
 
-pub(super) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
     const AREA: usize = 4 << 20;
     let (mut near, far) = bed.pair().await?;
     let region = far.expose(pattern(4, AREA), Access::RemoteRead)?;
@@ -304,7 +304,7 @@ pub(super) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
     ensure_eq("bytes of the memory's new use leaked", leaked, false)
 }
 
-pub(super) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
     let (mut near, far) = bed.pair().await?;
     let origin = far.expose(pattern(5, 1 << 20), Access::RemoteRead)?;
     let sink = near.sink(1 << 20)?;

@@ -1,8 +1,8 @@
 //! Send and receive.
 
-use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, pattern, ping, source};
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{Access, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
+use crate::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, pattern, ping, source};
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::{Access, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
 use gannet_runtime::{Buffer, both};
 
 /// Lengths around what packets, pads and segments are made of.
@@ -10,7 +10,7 @@ const SIZES: [usize; 14] = [
     0, 1, 2, 3, 4, 5, 1447, 1448, 4096, 8191, 65_000, 65_536, 262_147, 1_048_576,
 ];
 
-pub(super) async fn every_size_arrives(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn every_size_arrives(bed: &Bed<'_>) -> Outcome {
     let options = || {
         let mut options = bed.options()?;
         options.receives = vec![Buffer::zeroed(1 << 20), Buffer::zeroed(1 << 20)].into();
@@ -34,7 +34,7 @@ pub(super) async fn every_size_arrives(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn many_arrive_in_order(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn many_arrive_in_order(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let mut sent = 0u32;
     for received in 0..500u32 {
@@ -60,7 +60,7 @@ pub(super) async fn many_arrive_in_order(bed: &Bed<'_>) -> Outcome {
     ping(&mut near, &mut far).await
 }
 
-pub(super) async fn receives_are_used_in_order(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn receives_are_used_in_order(bed: &Bed<'_>) -> Outcome {
     let (near, mut far) = bed.pair().await?;
     for id in 0..4u64 {
         far.endpoint.post_receive(WorkId(100 + id), bed.slot()?)?;
@@ -81,7 +81,7 @@ pub(super) async fn receives_are_used_in_order(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
     let (near, mut far) = bed.pair().await?;
     let bytes = pattern(5, 6000);
     let mut slot = bed.slot()?;
@@ -124,7 +124,7 @@ pub(super) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn solicited_is_told(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn solicited_is_told(bed: &Bed<'_>) -> Outcome {
     let (near, mut far) = bed.pair().await?;
     for wanted in [true, false] {
         let options = SendOptions {
@@ -149,7 +149,7 @@ pub(super) async fn solicited_is_told(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn only_asked_completions_come(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn only_asked_completions_come(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     for index in 0..RECEIVES as u64 {
         let signal = if index % 3 == 1 {
@@ -180,7 +180,7 @@ pub(super) async fn only_asked_completions_come(bed: &Bed<'_>) -> Outcome {
     )
 }
 
-pub(super) async fn the_send_queue_fills_and_recovers(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn the_send_queue_fills_and_recovers(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 64], Access::RemoteWrite)?;
     let address = super::bed::address_of(&target, 0);
@@ -214,7 +214,7 @@ pub(super) async fn the_send_queue_fills_and_recovers(bed: &Bed<'_>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn the_receive_queue_is_bounded(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn the_receive_queue_is_bounded(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let queue_max = far.endpoint.attributes().receive_queue_max as usize;
     for _ in RECEIVES..queue_max {
@@ -232,7 +232,7 @@ pub(super) async fn the_receive_queue_is_bounded(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn invalid_work_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn invalid_work_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 64], Access::RemoteReadWrite)?;
     let address = super::bed::address_of(&target, 0);
@@ -270,7 +270,7 @@ pub(super) async fn invalid_work_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
     ping(&mut near, &mut far).await
 }
 
-pub(super) async fn both_directions_at_once(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn both_directions_at_once(bed: &Bed<'_>) -> Outcome {
     const COUNT: usize = 24;
     let options = || {
         let mut options = bed.options()?;

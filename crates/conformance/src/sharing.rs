@@ -1,8 +1,8 @@
 //! Endpoints that share their receives.
 
-use super::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, ended_by_far, is_flushed, pattern, ping};
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{
+use crate::bed::{Bed, Peer, RECEIVES, SLOT_LEN, WORK, ended_by_far, is_flushed, pattern, ping};
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::{
     ConnectOptions, Done, PostError, Receives, SendOptions, SharedReceiveQueue, SharedReceives,
     WorkId,
 };
@@ -69,7 +69,7 @@ async fn idle(bed: &Bed<'_>, queue: &Queue) -> Outcome {
     ensure_eq("bytes in use", queue.in_use(), 0)
 }
 
-pub(super) async fn two_endpoints_use_one_queue(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn two_endpoints_use_one_queue(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 8, 8)? else {
         return Ok(());
     };
@@ -96,7 +96,7 @@ pub(super) async fn two_endpoints_use_one_queue(bed: &Bed<'_>) -> Outcome {
     ensure_eq("posted, room", (queue.posted(), queue.room()), (8, 0))
 }
 
-pub(super) async fn messages_complete_in_their_order(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn messages_complete_in_their_order(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 64, 60)? else {
         return Ok(());
     };
@@ -117,7 +117,7 @@ pub(super) async fn messages_complete_in_their_order(bed: &Bed<'_>) -> Outcome {
     ensure_eq("receives left", queue.posted(), 0)
 }
 
-pub(super) async fn a_peer_beyond_its_grant_ends_alone(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_peer_beyond_its_grant_ends_alone(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 100, 100)? else {
         return Ok(());
     };
@@ -142,7 +142,7 @@ pub(super) async fn a_peer_beyond_its_grant_ends_alone(bed: &Bed<'_>) -> Outcome
     Ok(())
 }
 
-pub(super) async fn an_empty_queue_ends_the_connection_that_needs_it(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn an_empty_queue_ends_the_connection_that_needs_it(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 8, 2)? else {
         return Ok(());
     };
@@ -163,7 +163,7 @@ pub(super) async fn an_empty_queue_ends_the_connection_that_needs_it(bed: &Bed<'
     Ok(())
 }
 
-pub(super) async fn memory_of_an_aborted_endpoint_comes_back(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn memory_of_an_aborted_endpoint_comes_back(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 8, 8)? else {
         return Ok(());
     };
@@ -201,7 +201,7 @@ pub(super) async fn memory_of_an_aborted_endpoint_comes_back(bed: &Bed<'_>) -> O
     Ok(())
 }
 
-pub(super) async fn shared_and_own_receives_do_not_mix(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn shared_and_own_receives_do_not_mix(bed: &Bed<'_>) -> Outcome {
     let Some(queue) = queue(bed, 8, 8)? else {
         return Ok(());
     };

@@ -1,9 +1,9 @@
 //! Every registration strategy moves the bytes, gives the memory back, and lets nobody at it afterwards.
 
-use super::bed::{Bed, Peer, WORK, bytes_of, ended_by_far, pattern, ping, source};
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
-use crate::{Access, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
+use crate::bed::{Bed, Peer, WORK, bytes_of, ended_by_far, pattern, ping, source};
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
+use gannet_fabric::{Access, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
 use gannet_runtime::{Buffer, Handle};
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ fn settled(strategy: &Rc<dyn Strategy>) -> Outcome {
     )
 }
 
-pub(super) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
@@ -62,7 +62,7 @@ pub(super) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
@@ -90,7 +90,7 @@ pub(super) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outcome {
     const ROUNDS: usize = 20;
     for kind in StrategyKind::ALL {
         let (mut near, far) = bed.pair().await?;
@@ -116,7 +116,7 @@ pub(super) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outco
     Ok(())
 }
 
-pub(super) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
     const AREA: usize = 1 << 20;
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
@@ -163,7 +163,7 @@ async fn late(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer, address: RemoteAdd
     }
 }
 
-pub(super) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
@@ -185,7 +185,7 @@ pub(super) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
 }
 
 /// Memory that stays registered serves one connection after the other, and each sees its own use only.
-pub(super) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outcome {
     for kind in [
         StrategyKind::Dynamic,
         StrategyKind::Fmr,
@@ -231,7 +231,7 @@ pub(super) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
     Ok(())
 }
 
-pub(super) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;

@@ -1,11 +1,13 @@
 //! Closing, aborting, disappearing.
 
-use super::bed::{Bed, RECEIVES, WORK, address_of, bytes_of, is_flushed, pattern, ping, source};
-use super::{Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{Access, Disconnected, Done, PostError, SendOptions, Signal, Span, WorkError, WorkId};
+use crate::bed::{Bed, RECEIVES, WORK, address_of, bytes_of, is_flushed, pattern, ping, source};
+use crate::{Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::{
+    Access, Disconnected, Done, PostError, SendOptions, Signal, Span, WorkError, WorkId,
+};
 use gannet_runtime::Buffer;
 
-pub(super) async fn close_drains(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn close_drains(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 2 << 20], Access::RemoteWrite)?;
     let bytes = pattern(1, 2 << 20);
@@ -38,7 +40,7 @@ pub(super) async fn close_drains(bed: &Bed<'_>) -> Outcome {
     ensure(rest.iter().all(is_flushed), "a receive was not flushed")
 }
 
-pub(super) async fn close_is_seen_by_idle_peers(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn close_is_seen_by_idle_peers(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     far.endpoint.close();
     let (_, reason) = near.end().await;
@@ -48,7 +50,7 @@ pub(super) async fn close_is_seen_by_idle_peers(bed: &Bed<'_>) -> Outcome {
     ensure_eq("the reason asked again", far.end().await.1, reason)
 }
 
-pub(super) async fn nothing_is_posted_after_close(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nothing_is_posted_after_close(bed: &Bed<'_>) -> Outcome {
     let (mut near, far) = bed.pair().await?;
     let target = far.expose(vec![0; 10], Access::RemoteReadWrite)?;
     let sink = near.sink(10)?;
@@ -71,7 +73,7 @@ pub(super) async fn nothing_is_posted_after_close(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn abort_flushes(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn abort_flushes(bed: &Bed<'_>) -> Outcome {
     let (mut near, far) = bed.pair().await?;
     let target = far.expose(vec![0; 1 << 20], Access::RemoteReadWrite)?;
     let sink = near.sink(1 << 20)?;
@@ -116,7 +118,7 @@ pub(super) async fn abort_flushes(bed: &Bed<'_>) -> Outcome {
     )
 }
 
-pub(super) async fn an_abort_is_seen_by_the_peer(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn an_abort_is_seen_by_the_peer(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     ping(&mut near, &mut far).await?;
     far.endpoint.abort("the case says so");
@@ -129,7 +131,7 @@ pub(super) async fn an_abort_is_seen_by_the_peer(bed: &Bed<'_>) -> Outcome {
     ensure_eq("receives that came back", completions.len(), RECEIVES)
 }
 
-pub(super) async fn a_dropped_endpoint_ends_the_connection(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_dropped_endpoint_ends_the_connection(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     ping(&mut near, &mut far).await?;
     drop(far);
@@ -137,7 +139,7 @@ pub(super) async fn a_dropped_endpoint_ends_the_connection(bed: &Bed<'_>) -> Out
     ensure(reason != Disconnected::Local, "the near end says it closed")
 }
 
-pub(super) async fn keys_die_with_their_connection(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn keys_die_with_their_connection(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let region = far.expose(pattern(2, 100), Access::RemoteReadWrite)?;
     near.endpoint.close();

@@ -1,16 +1,16 @@
 //! Set-up: private data, refusals, depths.
 
-use super::bed::{Bed, Peer, pattern, ping};
-use super::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::limits::PRIVATE_DATA_MAX;
-use crate::{ConnectError, ConnectOptions};
+use crate::bed::{Bed, Peer, pattern, ping};
+use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::limits::PRIVATE_DATA_MAX;
+use gannet_fabric::{ConnectError, ConnectOptions};
 use gannet_runtime::{Dscp, both, timeout};
 use std::time::Duration;
 
 /// After which a peer that has given up will not ask any more.
 const NOBODY_COMES: Duration = Duration::from_secs(2);
 
-pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
     for (there, back) in [
         (0, 0),
         (1, 20),
@@ -38,7 +38,7 @@ pub(super) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn too_much_private_data_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn too_much_private_data_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
     let listener = bed.far.listen(bed.address())?;
     let options = ConnectOptions {
         private_data: pattern(3, PRIVATE_DATA_MAX + 1),
@@ -51,7 +51,7 @@ pub(super) async fn too_much_private_data_is_refused_at_home(bed: &Bed<'_>) -> O
     )
 }
 
-pub(super) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcome {
     for len in [0, 77] {
         let why = pattern(4, len);
         let mut listener = bed.far.listen(bed.address())?;
@@ -73,7 +73,7 @@ pub(super) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) async fn nobody_listening_is_an_error(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn nobody_listening_is_an_error(bed: &Bed<'_>) -> Outcome {
     let listener = bed.far.listen(bed.address())?;
     let address = listener.local_address();
     drop(listener);
@@ -84,7 +84,7 @@ pub(super) async fn nobody_listening_is_an_error(bed: &Bed<'_>) -> Outcome {
     )
 }
 
-pub(super) async fn read_depths_are_agreed(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn read_depths_are_agreed(bed: &Bed<'_>) -> Outcome {
     for (near_ord, near_ird, far_ord, far_ird) in [(4, 4, 4, 4), (8, 2, 3, 5), (1, 1, 8, 8)] {
         let near = ConnectOptions {
             ord: near_ord,
@@ -110,7 +110,7 @@ pub(super) async fn read_depths_are_agreed(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -> Outcome {
     let none = Dscp::default();
     for (near_class, far_class) in [(Dscp::MAX, none), (none, Dscp::MAX)] {
         let options = |traffic_class| {
@@ -143,7 +143,7 @@ pub(super) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -
     Ok(())
 }
 
-pub(super) async fn many_connections_at_once(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn many_connections_at_once(bed: &Bed<'_>) -> Outcome {
     let mut pairs = Vec::new();
     for _ in 0..8 {
         pairs.push(bed.pair().await?);

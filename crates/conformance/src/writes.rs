@@ -1,10 +1,10 @@
 //! RDMA Write.
 
-use super::bed::{
+use crate::bed::{
     Bed, MemoryFile, Peer, RECEIVES, WORK, address_of, bytes_of, pattern, ping, source,
 };
-use super::{Outcome, ensure, ensure_bytes, ensure_eq};
-use crate::{Access, Done, Region, SendOptions, Signal, Source, Span, WorkError, WorkId};
+use crate::{Outcome, ensure, ensure_bytes, ensure_eq};
+use gannet_fabric::{Access, Done, Region, SendOptions, Signal, Source, Span, WorkError, WorkId};
 use gannet_runtime::FileRef;
 use std::io::ErrorKind;
 
@@ -12,7 +12,7 @@ const SIZES: [usize; 11] = [
     0, 1, 3, 1460, 4095, 4096, 65_535, 65_536, 300_001, 1_048_576, 4_194_305,
 ];
 
-pub(super) async fn a_send_makes_earlier_writes_visible(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_send_makes_earlier_writes_visible(bed: &Bed<'_>) -> Outcome {
     let (near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 100_000], Access::RemoteWrite)?;
     for round in 0..RECEIVES {
@@ -32,7 +32,7 @@ pub(super) async fn a_send_makes_earlier_writes_visible(bed: &Bed<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) async fn every_size_is_written_in_place(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn every_size_is_written_in_place(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     for (index, len) in SIZES.into_iter().enumerate() {
         let target = far.expose(vec![0xee; len + 20], Access::RemoteWrite)?;
@@ -48,7 +48,7 @@ pub(super) async fn every_size_is_written_in_place(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let bytes = pattern(6, 200_000);
     let region = near.expose(bytes.clone(), Access::Local)?;
@@ -82,7 +82,7 @@ pub(super) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_cold_file_is_written(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_cold_file_is_written(bed: &Bed<'_>) -> Outcome {
     if !bed.near.capabilities().file_regions {
         return Ok(());
     }
@@ -93,7 +93,7 @@ pub(super) async fn a_cold_file_is_written(bed: &Bed<'_>) -> Outcome {
     ensure_bytes("from a cold file", &found, &bytes)
 }
 
-pub(super) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome {
     if !bed.near.capabilities().file_regions {
         return Ok(());
     }
@@ -113,7 +113,7 @@ pub(super) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn a_failing_file_fails_the_work(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_failing_file_fails_the_work(bed: &Bed<'_>) -> Outcome {
     if !bed.near.capabilities().file_regions {
         return Ok(());
     }
@@ -140,7 +140,7 @@ pub(super) async fn a_failing_file_fails_the_work(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn completions_come_in_order(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn completions_come_in_order(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 70_000], Access::RemoteWrite)?;
     for id in 0..RECEIVES as u64 {
@@ -158,7 +158,7 @@ pub(super) async fn completions_come_in_order(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome {
     let (mut near, far) = bed.pair().await?;
     let target: Region = far.expose(vec![0; 1 << 20], Access::RemoteReadWrite)?;
     let bytes = pattern(9, 1 << 20);
