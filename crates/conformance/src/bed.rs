@@ -290,7 +290,7 @@ pub(crate) fn source(bytes: &[u8]) -> Outcome<Source> {
 /// The address of byte `offset` of a region, for the peer.
 pub(crate) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
     RemoteAddress {
-        key: region.key(),
+        key: region.remote_key(),
         offset: region.base().wrapping_add(offset),
     }
 }
@@ -305,8 +305,10 @@ pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
 /// The bytes of a memory region.
 pub(crate) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
     let len = usize::try_from(region.len()).unwrap_or(usize::MAX);
-    region
-        .bytes(0, len)
+    let bytes = region
+        .software()
+        .and_then(|software| software.bytes(0, len));
+    bytes
         .map(|bytes| bytes.to_vec())
         .ok_or_else(|| Broken::new("the region has no memory"))
 }

@@ -258,7 +258,7 @@ pub(crate) async fn invalid_work_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
         let holds = matches!(refusal, Err(PostError::Invalid(_)));
         ensure(holds, format!("work beyond its memory: {refusal:?}"))?;
     }
-    region.invalidate();
+    region.invalidate().await;
     let revoked = Span {
         region: region.clone(),
         offset: 0,

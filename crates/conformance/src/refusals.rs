@@ -54,7 +54,7 @@ impl Trespass {
     }
 
     /// Registers the region that is reached for and gives the address that 100 bytes are asked of.
-    fn prepare(
+    async fn prepare(
         self,
         far: &Peer,
         other: &Peer,
@@ -74,9 +74,9 @@ impl Trespass {
         let region = owner.expose(pattern(1, LEN), access)?;
         let mut address = address_of(&region, 500);
         match self {
-            Trespass::UnknownKey => address.key = RemoteKey(!region.key().0),
-            Trespass::RevokedKey => region.invalidate(),
-            Trespass::DeregisteredKey => drop(region.deregister()),
+            Trespass::UnknownKey => address.key = RemoteKey(!region.remote_key().0),
+            Trespass::RevokedKey => region.invalidate().await,
+            Trespass::DeregisteredKey => drop(region.deregister().await?),
             Trespass::BeforeStart => address = address_of(&region, 1u64.wrapping_neg()),
             Trespass::PastEnd => address = address_of(&region, LEN as u64 - 99),
             Trespass::FarPastEnd => address = address_of(&region, 1 << 40),
@@ -91,8 +91,9 @@ pub(crate) async fn reads_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     for trespass in Trespass::ALL {
         let (mut near, mut far) = bed.pair().await?;
-        let (region, address) =
-            trespass.prepare(&far, &by_far, Access::RemoteRead, Access::RemoteWrite)?;
+        let (region, address) = trespass
+            .prepare(&far, &by_far, Access::RemoteRead, Access::RemoteWrite)
+            .await?;
         let sink = near.sink(100)?;
         near.read(WORK, &sink, address)?;
         let completion = near.next().await?;
@@ -113,8 +114,9 @@ pub(crate) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     for trespass in Trespass::ALL {
         let (mut near, mut far) = bed.pair().await?;
-        let (region, address) =
-            trespass.prepare(&far, &by_far, Access::RemoteWrite, Access::RemoteRead)?;
+        let (region, address) = trespass
+            .prepare(&far, &by_far, Access::RemoteWrite, Access::RemoteRead)
+            .await?;
         near.endpoint
             .post_write(WORK, source(&[0xee; 100])?, address, Signal::OnError)?;
         near.endpoint.flush();
@@ -185,15 +187,15 @@ pub(crate) async fn send_with_invalidate_revokes(bed: &Bed<'_>) -> Outcome {
     let region = far.expose(pattern(2, LEN), Access::RemoteReadWrite)?;
     near.write(WORK, &[7; 10], address_of(&region, 0))?;
     near.expect(WORK, Done::Written).await?;
-    near.send_with(WORK, b"done with it", invalidating(region.key()))?;
+    near.send_with(WORK, b"done with it", invalidating(region.remote_key()))?;
     near.expect(WORK, Done::Sent).await?;
     let (_, done, _) = far.next_done().await?;
     let Done::Received { invalidated, .. } = done else {
         return Err(Broken::new(format!("not a message: {done:?}")));
     };
-    ensure_eq("invalidated", invalidated, Some(region.key()))?;
+    ensure_eq("invalidated", invalidated, Some(region.remote_key()))?;
     ensure(!region.is_valid(), "the region is valid still")?;
-    let buffer = region.deregister();
+    let buffer = region.deregister().await?;
     ensure_eq("memory", buffer.map(|buffer| buffer[9]), Some(7))?;
     let sink = near.sink(10)?;
     near.read(WORK, &sink, address_of(&region, 0))?;
@@ -215,8 +217,13 @@ pub(crate) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     let memory = Backing::Buffer(Buffer::from_vec(pattern(3, LEN)));
     let domain = by_far.endpoint.domain();
     let shared = domain.register(memory, Access::RemoteRead, Scope::Domain)?;
-    let unknown = RemoteKey(!theirs.key().0);
-    for key in [theirs.key(), private.key(), shared.key(), unknown] {
+    let unknown = RemoteKey(!theirs.remote_key().0);
+    for key in [
+        theirs.remote_key(),
+        private.remote_key(),
+        shared.remote_key(),
+        unknown,
+    ] {
         let (mut near, mut far) = bed.pair().await?;
         near.send_with(WORK, b"away with it", invalidating(key))?;
         let (completions, reason) = far.end().await;
@@ -249,8 +256,12 @@ pub(crate) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
     near.next().await?;
     let mut memory = region
         .deregister()
+        .await?
         .ok_or_else(|| Broken::new("the memory did not come back"))?;
-    ensure(region.deregister().is_none(), "memory came back twice")?;
+    ensure(
+        region.deregister().await?.is_none(),
+        "memory came back twice",
+    )?;
     memory.fill(0x11);
     let scope = Scope::Endpoint(far.endpoint.id());
     let reused = bed
@@ -282,6 +293,7 @@ pub(crate) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
     near.expect(WorkId(0), Done::Read).await?;
     let mut memory = region
         .deregister()
+        .await?
         .ok_or_else(|| Broken::new("the memory did not come back"))?;
     memory.fill(0x11);
     let (last, outcome) = loop {
@@ -309,7 +321,7 @@ pub(crate) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
     let origin = far.expose(pattern(5, 1 << 20), Access::RemoteRead)?;
     let sink = near.sink(1 << 20)?;
     near.read(WORK, &sink, address_of(&origin, 0))?;
-    let memory = sink.deregister();
+    let memory = sink.deregister().await?;
     ensure(memory.is_some(), "the memory did not come back")?;
     let completion = near.next().await?;
     ensure_eq("completion", completion.id, WORK)?;

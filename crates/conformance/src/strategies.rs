@@ -54,6 +54,7 @@ pub(crate) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
             ping(&mut near, &mut far).await?;
             let memory = target
                 .release(size)
+                .await
                 .ok_or_else(|| Broken::new("the memory did not come back"))?;
             ensure_bytes(&format!("{kind}, {size} bytes"), &memory, &expected)?;
         }
@@ -78,7 +79,7 @@ pub(crate) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
                 &bytes_of(&sink)?,
                 &expected,
             )?;
-            let memory = exposed.release(0);
+            let memory = exposed.release(0).await;
             ensure_eq(
                 "length of the memory",
                 memory.map(|it| it.len()),
@@ -102,7 +103,7 @@ pub(crate) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outco
             near.endpoint.post_read(WORK, sink.span(0, 8000), address)?;
             near.endpoint.flush();
             near.expect(WORK, Done::Read).await?;
-            let memory = sink.release(8000).unwrap_or_default();
+            let memory = sink.release(8000).await.unwrap_or_default();
             let read = memory.get(..8000).unwrap_or(&[]);
             ensure_bytes(kind.name(), read, &pattern(7, 8000))?;
         }
@@ -133,6 +134,7 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
         }
         let mut memory = target
             .release(AREA)
+            .await
             .ok_or_else(|| Broken::new("the memory did not come back"))?;
         memory.fill(0x11);
         late(bed, &mut near, &mut far, address).await?;
@@ -170,7 +172,7 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
         let buffer = Buffer::from_vec(pattern(8, 5000));
         let exposed = register(&strategy, &far, buffer, Access::RemoteRead)?;
         let address = exposed.address();
-        drop(exposed.release(0));
+        drop(exposed.release(0).await);
         let sink = near.sink(5000)?;
         near.read(WORK, &sink, address)?;
         let outcome = near.next().await?.outcome;
@@ -241,7 +243,7 @@ pub(crate) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Out
         let mut past_the_end = first.address();
         past_the_end.offset += 4000;
         late(bed, &mut near, &mut far, past_the_end).await?;
-        for memory in [first.release(4096), second.release(4096)] {
+        for memory in [first.release(4096).await, second.release(4096).await] {
             let memory = memory.unwrap_or_default();
             ensure_bytes(kind.name(), &memory, &[0; 4096])?;
         }

@@ -140,6 +140,10 @@ pub struct EndpointAttributes {
     pub send_queue_max: u32,
     /// Receives that may be posted at once.
     pub receive_queue_max: u32,
+    /// Pieces of memory that one Send or RDMA Write gathers from (verbs: max_send_sge).
+    pub send_sge_max: u32,
+    /// Pieces of memory that one RDMA Read scatters to (verbs: max_sge_rd); one in iWARP.
+    pub read_sge_max: u32,
 }
 
 /// A connected, reliable, ordered queue pair. Shared by the tasks of one core.

@@ -39,6 +39,17 @@ pub enum RegisterError {
     /// The file range ends behind the last offset that a file can have, [`crate::limits::FILE_OFFSET_MAX`].
     #[error("the file range ends behind the last offset of a file")]
     Range,
+    /// The provider has no regions of this kind: file ranges and maps are asked for by capability.
+    #[error("the provider cannot register this kind of memory")]
+    Unsupported,
+}
+
+/// A registration could not be taken back. Its memory stays with the provider for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DeregisterError {
+    /// The adapter refused or did not answer.
+    #[error("the adapter failed to take a registration back")]
+    Adapter,
 }
 
 /// Work was not accepted; nothing of it has happened.

@@ -6,18 +6,19 @@
 //! provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
 //!
 //! Ownership replaces pinning rules: memory is a [`Buffer`](gannet_runtime::Buffer), *moved* into the operation
-//! or region that may touch it, and comes back from the completion or from [`Region::deregister`]. So nobody holds a
+//! or region that may touch it, and comes back from the completion or from [`MemoryRegion::deregister`]. So nobody holds a
 //! reference into memory that the fabric may write.
 //!
 //! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
-//! First types to read: [`Endpoint`], then [`Region`].
+//! First types to read: [`Endpoint`], then [`MemoryRegion`].
 
 mod endpoint;
 mod error;
 mod memory_map;
 mod receives;
 mod region;
+mod revocation;
 
 pub mod limits;
 pub mod registration;
@@ -27,12 +28,14 @@ pub use endpoint::{
     Invalidate, Listener, Outgoing, Provider, RemoteAddress, SendOptions, Signal, Source, WorkId,
     next_completions,
 };
-pub use error::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
+pub use error::{ConnectError, DeregisterError, Disconnected, PostError, RegisterError, WorkError};
 pub use memory_map::MemoryMap;
 pub use receives::{
     EndpointReceives, Receives, SharedReceiveQueue, SharedReceives, SoftwareReceiveQueue,
 };
 pub use region::{
-    Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, ProtectionTable,
-    Region, RegionStats, RemoteKey, Scope, Span,
+    Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, LocalKey,
+    MemoryRegion, ProtectionTable, Region, RegionStats, RemoteKey, Scope, SoftwareRegion, Span,
+    TableRegion,
 };
+pub use revocation::Revocation;

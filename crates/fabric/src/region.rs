@@ -1,15 +1,17 @@
 //! Registered memory: who may touch which bytes, by which key, for how long.
 
+mod software;
 mod table;
 
-pub use table::ProtectionTable;
+pub use software::TableRegion;
+pub use table::{AccessKind, ProtectionTable};
 
-use crate::{MemoryMap, RegisterError};
+use crate::{DeregisterError, RegisterError, Revocation};
 use gannet_runtime::{Buffer, FileRef};
-use std::cell::{Cell, Ref, RefCell};
+use std::any::Any;
+use std::cell::{Ref, RefMut};
 use std::fmt;
-use std::rc::{Rc, Weak};
-use table::TableState;
+use std::rc::Rc;
 use thiserror::Error;
 
 /// The 32-bit key by which a peer names a region: STag in iWARP, rkey in verbs, handle in RPC/RDMA. Never zero.
@@ -21,6 +23,10 @@ impl fmt::Debug for RemoteKey {
         write!(f, "{:08x}", self.0)
     }
 }
+
+/// The 32-bit key by which our own work names a region (verbs: lkey). Chosen by the provider, told to no peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalKey(pub u32);
 
 /// One connection of one provider, never reused: the epoch a key is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,11 +54,11 @@ pub enum Scope {
     Domain,
 }
 
-/// What lies behind a region.
+/// What is to be registered.
 pub enum Backing {
-    /// Memory; moved in, given back by [`Region::deregister`].
+    /// Memory; moved in, given back by [`MemoryRegion::deregister`].
     Buffer(Buffer),
-    /// A range of a file in the page cache: can be read, not written.
+    /// A range of a file in the page cache: can be read, not written. With [`Capabilities::file_regions`] alone.
     File {
         /// The file.
         file: FileRef,
@@ -61,67 +67,9 @@ pub enum Backing {
         /// Bytes in the range.
         len: u64,
     },
-    /// Buffers that come and go under one key; see [`Region::place`].
-    Map(MemoryMap),
-}
-
-impl Backing {
-    /// Bytes behind it; of a map, the bytes that its offsets can name.
-    pub fn len(&self) -> u64 {
-        match self {
-            Backing::Buffer(buffer) => buffer.len() as u64,
-            Backing::File { len, .. } => *len,
-            Backing::Map(_) => MemoryMap::SPAN,
-        }
-    }
-
-    /// Bytes that are bound by the registration.
-    fn held(&self) -> u64 {
-        match self {
-            Backing::Buffer(_) | Backing::File { .. } => self.len(),
-            Backing::Map(map) => map.held(),
-        }
-    }
-
-    fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        match self {
-            Backing::Buffer(buffer) => {
-                let start = usize::try_from(offset).ok()?;
-                buffer.get(start..start.checked_add(len)?)
-            }
-            Backing::Map(map) => map.bytes(offset, len),
-            Backing::File { .. } => None,
-        }
-    }
-
-    fn bytes_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
-        match self {
-            Backing::Buffer(buffer) => {
-                let start = usize::try_from(offset).ok()?;
-                buffer.get_mut(start..start.checked_add(len)?)
-            }
-            Backing::Map(map) => map.bytes_mut(offset, len),
-            Backing::File { .. } => None,
-        }
-    }
-
-    /// True when there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// What an access wants to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessKind {
-    /// Read the region's bytes for a peer.
-    RemoteRead,
-    /// Write bytes that a peer sent.
-    RemoteWrite,
-    /// Use as a source or sink of our own operation.
-    Local,
-    /// Revoke it on the peer's word (Send with Invalidate).
-    Invalidate,
+    /// Buffers that come and go under one key; see [`SoftwareRegion::place`]. With [`Capabilities::software_regions`]
+    /// alone.
+    Map,
 }
 
 /// Why an access was refused. The provider maps it to its protocol's code (RFC 5040 section 7, RFC 5041 section 8).
@@ -155,8 +103,10 @@ pub struct Capabilities {
     pub message_max: u32,
     /// A refused access is an error of that operation alone, not the end of the connection.
     pub survivable_exceptions: bool,
-    /// File ranges can be sources and regions.
+    /// File ranges can be sources and regions. Where they cannot, bytes are read into memory first.
     pub file_regions: bool,
+    /// Its regions have the powers of [`SoftwareRegion`].
+    pub software_regions: bool,
     /// The peer can revoke a key with its Send.
     pub remote_invalidation: bool,
     /// Sources of RDMA Writes and sinks of RDMA Reads must be registered before they are posted, as hardware wants it
@@ -170,7 +120,7 @@ pub struct Capabilities {
 
 /// Registers memory. One domain per provider instance; a key of one domain means nothing in another.
 pub trait Domain {
-    /// Makes `backing` reachable by key. Offsets in it run from [`Region::base`].
+    /// Makes `backing` reachable by key. Offsets in it run from [`MemoryRegion::base`].
     ///
     /// # Errors
     /// See [`RegisterError`]; the backing is dropped then (a `Buffer` of an arena returns to it).
@@ -195,10 +145,15 @@ pub trait Domain {
         self.register(backing, access, scope)
     }
 
-    /// Revokes all of `regions` for the price of one where the provider can; leaves the vector empty.
+    /// Begins to revoke all of `regions`, for the price of one where the provider can; leaves the vector empty.
     fn revoke_all(&self, regions: &mut Vec<Region>) {
-        regions.drain(..).for_each(|region| region.invalidate());
+        regions
+            .drain(..)
+            .for_each(|region| drop(region.invalidate()));
     }
+
+    /// Its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
+    fn has_software_regions(&self) -> bool;
 
     /// A strategy has had the processor copy `len` bytes in place of registering memory. Providers that model costs
     /// charge for it as for a registration; others have nothing to do.
@@ -230,239 +185,90 @@ pub struct RegionStats {
 pub struct Span {
     /// The region.
     pub region: Region,
-    /// Bytes from the start of the region (not from [`Region::base`]).
+    /// Bytes from the start of the region (not from [`MemoryRegion::base`]).
     pub offset: u64,
     /// Bytes.
     pub len: u32,
 }
 
 /// Registered memory, shared by its holders; revoked by the first of them that says so, or by the last drop.
-#[derive(Clone)]
-pub struct Region {
-    state: Rc<RegionState>,
-}
+pub type Region = Rc<dyn MemoryRegion>;
 
-struct RegionState {
-    key: RemoteKey,
-    base: u64,
-    len: u64,
-    /// What it was registered for, and what of that is granted now, to whom.
-    registered: Access,
-    granted: Cell<(Access, Scope)>,
-    backing: RefCell<Option<Backing>>,
-    valid: Cell<bool>,
-    table: Weak<TableState>,
-}
+/// Memory that a provider has registered. Each provider has a type of its own, and finds it again behind a [`Span`] by
+/// downcast; the region of another provider is no memory that its endpoints know.
+///
+/// While a revocation is under way the memory is its provider's, and nobody gets it.
+pub trait MemoryRegion: Any + fmt::Debug {
+    /// Names it in work of our own.
+    fn local_key(&self) -> LocalKey;
 
-impl Region {
     /// The key to tell a peer.
-    pub fn key(&self) -> RemoteKey {
-        self.state.key
-    }
+    fn remote_key(&self) -> RemoteKey;
 
     /// The offset that names the region's first byte to a peer (the start of its tagged offsets).
-    pub fn base(&self) -> u64 {
-        self.state.base
-    }
+    fn base(&self) -> u64;
 
     /// Bytes in the region.
-    pub fn len(&self) -> u64 {
-        self.state.len
-    }
+    fn len(&self) -> u64;
 
     /// True when there are none.
-    pub fn is_empty(&self) -> bool {
-        self.state.len == 0
+    fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// False once it is revoked, by either side.
-    pub fn is_valid(&self) -> bool {
-        self.state.valid.get()
-    }
+    /// False once its revocation has begun, by either side.
+    fn is_valid(&self) -> bool;
 
-    /// Revokes the key: once this returns no byte is taken or placed by it. What was taken before may still be on its
-    /// way.
-    pub fn invalidate(&self) {
-        self.state.revoke();
-    }
+    /// Revokes the key: once the result is here no byte is taken or placed by it. What was taken before may still be on
+    /// its way.
+    fn invalidate(&self) -> Revocation<()>;
 
     /// Revokes the key and gives the memory back; `None` for a file range, or when it was taken before.
-    pub fn deregister(&self) -> Option<Buffer> {
-        self.state.revoke();
-        match self.state.backing.borrow_mut().take() {
-            Some(Backing::Buffer(buffer)) => Some(buffer),
-            _ => None,
-        }
-    }
+    ///
+    /// # Errors
+    /// The provider could not take the registration back. It keeps the memory for as long as it lives: a peer may reach
+    /// it yet, so nobody else gets it.
+    fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>>;
 
-    /// Lends the memory to its user while the registration stays: until [`Region::restore`] every access is refused as
-    /// one to an invalid key. `None` when there is no memory to lend.
-    pub fn lend(&self) -> Option<Buffer> {
-        let mut backing = self.state.backing.borrow_mut();
-        match backing.take() {
-            Some(Backing::Buffer(buffer)) => Some(buffer),
-            other => {
-                *backing = other;
-                None
-            }
-        }
+    /// What only a provider in software can do with it; `None` without [`Capabilities::software_regions`].
+    fn software(&self) -> Option<&dyn SoftwareRegion> {
+        None
     }
+}
+
+/// Powers over registered memory that a provider has whose every access goes through software. A strategy asks for them
+/// ([`MemoryRegion::software`]) and does without, or says that it cannot.
+pub trait SoftwareRegion {
+    /// Lends the memory to its user while the registration stays: until [`SoftwareRegion::restore`] every access is
+    /// refused as one to an invalid key. `None` when there is no memory to lend.
+    fn lend(&self) -> Option<Buffer>;
 
     /// Puts lent memory back.
     ///
     /// # Errors
     /// Gives the buffer back when the region was revoked meanwhile, lent nothing, or lent memory of another length.
-    pub fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
-        let mut backing = self.state.backing.borrow_mut();
-        if !self.is_valid() || backing.is_some() || buffer.len() as u64 != self.state.len {
-            return Err(buffer);
-        }
-        *backing = Some(Backing::Buffer(buffer));
-        Ok(())
-    }
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer>;
 
     /// Grants `access` and no more of what it was registered for, and to `scope` alone, from now on: memory that stays
-    /// registered follows the one it serves. Providers in software refuse everybody else; hardware knows one right and
-    /// one domain for as long as a registration lives.
+    /// registered follows the one it serves. Everybody else is refused.
     ///
     /// False, and nothing changed, when it was not registered for that.
-    pub fn restrict(&self, access: Access, scope: Scope) -> bool {
-        let covers = self.state.registered == access
-            || self.state.registered == Access::RemoteReadWrite
-            || access == Access::Local;
-        if covers {
-            self.state.granted.set((access, scope));
-        }
-        covers
-    }
+    fn restrict(&self, access: Access, scope: Scope) -> bool;
 
-    /// Puts a buffer under the key of a map, and says at which offset from the start of the region.
+    /// Puts a buffer under the key of a map ([`Backing::Map`]), and says at which offset from the start of the region.
     ///
     /// # Errors
     /// Gives the buffer back when the region is no map, was revoked, or is full.
-    pub fn place(&self, buffer: Buffer) -> Result<u64, Buffer> {
-        if !self.is_valid() {
-            return Err(buffer);
-        }
-        let len = buffer.len() as u64;
-        let placed = match self.state.backing.borrow_mut().as_mut() {
-            Some(Backing::Map(map)) => map.place(buffer)?,
-            _ => return Err(buffer),
-        };
-        self.state.count_held(|held| held + len);
-        Ok(placed)
-    }
+    fn place(&self, buffer: Buffer) -> Result<u64, Buffer>;
 
     /// Takes the buffer that was placed at `offset` out of a map: once this returns no byte of it goes in or out.
-    pub fn displace(&self, offset: u64) -> Option<Buffer> {
-        let displaced = match self.state.backing.borrow_mut().as_mut() {
-            Some(Backing::Map(map)) => map.displace(offset),
-            _ => None,
-        }?;
-        if self.is_valid() {
-            let len = displaced.len() as u64;
-            self.state.count_held(|held| held.saturating_sub(len));
-        }
-        Some(displaced)
-    }
-
-    /// Runs `body` on `len` bytes at `offset` of registered memory. For providers: the reference must not be kept.
-    /// `None` when they are not all there: a file range, memory that was taken or lent, the end of a buffer.
-    pub fn with_bytes<T>(
-        &self,
-        offset: u64,
-        len: usize,
-        body: impl FnOnce(&mut [u8]) -> T,
-    ) -> Option<T> {
-        let mut backing = self.state.backing.borrow_mut();
-        backing.as_mut()?.bytes_mut(offset, len).map(body)
-    }
+    fn displace(&self, offset: u64) -> Option<Buffer>;
 
     /// `len` bytes at `offset` of registered memory, to be read while the guard lives; any number of guards may live at
-    /// once. For providers: drop it before anything else can run. `None` as for [`Region::with_bytes`].
-    pub fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>> {
-        Ref::filter_map(self.state.backing.borrow(), |backing| {
-            backing.as_ref()?.bytes(offset, len)
-        })
-        .ok()
-    }
+    /// once. Drop it before anything else can run. `None` when they are not all there: a file range, memory that was
+    /// taken or lent, the end of a buffer.
+    fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>>;
 
-    /// True when it is memory, lent or not, and not a file range.
-    pub fn is_memory(&self) -> bool {
-        self.file().is_none()
-    }
-
-    /// The file behind the region and where in it the region starts; `None` for memory.
-    pub fn file(&self) -> Option<(FileRef, u64)> {
-        match self.state.backing.borrow().as_ref() {
-            Some(Backing::File { file, offset, .. }) => Some((FileRef::clone(file), *offset)),
-            _ => None,
-        }
-    }
-
-    /// Checks an access of `len` bytes at `offset` from the start of the region (for our own operations).
-    ///
-    /// # Errors
-    /// The access is refused.
-    pub fn check_local(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        if !self.is_valid() || self.state.backing.borrow().is_none() {
-            return Err(AccessError::InvalidKey);
-        }
-        self.state.check_bounds(offset, len)
-    }
-}
-
-impl fmt::Debug for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region")
-            .field("key", &self.state.key)
-            .field("len", &self.state.len)
-            .field("access", &self.state.granted.get().0)
-            .field("valid", &self.state.valid.get())
-            .finish_non_exhaustive()
-    }
-}
-
-impl RegionState {
-    fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
-        let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
-        if end > self.len {
-            return Err(AccessError::Bounds);
-        }
-        match self.backing.borrow().as_ref() {
-            Some(Backing::Map(map)) => {
-                let len = usize::try_from(len).map_err(|_| AccessError::Bounds)?;
-                map.bytes(offset, len).map(drop).ok_or(AccessError::Bounds)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn held(&self) -> u64 {
-        match self.backing.borrow().as_ref() {
-            Some(backing) => backing.held(),
-            // Lent: the registration still binds it.
-            None => self.len,
-        }
-    }
-
-    fn count_held(&self, change: impl FnOnce(u64) -> u64) {
-        if let Some(table) = self.table.upgrade() {
-            table.count_held(change);
-        }
-    }
-
-    fn revoke(&self) {
-        if self.valid.replace(false)
-            && let Some(table) = self.table.upgrade()
-        {
-            table.retire(self.key, self.held());
-        }
-    }
-}
-
-impl Drop for RegionState {
-    fn drop(&mut self) {
-        self.revoke();
-    }
+    /// As [`SoftwareRegion::bytes`], to be written; the only guard of its region.
+    fn bytes_mut(&self, offset: u64, len: usize) -> Option<RefMut<'_, [u8]>>;
 }

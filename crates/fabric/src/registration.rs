@@ -12,9 +12,12 @@
 //! | all-physical | as long as the domain, for all memory | on hardware: reaches anything |
 //!
 //! A provider in software refuses late accesses under every strategy: memory that was released is out of the region
-//! ([`Region::lend`], [`Region::displace`]) even while its key lives.
+//! ([`SoftwareRegion::lend`], [`SoftwareRegion::displace`]) even while its key lives. A provider without these powers
+//! gets dynamic registration in their place, and each such use is counted ([`Counters::fallbacks`]).
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
+//! [`SoftwareRegion::lend`]: crate::SoftwareRegion::lend
+//! [`SoftwareRegion::displace`]: crate::SoftwareRegion::displace
 
 mod all_physical;
 mod client_cache;
@@ -25,7 +28,7 @@ mod server_cache;
 
 pub use counters::Counters;
 
-use crate::{Access, Domain, Region, RegisterError, RemoteAddress, Scope, Span};
+use crate::{Access, Domain, Region, RegisterError, RemoteAddress, Revocation, Scope, Span};
 use counters::Meter;
 use gannet_runtime::{Buffer, Handle};
 use std::fmt;
@@ -223,7 +226,26 @@ trait Keeper {
     fn meter(&self) -> &Meter;
 
     /// As [`Registered::release`].
-    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Option<Buffer>;
+    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Revocation<Option<Buffer>>;
+}
+
+/// See [`crate::SoftwareRegion::lend`].
+fn lend(region: &Region) -> Option<Buffer> {
+    region.software()?.lend()
+}
+
+/// See [`crate::SoftwareRegion::restore`].
+fn restore(region: &Region, buffer: Buffer) -> Result<(), Buffer> {
+    match region.software() {
+        Some(software) => software.restore(buffer),
+        None => Err(buffer),
+    }
+}
+
+/// See [`crate::SoftwareRegion::restrict`].
+fn restrict(region: &Region, access: Access, scope: Scope) -> bool {
+    let software = region.software();
+    software.is_some_and(|software| software.restrict(access, scope))
 }
 
 impl Registered {
@@ -235,8 +257,10 @@ impl Registered {
         }
     }
 
-    fn give_back(&mut self, written: usize) -> Option<Buffer> {
-        let parts = self.parts.take()?;
+    fn give_back(&mut self, written: usize) -> Revocation<Option<Buffer>> {
+        let Some(parts) = self.parts.take() else {
+            return Revocation::Ready(None);
+        };
         self.keeper.meter().update(|counters| counters.in_use -= 1);
         Rc::clone(&self.keeper).release(parts, written)
     }
@@ -252,7 +276,7 @@ impl Registered {
     pub fn address(&self) -> RemoteAddress {
         let Parts { region, offset, .. } = self.parts();
         RemoteAddress {
-            key: region.key(),
+            key: region.remote_key(),
             offset: region.base() + offset,
         }
     }
@@ -294,10 +318,13 @@ impl Registered {
         }
     }
 
-    /// Takes the memory back: no access by the old key succeeds from now on (on hardware: see the table above). The
+    /// Takes the memory back: no access by the old key succeeds once it is here (on hardware: see the table above). The
     /// peer, or a Read of ours, may have written the first `written` bytes; what a slab holds behind them is not looked
-    /// at. `None` when the memory was taken otherwise.
-    pub fn release(mut self, written: usize) -> Option<Buffer> {
+    /// at. `None` when the memory was taken otherwise, or is lost ([`Counters::lost`]).
+    ///
+    /// Ready at once on providers in software. Dropped before, it leaves the memory with the provider, which drops it
+    /// when the revocation is done.
+    pub fn release(mut self, written: usize) -> Revocation<Option<Buffer>> {
         self.give_back(written)
     }
 }

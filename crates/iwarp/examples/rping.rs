@@ -117,7 +117,7 @@ async fn client(runtime: Handle, address: SocketAddr) -> Result<(), Failure> {
         let target = peer.register(vec![0; SIZE], Access::RemoteWrite)?;
         peer.advertise(&target)?;
         peer.next_message().await?.ok_or("the server closed")?;
-        let echoed = target.deregister().ok_or("the buffer is gone")?;
+        let echoed = target.deregister().await?.ok_or("the buffer is gone")?;
         if *echoed != *text {
             return Err("the echo differs".into());
         }
@@ -159,7 +159,7 @@ impl Peer {
     /// Tells the peer of a buffer.
     fn advertise(&self, region: &Region) -> Result<(), Failure> {
         let mut message = region.base().to_be_bytes().to_vec();
-        message.extend_from_slice(&region.key().0.to_be_bytes());
+        message.extend_from_slice(&region.remote_key().0.to_be_bytes());
         message.extend_from_slice(&u32::try_from(region.len())?.to_be_bytes());
         self.send(message)
     }

@@ -39,6 +39,8 @@ pub(crate) fn start(
         ird: agreement.ird,
         send_queue_max: config.send_queue_max,
         receive_queue_max: config.receive_queue_max,
+        send_sge_max: 1,
+        read_sge_max: 1,
     };
     let options = EngineOptions {
         id,

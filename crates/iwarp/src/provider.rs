@@ -81,6 +81,7 @@ impl Provider for IwarpProvider {
             message_max: u32::MAX,
             survivable_exceptions: false,
             file_regions: true,
+            software_regions: true,
             remote_invalidation: true,
             needs_local_registration: false,
             shared_receives: true,

@@ -393,7 +393,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(&link, request.body()).await,
                 Operation::Lend => self.lend(&link, request.body()),
-                Operation::Return => self.take_back(&link, request.body()),
+                Operation::Return => self.take_back(&link, request.body()).await,
                 _ => Err(Status::Notsupp),
             };
             Answer::of(done)

@@ -322,7 +322,7 @@ impl Link {
             .map(|(offset, source, len)| (memory.span(*offset, *len), *source));
         let read = self.read_into(sinks).await;
         // Also when a Read failed: the endpoint is gone then, and with it every access.
-        let buffer = memory.release(written);
+        let buffer = memory.release(written).await;
         read?;
         buffer.ok_or_else(|| self.why_over())
     }

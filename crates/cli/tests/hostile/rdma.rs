@@ -79,7 +79,7 @@ async fn attack(runtime: Handle, target: String, page: Vec<u8>) {
             .unwrap();
         let mut lists = ChunkLists::new();
         lists.set_reply(&[Segment {
-            handle: room.key().0,
+            handle: room.remote_key().0,
             length: ROOM as u32,
             offset: room.base(),
         }]);

@@ -124,7 +124,10 @@ impl Bed {
         if self.random.chance(100) {
             self.faults.reset_a_connection(self.owner.id());
         }
-        let mut memory = exposed.release(len).ok_or("the memory did not come back")?;
+        let mut memory = exposed
+            .release(len)
+            .await
+            .ok_or("the memory did not come back")?;
         if access == Access::RemoteRead && memory.iter().any(|byte| *byte != EXPOSED) {
             return Err(String::from("what may only be read was written"));
         }
@@ -231,7 +234,8 @@ fn judge(
 ) -> Result<(), String> {
     for sink in sinks.iter().flatten() {
         let len = usize::try_from(sink.len()).unwrap_or(0);
-        let bytes = sink.bytes(0, len).ok_or("a sink is gone")?;
+        let bytes = sink.software().and_then(|sink| sink.bytes(0, len));
+        let bytes = bytes.ok_or("a sink is gone")?;
         if bytes.contains(&PRIVATE) {
             return Err(String::from("bytes were read after the revocation"));
         }

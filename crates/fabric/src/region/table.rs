@@ -1,8 +1,8 @@
 //! The table behind a software provider's keys.
 
+use super::software::{Memory, TableRegion};
 use super::{
-    Access, AccessError, AccessKind, Backing, Domain, EndpointId, Region, RegionState, RegionStats,
-    RemoteKey, Scope,
+    Access, AccessError, Backing, Domain, EndpointId, Region, RegionStats, RemoteKey, Scope,
 };
 use crate::RegisterError;
 use crate::limits::{FILE_OFFSET_MAX, REGIONS_MAX, RETIRED_KEYS_MAX};
@@ -10,6 +10,19 @@ use gannet_runtime::Handle;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
+
+/// What an access wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessKind {
+    /// Read the region's bytes for a peer.
+    RemoteRead,
+    /// Write bytes that a peer sent.
+    RemoteWrite,
+    /// Use as a source or sink of our own operation.
+    Local,
+    /// Revoke it on the peer's word (Send with Invalidate).
+    Invalidate,
+}
 
 /// The translation and protection table of a provider in software: every access of a peer is looked up here.
 ///
@@ -22,7 +35,7 @@ pub struct ProtectionTable {
 
 #[derive(Default)]
 pub(super) struct TableState {
-    regions: RefCell<HashMap<RemoteKey, Weak<RegionState>>>,
+    regions: RefCell<HashMap<RemoteKey, Weak<TableRegion>>>,
     retired: RefCell<VecDeque<RemoteKey>>,
     stats: Cell<RegionStats>,
 }
@@ -70,16 +83,16 @@ impl ProtectionTable {
         tagged_offset: u64,
         len: u64,
         kind: AccessKind,
-    ) -> Result<(Region, u64), AccessError> {
-        let state = self
+    ) -> Result<(Rc<TableRegion>, u64), AccessError> {
+        let region = self
             .state
             .regions
             .borrow()
             .get(&key)
             .and_then(Weak::upgrade)
-            .filter(|state| state.valid.get() && state.backing.borrow().is_some())
+            .filter(|region| region.valid.get() && region.memory.borrow().is_some())
             .ok_or(AccessError::InvalidKey)?;
-        let (access, scope) = state.granted.get();
+        let (access, scope) = region.granted.get();
         if let Scope::Endpoint(owner) = scope
             && owner != endpoint
         {
@@ -101,13 +114,13 @@ impl ProtectionTable {
             return Err(AccessError::Rights);
         }
         if kind == AccessKind::Invalidate {
-            return Ok((Region { state }, 0));
+            return Ok((region, 0));
         }
         let offset = tagged_offset
-            .checked_sub(state.base)
+            .checked_sub(region.base)
             .ok_or(AccessError::Bounds)?;
-        state.check_bounds(offset, len)?;
-        Ok((Region { state }, offset))
+        region.check_bounds(offset, len)?;
+        Ok((region, offset))
     }
 
     fn fresh_key(&self) -> RemoteKey {
@@ -153,26 +166,31 @@ impl Domain for ProtectionTable {
         let key = self.fresh_key();
         // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
         let base = (self.runtime.random() >> 16) & !0xfff;
-        let held = backing.held();
-        let state = Rc::new(RegionState {
+        let memory = Memory::from(backing);
+        let held = memory.held();
+        let region = Rc::new(TableRegion {
             key,
             base,
-            len: backing.len(),
+            len: memory.len(),
             registered: access,
             granted: Cell::new((access, scope)),
-            backing: RefCell::new(Some(backing)),
+            memory: RefCell::new(Some(memory)),
             valid: Cell::new(true),
             table: Rc::downgrade(&self.state),
         });
         self.state
             .regions
             .borrow_mut()
-            .insert(key, Rc::downgrade(&state));
+            .insert(key, Rc::downgrade(&region));
         let mut stats = self.state.stats.get();
         stats.registrations += 1;
         stats.bytes_registered += held;
         self.state.stats.set(stats);
-        Ok(Region { state })
+        Ok(region)
+    }
+
+    fn has_software_regions(&self) -> bool {
+        true
     }
 
     fn stats(&self) -> RegionStats {

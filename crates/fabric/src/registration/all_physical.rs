@@ -1,13 +1,14 @@
 //! One key for all memory: nothing is registered per use, and the peer can reach whatever is in use by anybody.
 //!
 //! Where the key names pages (`Domain::physical_segment_len`), a peer is told each by itself, and reads or writes
-//! each by itself. Memory of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use.
+//! each by itself. Memory of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use; so is all memory
+//! where the provider has no [`crate::SoftwareRegion`]s, whose maps are the one key.
 
 use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::PHYSICAL_SEGMENTS_MAX;
-use crate::{Access, Backing, Domain, MemoryMap, Region, RegisterError, Scope};
+use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,10 +29,11 @@ impl AllPhysical {
         })
     }
 
-    /// Pages in which its memory would be told.
-    fn pages(&self, len: usize) -> usize {
+    /// Pages in which its memory would be told; `None` where the one key does not serve memory of this length.
+    fn pages(&self, len: usize) -> Option<usize> {
         let page = self.domain.physical_segment_len();
-        page.map_or(1, |page| len.div_ceil(page.max(1) as usize).max(1))
+        let pages = page.map_or(1, |page| len.div_ceil(page.max(1) as usize).max(1));
+        (self.domain.has_software_regions() && pages <= PHYSICAL_SEGMENTS_MAX).then_some(pages)
     }
 
     /// The region of the one key; made when it is first asked for, and again when a peer revoked it.
@@ -45,10 +47,9 @@ impl AllPhysical {
             self.meter.deregistered(0, false, self.meter.now());
         }
         let start = self.meter.now();
-        let backing = Backing::Map(MemoryMap::new());
         let region = self
             .domain
-            .register(backing, Access::RemoteReadWrite, Scope::Domain)?;
+            .register(Backing::Map, Access::RemoteReadWrite, Scope::Domain)?;
         self.meter.registered(0, start);
         *everything = Some(region.clone());
         Ok(region)
@@ -67,12 +68,16 @@ impl Strategy for AllPhysical {
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
         let len = buffer.len();
-        if self.pages(len) > PHYSICAL_SEGMENTS_MAX {
+        if self.pages(len).is_none() {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
         }
         let region = self.everything()?;
-        let parts = match region.place(buffer) {
+        let placed = match region.software() {
+            Some(map) => map.place(buffer),
+            None => Err(buffer),
+        };
+        let parts = match placed {
             Ok(offset) => Parts {
                 offset,
                 segment_len: self.domain.physical_segment_len(),
@@ -84,12 +89,7 @@ impl Strategy for AllPhysical {
     }
 
     fn segments(&self, len: usize) -> usize {
-        let pages = self.pages(len);
-        if pages > PHYSICAL_SEGMENTS_MAX {
-            1
-        } else {
-            pages
-        }
+        self.pages(len).unwrap_or(1)
     }
 
     fn reclaim(&self) {
@@ -97,7 +97,7 @@ impl Strategy for AllPhysical {
             && let Some(region) = self.everything.borrow_mut().take()
         {
             let (start, was_valid) = (self.meter.now(), region.is_valid());
-            region.invalidate();
+            drop(region.invalidate());
             self.meter.deregistered(0, was_valid, start);
         }
     }
@@ -112,11 +112,12 @@ impl Keeper for AllPhysical {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Revocation<Option<Buffer>> {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
-        parts.region.displace(parts.offset)
+        let map = parts.region.software();
+        Revocation::Ready(map.and_then(|map| map.displace(parts.offset)))
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! A copy is cheaper than a registration for little memory and dearer for much; where the line is depends on the
 //! fabric, the machine and how busy both are. So both are timed, by size class, and the cheaper one is taken; now and
-//! then the other one is tried, so that a change is noticed.
+//! then the other one is tried, so that a change is noticed. Where the provider has no [`crate::SoftwareRegion`]s nobody
+//! can copy to registered memory, and all memory is registered for the one use.
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend, restore, restrict};
 use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
-use crate::{Access, Backing, Domain, Region, RegisterError, Scope};
+use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -98,13 +99,13 @@ impl ClientCache {
             .domain
             .register(backing, Access::RemoteReadWrite, Scope::Domain)?;
         self.meter.registered(slab_len, start);
-        let buffer = region.lend().unwrap_or_default();
+        let buffer = lend(&region).unwrap_or_default();
         Ok((region, buffer))
     }
 
     fn forget(&self, region: &Region) {
         let (start, was_valid) = (self.meter.now(), region.is_valid());
-        region.invalidate();
+        drop(region.invalidate());
         // Bounded by the length of a slab.
         let len = usize::try_from(region.len()).unwrap_or(0);
         self.meter.deregistered(len, was_valid, start);
@@ -143,7 +144,7 @@ impl ClientCache {
         (access, scope): (Access, Scope),
     ) -> Result<Parts, RegisterError> {
         let (region, mut slab) = self.slab(class, slab_len)?;
-        region.restrict(access, scope);
+        restrict(&region, access, scope);
         // Memory of our own operations may be their source or their sink.
         if access != Access::RemoteWrite {
             self.copy(&original, &mut slab);
@@ -152,7 +153,7 @@ impl ClientCache {
         if let (true, Some(rest)) = (access != Access::Local, slab.get_mut(original.len()..)) {
             rest.fill(0);
         }
-        if region.restore(slab).is_err() {
+        if restore(&region, slab).is_err() {
             self.forget(&region);
             return self.register_directly(original, access, scope);
         }
@@ -172,7 +173,7 @@ impl ClientCache {
             ..
         } = parts;
         let mut original = original?;
-        let Some(slab) = region.lend() else {
+        let Some(slab) = lend(&region) else {
             self.forget(&region);
             return Some(original);
         };
@@ -204,7 +205,7 @@ impl Strategy for ClientCache {
     ) -> Result<Registered, RegisterError> {
         let start = self.meter.now();
         let parts = match self.class(buffer.len()) {
-            Some((class, slab_len)) if class.copies() => {
+            Some((class, slab_len)) if self.domain.has_software_regions() && class.copies() => {
                 self.register_slab(class, slab_len, buffer, (access, scope))?
             }
             _ => self.register_directly(buffer, access, scope)?,
@@ -230,23 +231,25 @@ impl Keeper for ClientCache {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Option<Buffer> {
+    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Revocation<Option<Buffer>> {
         let (start, spent, len) = (self.meter.now(), parts.spent, parts.len);
         let direct = parts.fallback;
-        let buffer = if direct {
+        let released = if direct {
             dynamic::release(&self.meter, parts)
         } else {
-            self.release_slab(parts, written)
+            Revocation::Ready(self.release_slab(parts, written))
         };
-        if let Some((class, _)) = self.class(len) {
-            let average = if direct {
-                &class.registering
-            } else {
-                &class.copying
-            };
-            average.add(spent + self.meter.since(start));
-        }
-        buffer
+        released.map(move |buffer| {
+            if let Some((class, _)) = self.class(len) {
+                let average = if direct {
+                    &class.registering
+                } else {
+                    &class.copying
+                };
+                average.add(spent + self.meter.since(start));
+            }
+            buffer
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use gannet_runtime::{Handle, Instant};
 use std::cell::Cell;
 use std::iter::Sum;
 use std::ops::Add;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Counters of a strategy, since its start.
@@ -19,6 +20,8 @@ pub struct Counters {
     pub deregistrations: u64,
     /// Registrations that the peer's invalidation ended.
     pub invalidated_by_peer: u64,
+    /// Registrations that the provider failed to take back: their memory is lost to it.
+    pub lost: u64,
     /// Times that many were revoked in one go.
     pub batches: u64,
     /// Uses now: registered and not released.
@@ -66,6 +69,7 @@ impl Add for Counters {
             fallbacks: self.fallbacks + other.fallbacks,
             deregistrations: self.deregistrations + other.deregistrations,
             invalidated_by_peer: self.invalidated_by_peer + other.invalidated_by_peer,
+            lost: self.lost + other.lost,
             batches: self.batches + other.batches,
             in_use: self.in_use + other.in_use,
             bytes: self.bytes + other.bytes,
@@ -86,36 +90,39 @@ impl Sum for Counters {
     }
 }
 
-/// The counters of a strategy being counted.
-pub(super) struct Meter {
+/// The counters of a strategy being counted; clones count together.
+#[derive(Clone)]
+pub(super) struct Meter(Rc<MeterState>);
+
+struct MeterState {
     runtime: Handle,
     counters: Cell<Counters>,
 }
 
 impl Meter {
     pub(super) fn new(runtime: Handle) -> Meter {
-        Meter {
+        Meter(Rc::new(MeterState {
             runtime,
             counters: Cell::default(),
-        }
+        }))
     }
 
     pub(super) fn now(&self) -> Instant {
-        self.runtime.now()
+        self.0.runtime.now()
     }
 
     pub(super) fn since(&self, start: Instant) -> Duration {
-        self.runtime.now().duration_since(start)
+        self.0.runtime.now().duration_since(start)
     }
 
     pub(super) fn get(&self) -> Counters {
-        self.counters.get()
+        self.0.counters.get()
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Counters)) {
-        let mut counters = self.counters.get();
+        let mut counters = self.0.counters.get();
         change(&mut counters);
-        self.counters.set(counters);
+        self.0.counters.set(counters);
     }
 
     /// A registration of `len` bytes was made, begun at `start`.

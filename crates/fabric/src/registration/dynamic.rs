@@ -2,8 +2,8 @@
 
 use super::counters::Meter;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
-use crate::{Access, Backing, Domain, RegisterError, Scope};
-use gannet_runtime::{Buffer, Handle};
+use crate::{Access, Backing, DeregisterError, Domain, RegisterError, Revocation, Scope};
+use gannet_runtime::{Buffer, Handle, Instant};
 use std::rc::Rc;
 
 /// See the module.
@@ -46,7 +46,7 @@ impl Keeper for Dynamic {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Revocation<Option<Buffer>> {
         release(&self.meter, parts)
     }
 }
@@ -79,10 +79,42 @@ pub(super) fn fall_back(
     Ok(parts)
 }
 
-/// Revokes what [`register`] or [`fall_back`] made.
-pub(super) fn release(meter: &Meter, parts: Parts) -> Option<Buffer> {
-    let (start, was_valid) = (meter.now(), parts.region.is_valid());
-    let buffer = parts.region.deregister();
-    meter.deregistered(parts.len, was_valid, start);
-    buffer
+/// Revokes what [`register`] or [`fall_back`] made. `None` comes when the memory was taken otherwise, or is lost.
+pub(super) fn release(meter: &Meter, parts: Parts) -> Revocation<Option<Buffer>> {
+    let ending = Ending {
+        start: meter.now(),
+        meter: meter.clone(),
+        len: parts.len,
+        was_valid: parts.region.is_valid(),
+        is_lost: false,
+    };
+    let deregistering = parts.region.deregister();
+    deregistering.map(|outcome| ending.end(outcome))
+}
+
+/// A registration that is being taken back. It is counted when that is done, or when nobody waits for it any more.
+struct Ending {
+    meter: Meter,
+    start: Instant,
+    len: usize,
+    was_valid: bool,
+    is_lost: bool,
+}
+
+impl Ending {
+    fn end(mut self, outcome: Result<Option<Buffer>, DeregisterError>) -> Option<Buffer> {
+        self.is_lost = outcome.is_err();
+        outcome.unwrap_or_default()
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.is_lost {
+            self.meter.update(|counters| counters.lost += 1);
+        } else {
+            self.meter
+                .deregistered(self.len, self.was_valid, self.start);
+        }
+    }
 }

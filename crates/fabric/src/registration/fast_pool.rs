@@ -2,13 +2,14 @@
 //!
 //! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); what does not fit is registered
 //! dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest has
-//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in.
+//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in. A provider without [`crate::SoftwareRegion`]s
+//! could not give memory back before that: there each use is revoked by itself, as a dynamic one.
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend};
 use crate::limits::{EXPOSURE_MAX, FAST_DIRTY_MAX, FAST_ENTRIES_MAX, FAST_LEN_MAX};
-use crate::{Access, Backing, Domain, Region, RegisterError, Scope};
+use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle, Instant};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -98,7 +99,8 @@ impl Strategy for FastPool {
         if self.mapped.get() == FAST_ENTRIES_MAX {
             self.flush();
         }
-        if len > FAST_LEN_MAX || self.mapped.get() == FAST_ENTRIES_MAX {
+        let is_possible = self.domain.has_software_regions() && len <= FAST_LEN_MAX;
+        if !is_possible || self.mapped.get() == FAST_ENTRIES_MAX {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
         }
@@ -125,18 +127,16 @@ impl Keeper for FastPool {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Revocation<Option<Buffer>> {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
-        let Parts { region, len, .. } = parts;
-        if !region.is_valid() {
+        if !parts.region.is_valid() {
             self.mapped.set(self.mapped.get() - 1);
-            let buffer = region.deregister();
-            self.meter.deregistered(len, false, self.meter.now());
-            return buffer;
+            return dynamic::release(&self.meter, parts);
         }
-        let buffer = region.lend();
+        let Parts { region, len, .. } = parts;
+        let buffer = lend(&region);
         let since = self.meter.now();
         let waiting = {
             let mut dirty = self.dirty.borrow_mut();
@@ -148,7 +148,7 @@ impl Keeper for FastPool {
         } else if waiting == 1 {
             FastPool::flush_in_time(Rc::downgrade(&self), &self.runtime);
         }
-        buffer
+        Revocation::Ready(buffer)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or given to
 //! somebody else can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
 //! operations and is not told to any peer. Registrations are given up when memory is short ([`Strategy::reclaim`]).
+//! A provider must lend registered memory for that ([`crate::SoftwareRegion`]); where it cannot, each use registers.
 //!
 //! In the Read-Read design the peer must be told: then a slot is registered for remote reading, by the connection alone
 //! whose reply lies in it, and every peer that once was knows its key. In software that is of no use to it; on
@@ -10,8 +11,8 @@
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
-use crate::{Access, Backing, Domain, Region, RegisterError, Scope};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend, restore, restrict};
+use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle, SlotId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -46,11 +47,11 @@ impl ServerCache {
         let (start, len) = (self.meter.now(), buffer.len());
         let buffer = match kept {
             // It was for ourselves so far: a registration for peers serves us too.
-            Some(region) if !region.restrict(access, scope) => {
+            Some(region) if !restrict(&region, access, scope) => {
                 self.forget(&region);
                 buffer
             }
-            Some(region) => match region.restore(buffer) {
+            Some(region) => match restore(&region, buffer) {
                 Ok(()) => {
                     self.meter.update(|counters| counters.hits += 1);
                     return Ok(region);
@@ -65,14 +66,14 @@ impl ServerCache {
         // It outlives the connection that happens to use it first.
         let backing = Backing::Buffer(buffer);
         let region = self.domain.register(backing, access, Scope::Domain)?;
-        region.restrict(access, scope);
+        restrict(&region, access, scope);
         self.meter.registered(len, start);
         Ok(region)
     }
 
     fn forget(&self, region: &Region) {
         let (start, was_valid) = (self.meter.now(), region.is_valid());
-        region.invalidate();
+        drop(region.invalidate());
         // Bounded by the length of a slot, which is one of ours.
         let len = usize::try_from(region.len()).unwrap_or(0);
         self.meter.deregistered(len, was_valid, start);
@@ -90,8 +91,9 @@ impl Strategy for ServerCache {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
-        let readable = matches!(access, Access::Local | Access::RemoteRead);
-        let Some(slot) = buffer.slot().filter(|_| readable) else {
+        let may_stay = self.domain.has_software_regions()
+            && matches!(access, Access::Local | Access::RemoteRead);
+        let Some(slot) = buffer.slot().filter(|_| may_stay) else {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
         };
@@ -116,18 +118,18 @@ impl Keeper for ServerCache {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Option<Buffer> {
+    fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Revocation<Option<Buffer>> {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
-        let buffer = parts.region.lend();
+        let buffer = lend(&parts.region);
         match buffer.as_ref().and_then(Buffer::slot) {
             Some(slot) => {
                 self.idle.borrow_mut().insert(slot, parts.region);
             }
             None => self.forget(&parts.region),
         }
-        buffer
+        Revocation::Ready(buffer)
     }
 }
 

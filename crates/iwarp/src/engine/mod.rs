@@ -23,8 +23,8 @@ mod violation;
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
     AccessError, Completion, Disconnected, Done, EndpointId, EndpointReceives, Invalidate,
-    PostError, ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, WorkError,
-    WorkId,
+    PostError, ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, TableRegion,
+    WorkError, WorkId,
 };
 use gannet_runtime::Buffer;
 use gannet_wire::ddp::{Msn, STag, TaggedOffset};
@@ -232,8 +232,7 @@ impl Engine {
                 "no RDMA Read was agreed for this connection",
             ));
         }
-        check_span(&sink)?;
-        if !sink.region.is_memory() {
+        if !check_span(&sink)?.is_memory() {
             return Err(PostError::Invalid("a file range cannot be read into"));
         }
         self.tx.queue.push_back(Work {
@@ -429,14 +428,19 @@ fn check_source(source: &Source) -> Result<(), PostError> {
         Source::Buffer { buffer, len } if *len as usize > buffer.len() => Err(PostError::Invalid(
             "the buffer is shorter than what is to be sent",
         )),
-        Source::Span(span) => check_span(span),
+        Source::Span(span) => check_span(span).map(drop),
         Source::Buffer { .. } | Source::File { .. } => Ok(()),
     }
 }
 
-fn check_span(span: &Span) -> Result<(), PostError> {
-    let checked = span.region.check_local(span.offset, u64::from(span.len));
-    checked.map_err(|_| PostError::Invalid("the span is not within a valid region"))
+/// The region of a span that is all there.
+fn check_span(span: &Span) -> Result<&TableRegion, PostError> {
+    let region =
+        TableRegion::of(&*span.region).ok_or(PostError::Invalid("a region of another provider"))?;
+    match region.check_local(span.offset, u64::from(span.len)) {
+        Ok(()) => Ok(region),
+        Err(_) => Err(PostError::Invalid("the span is not within a valid region")),
+    }
 }
 
 /// The key to revoke, as the header carries it.

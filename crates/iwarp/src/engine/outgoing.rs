@@ -4,7 +4,10 @@ use super::Engine;
 use super::batch::{Batch, Piece};
 use super::transmit::Transmitter;
 use crate::limits::SLICES_MAX;
-use gannet_fabric::{AccessError, Completion, Done, Region, Signal, WorkError, WorkId};
+use gannet_fabric::{
+    AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, TableRegion, WorkError,
+    WorkId,
+};
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{Buffer, FileRef, FileSource};
 use gannet_wire::ddp::Header;
@@ -13,6 +16,7 @@ use std::cell::Ref;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
+use std::rc::Rc;
 
 /// What stands behind the end of a file, as far as one slice goes.
 static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
@@ -110,13 +114,13 @@ pub(super) enum LeavingSource {
     Nothing,
     Buffer(Buffer),
     /// A region that our own work sends.
-    Region(Region),
+    Region(Rc<TableRegion>),
     /// A region that the peer reads: not a byte more once its key is revoked.
-    Exposed(Region),
+    Exposed(Rc<TableRegion>),
     File {
         file: FileRef,
         /// The region by which the peer reads it; as above.
-        exposed: Option<Region>,
+        exposed: Option<Rc<TableRegion>>,
     },
 }
 

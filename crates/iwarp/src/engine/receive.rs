@@ -4,7 +4,10 @@ use super::violation::{Violation, invalidate_refused, read_refused, write_refuse
 use super::{Engine, FIRST_MSNS, Phase};
 use crate::crc;
 use crate::startup::ReadyToReceive;
-use gannet_fabric::{AccessKind, Completion, Disconnected, Done, Region, RemoteKey, WorkId};
+use gannet_fabric::{
+    AccessKind, Completion, Disconnected, Done, MemoryRegion, RemoteKey, SoftwareRegion,
+    TableRegion, WorkId,
+};
 use gannet_runtime::Buffer;
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -12,6 +15,7 @@ use gannet_wire::ddp::{
 use gannet_wire::mpa::Fpdu;
 use gannet_wire::rdmap::{Opcode, ReadRequest, Terminate, TerminateCode};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// The incoming half of a connection.
 pub(super) struct Receiver {
@@ -48,7 +52,7 @@ pub(super) struct InboundRead {
     pub(super) header: Header,
     pub(super) request: ReadRequest,
     /// The region to read and where in it the bytes start; `None` for a read of nothing.
-    pub(super) source: Option<(Region, u64)>,
+    pub(super) source: Option<(Rc<TableRegion>, u64)>,
 }
 
 impl Receiver {
@@ -189,12 +193,10 @@ impl Engine {
         }
         if let Some((_, sink)) = &read.work
             && len > 0
-            && !(sink.region.is_valid()
-                && place(
-                    &sink.region,
-                    sink.offset + u64::from(read.received),
-                    payload,
-                ))
+            && !TableRegion::of(&*sink.region).is_some_and(|region| {
+                let offset = sink.offset + u64::from(read.received);
+                region.is_valid() && place(region, offset, payload)
+            })
         {
             // The application took its sink away while the answer was on its way.
             return Err(TerminateCode::TAGGED_INVALID_STAG.into());
@@ -237,7 +239,7 @@ impl Engine {
         if opcode.invalidates() {
             let key = RemoteKey(header.ulp_word);
             match self.table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
-                Ok((region, _)) => region.invalidate(),
+                Ok((region, _)) => drop(region.invalidate()),
                 Err(error) => {
                     self.rx.current = Some(current);
                     return Err(invalidate_refused(error).into());
@@ -385,10 +387,10 @@ fn fill(current: &mut CurrentSend, header: &Untagged, payload: &[u8]) -> Result<
 
 /// Copies bytes into a region; false when its memory is not there (a file range, or memory that was
 /// taken back).
-fn place(region: &Region, offset: u64, payload: &[u8]) -> bool {
-    region
-        .with_bytes(offset, payload.len(), |target| {
-            target.copy_from_slice(payload);
-        })
-        .is_some()
+fn place(region: &TableRegion, offset: u64, payload: &[u8]) -> bool {
+    let Some(mut target) = region.bytes_mut(offset, payload.len()) else {
+        return false;
+    };
+    target.copy_from_slice(payload);
+    true
 }

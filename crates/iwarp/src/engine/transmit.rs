@@ -15,7 +15,9 @@ use crate::limits::{
     SEND_FILE_MIN, SLICES_MAX,
 };
 use crate::startup::{Agreement, Role};
-use gannet_fabric::{AccessError, Done, SendOptions, Signal, Source, WorkError, WorkId};
+use gannet_fabric::{
+    AccessError, Done, MemoryRegion, SendOptions, Signal, Source, TableRegion, WorkError, WorkId,
+};
 use gannet_runtime::{Buffer, FileRef};
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -379,7 +381,7 @@ impl Engine {
             }
             Operation::Read { sink, source } => {
                 let request = ReadRequest {
-                    sink_stag: STag(sink.region.key().0),
+                    sink_stag: STag(sink.region.remote_key().0),
                     sink_offset: TaggedOffset(sink.region.base()).advanced_by(sink.offset),
                     size: sink.len,
                     source_stag: STag(source.key.0),
@@ -442,15 +444,19 @@ impl Engine {
                 },
                 offset,
             ),
-            Source::Span(span) => match span.region.file() {
-                Some((file, start)) => (
-                    LeavingSource::File {
-                        file,
-                        exposed: None,
-                    },
-                    start + span.offset,
-                ),
-                None => (LeavingSource::Region(span.region), span.offset),
+            Source::Span(span) => match TableRegion::shared(span.region) {
+                Some(region) => match region.file() {
+                    Some((file, start)) => (
+                        LeavingSource::File {
+                            file,
+                            exposed: None,
+                        },
+                        start + span.offset,
+                    ),
+                    None => (LeavingSource::Region(region), span.offset),
+                },
+                // Posting has refused it.
+                None => (LeavingSource::Nothing, 0),
             },
         };
         let is_taken = matches!(&source, LeavingSource::Region(region) if !region.is_valid());

@@ -505,7 +505,7 @@ impl FabricEnd {
     /// Tells the peer where the working set is.
     fn advertise(&self) -> anyhow::Result<()> {
         let mut message = self.memory.base().to_be_bytes().to_vec();
-        message.extend_from_slice(&self.memory.key().0.to_be_bytes());
+        message.extend_from_slice(&self.memory.remote_key().0.to_be_bytes());
         self.send_text(&message)
     }
 

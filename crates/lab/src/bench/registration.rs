@@ -50,7 +50,7 @@ pub(super) fn run(options: &RegistrationOptions) -> Result<(), Failure> {
             for (reach, access) in [("peer", Access::RemoteWrite), ("own", Access::Local)] {
                 for size in SIZES {
                     let strategy = strategy(kind, &runtime)?;
-                    let measured = use_often(&strategy, access, size, options.seconds)?;
+                    let measured = use_often(&strategy, access, size, options.seconds).await?;
                     rows.push(measured.row(kind.name(), Some(reach), size));
                 }
             }
@@ -114,7 +114,7 @@ impl Measured {
 }
 
 /// Registers and releases a slot of an arena, which a transfer fills in between.
-fn use_often(
+async fn use_often(
     strategy: &Rc<dyn Strategy>,
     access: Access,
     size: usize,
@@ -133,7 +133,7 @@ fn use_often(
                 .register(memory, access, Scope::Domain)
                 .explain(what)?;
             let middle = Instant::now();
-            let returned = registered.release(size);
+            let returned = registered.release(size).await;
             let end = Instant::now();
             measured.record([start, middle, end]);
             memory = returned.ok_or_else(|| Failure::new(what(), "the memory was lost"))?;

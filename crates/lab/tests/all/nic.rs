@@ -143,7 +143,7 @@ fn an_adapter_translates_so_many_pages_and_no_more() {
         };
         let first = register().unwrap();
         assert!(register().is_err());
-        first.invalidate();
+        drop(first.invalidate());
         register().unwrap();
         assert_eq!(domain.stats().registrations, 3);
         near.now();

@@ -9,8 +9,9 @@
 //! it ([`pull`]).
 
 mod pull;
+mod withdrawal;
 
-use super::pending::{Entry, SharedPayload, check_reply, fill_sink, opaque_len};
+use super::pending::{Entry, check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
@@ -34,6 +35,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use withdrawal::{Late, Withdrawal};
 
 const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
@@ -60,9 +62,26 @@ impl From<PostError> for Lost {
     }
 }
 
-impl From<RegisterError> for Lost {
-    fn from(error: RegisterError) -> Lost {
-        Lost::Protocol(error.to_string())
+/// Why a call was not sent.
+enum Unsent {
+    /// No form of message fits it.
+    TooLarge,
+    /// Its memory could not be registered, and is gone.
+    Memory,
+    /// The connection is over.
+    Lost(Lost),
+}
+
+impl From<RegisterError> for Unsent {
+    fn from(error: RegisterError) -> Unsent {
+        tracing::info!(%error, "memory of a call cannot be registered");
+        Unsent::Memory
+    }
+}
+
+impl From<Lost> for Unsent {
+    fn from(lost: Lost) -> Unsent {
+        Unsent::Lost(lost)
     }
 }
 
@@ -129,7 +148,7 @@ impl RdmaLink {
             Lost::Closed | Lost::Peer => link.endpoint.close(),
             other => link.endpoint.abort(&other.to_string()),
         }
-        link.take_memory_back();
+        link.take_memory_back().await;
         link.strategy.reclaim();
         lost
     }
@@ -148,6 +167,8 @@ struct Link {
     /// Since when a call waits for a credit.
     starved_since: Option<Instant>,
     sent: BTreeMap<u32, Sent>,
+    /// Replies that wait until their calls' memory is out of the server's reach.
+    late: Vec<Late>,
     design: Design,
     pulls: Pulls,
     lists: ChunkLists,
@@ -183,27 +204,6 @@ impl Sent {
             .into_iter()
             .flatten()
     }
-
-    /// Revokes all keys and gives the caller's memory back to its call, with the `placed` bytes that the server wrote
-    /// to the sink. The Reply chunk's memory is left.
-    fn withdraw(&mut self, entry: &mut Entry, placed: usize) {
-        let source = self.source.take().and_then(|memory| memory.release(0));
-        if let (Some((position, len)), Some(buffer)) = (self.payload.take(), source) {
-            entry.payload = Some(SharedPayload {
-                buffer: Rc::new(buffer),
-                len,
-                position,
-            });
-        }
-        if let Some(ExposedSink { memory, locate }) = self.sink.take()
-            && let Some(buffer) = memory.release(placed)
-        {
-            entry.sink = Some(Sink { buffer, locate });
-        }
-        if let Some(pull) = self.pull.take() {
-            pull.give_up(entry);
-        }
-    }
 }
 
 impl Link {
@@ -228,6 +228,7 @@ impl Link {
             credits: 1,
             starved_since: None,
             sent: BTreeMap::new(),
+            late: Vec::new(),
             design,
             pulls: Pulls::default(),
             lists: ChunkLists::new(),
@@ -262,11 +263,12 @@ impl Link {
         if let Poll::Ready(Err(gone)) = &polled {
             return Err(Lost::Gone(gone.clone()));
         }
+        let settled = self.poll_late(context)?;
         let woken = self.shared.work.poll_notified(context).is_ready();
         self.send_calls()?;
         self.post_pulls()?;
         self.endpoint.flush();
-        if woken || polled.is_ready() {
+        if settled || woken || polled.is_ready() {
             return Ok(true);
         }
         self.timer.poll(&self.shared, context)?;
@@ -311,15 +313,14 @@ impl Link {
         {
             let mut sent = Sent::default();
             match self.send(xid, entry, &mut sent) {
-                Ok(true) => {
+                Ok(()) => {
                     self.sent.insert(xid, sent);
                 }
-                Ok(false) => {
-                    sent.withdraw(entry, 0);
-                    pending.finish(xid, Err(CallError::TooLarge));
-                }
-                Err(lost) => {
-                    sent.withdraw(entry, 0);
+                Err(Unsent::TooLarge) => pending.finish(xid, Err(CallError::TooLarge)),
+                Err(Unsent::Memory) => pending.finish(xid, Err(CallError::Memory)),
+                Err(Unsent::Lost(lost)) => {
+                    // Its memory comes back with that of the others.
+                    self.sent.insert(xid, sent);
                     return Err(lost);
                 }
             }
@@ -335,8 +336,8 @@ impl Link {
         Ok(())
     }
 
-    /// Chooses the form of a call and sends it; false when no form fits.
-    fn send(&mut self, xid: u32, entry: &mut Entry, sent: &mut Sent) -> Result<bool, Lost> {
+    /// Chooses the form of a call and sends it.
+    fn send(&mut self, xid: u32, entry: &mut Entry, sent: &mut Sent) -> Result<(), Unsent> {
         let mut lists = std::mem::take(&mut self.lists);
         let mut message = std::mem::take(&mut self.scratch);
         lists.clear();
@@ -345,10 +346,7 @@ impl Link {
             .offer_result_memory(entry, sent, &mut lists)
             .and_then(|()| self.build_message(xid, entry, sent, &mut lists, &mut message));
         self.lists = lists;
-        let outcome = match outcome {
-            Ok(true) => self.post(&message).map(|()| true),
-            other => other,
-        };
+        let outcome = outcome.and_then(|()| Ok(self.post(&message)?));
         self.scratch = message;
         outcome
     }
@@ -380,7 +378,7 @@ impl Link {
         entry: &mut Entry,
         sent: &mut Sent,
         lists: &mut ChunkLists,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Unsent> {
         if self.design == Design::ReadRead {
             return Ok(());
         }
@@ -414,7 +412,7 @@ impl Link {
         sent: &mut Sent,
         lists: &mut ChunkLists,
         message: &mut Vec<u8>,
-    ) -> Result<bool, Lost> {
+    ) -> Result<(), Unsent> {
         let mut call = Vec::new();
         entry.emit_header(
             xid,
@@ -434,13 +432,13 @@ impl Link {
             && transport + self.read_list_len(payload_len) + reduced <= self.call_max
         {
             let Some(payload) = entry.payload.take() else {
-                return Ok(false);
+                return Err(Unsent::TooLarge);
             };
             let position = payload.position;
             call.extend_from_slice(&entry.arguments);
             // No other connection holds it: the last one is over.
             let Ok(buffer) = Rc::try_unwrap(payload.buffer) else {
-                return Ok(false);
+                return Err(Unsent::TooLarge);
             };
             let memory = self.register(buffer, Access::RemoteRead)?;
             let place = u32::try_from(header_len + position).unwrap_or(u32::MAX);
@@ -453,7 +451,7 @@ impl Link {
         } else {
             emit_arguments(entry, &mut call);
             if transport + self.read_list_len(call.len()) > self.call_max {
-                return Ok(false);
+                return Err(Unsent::TooLarge);
             }
             let memory = self.register(
                 Buffer::from_vec(std::mem::take(&mut call)),
@@ -473,7 +471,7 @@ impl Link {
         };
         header.emit(&mut Encoder::new(message), lists);
         message.extend_from_slice(&call);
-        Ok(true)
+        Ok(())
     }
 
     /// Bytes of a Read chunk for memory of `len` bytes.
@@ -481,9 +479,9 @@ impl Link {
         READ_LEN * self.strategy.segments(len)
     }
 
-    fn register(&self, buffer: Buffer, access: Access) -> Result<Registered, Lost> {
+    fn register(&self, buffer: Buffer, access: Access) -> Result<Registered, RegisterError> {
         let scope = Scope::Endpoint(self.endpoint.id());
-        Ok(Rc::clone(&self.strategy).register(buffer, access, scope)?)
+        Rc::clone(&self.strategy).register(buffer, access, scope)
     }
 
     /// Ends the call that a received message answers.
@@ -513,7 +511,7 @@ impl Link {
             ) => (xid, None),
         };
         let answered = self.sent.get(&xid).is_some_and(|sent| sent.pull.is_some());
-        let Some(mut sent) = (!answered).then(|| self.sent.remove(&xid)).flatten() else {
+        let Some(sent) = (!answered).then(|| self.sent.remove(&xid)).flatten() else {
             tracing::debug!(xid, "reply to no call");
             return Ok(());
         };
@@ -525,23 +523,55 @@ impl Link {
         if let Some(header) = &header {
             self.credits = header.credits.clamp(1, CREDITS) as usize;
         }
-        let mut pending = self.shared.pending.borrow_mut();
-        let Some(entry) = pending.get_mut(xid) else {
-            return Ok(());
-        };
         let placed = match &sent.sink {
             Some(_) => lists.writes().next().map_or(0, total),
             None => 0,
         };
-        sent.withdraw(entry, placed);
-        let written = lists.reply().map_or(0, total);
-        let reply = sent.reply.take().and_then(|memory| memory.release(written));
+        let mut withdrawal = sent.withdraw(placed, lists.reply().map_or(0, total));
+        if !withdrawal.is_done() {
+            self.late.push(Late::Reply {
+                xid,
+                withdrawal,
+                header,
+                lists: lists.clone(),
+                message: message.to_vec(),
+                placed,
+            });
+            return Ok(());
+        }
+        let reply = Reply {
+            header,
+            lists,
+            message,
+            placed,
+        };
+        self.conclude(xid, withdrawal, reply)
+    }
+
+    /// Answers a call whose memory is out of the server's reach; or reads first what its reply leaves to be read.
+    fn conclude(&mut self, xid: u32, withdrawal: Withdrawal, reply: Reply<'_>) -> Result<(), Lost> {
+        let Reply {
+            header,
+            lists,
+            message,
+            placed,
+        } = reply;
+        let mut pending = self.shared.pending.borrow_mut();
+        let Some(entry) = pending.get_mut(xid) else {
+            return Ok(());
+        };
+        let returned = withdrawal.give_back(entry);
+        if returned.lost_sink {
+            pending.finish(xid, Err(CallError::Memory));
+            return Ok(());
+        }
+        let reply = returned.reply;
         if let (Some(header), Design::ReadRead, false) =
             (header, self.design, lists.reads().is_empty())
         {
             drop(pending);
             let long = header.procedure == Procedure::Nomsg;
-            return self.pull(xid, sent, lists, message, long);
+            return self.pull(xid, lists, message, long);
         }
         let outcome = match header.map(|header| header.procedure) {
             None => Err(CallError::Malformed("transport header")),
@@ -563,16 +593,16 @@ impl Link {
         }
         Ok(())
     }
+}
 
-    /// The connection is over: its keys mean nothing any more, and the calls get their memory back.
-    fn take_memory_back(&mut self) {
-        let mut pending = self.shared.pending.borrow_mut();
-        for (xid, mut sent) in std::mem::take(&mut self.sent) {
-            if let Some(entry) = pending.get_mut(xid) {
-                sent.withdraw(entry, 0);
-            }
-        }
-    }
+/// A reply as it came.
+struct Reply<'a> {
+    /// `None` when it cannot be read.
+    header: Option<Header>,
+    lists: &'a ChunkLists,
+    message: &'a [u8],
+    /// Bytes that the server wrote to the sink.
+    placed: usize,
 }
 
 /// Names the first `len` bytes of exposed memory to the server.

@@ -185,7 +185,8 @@ mod tests {
             for slot in slots {
                 let strategy = Rc::clone(&strategy);
                 let registered = strategy.register(slot, Access::Local, Scope::Domain);
-                registered.unwrap().release(0).unwrap();
+                let released = registered.unwrap().release(0);
+                released.now().unwrap().unwrap();
             }
             assert_eq!(memory.idle(), KEPT);
             let large = memory.take(1 << 20);

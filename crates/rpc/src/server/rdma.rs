@@ -26,7 +26,7 @@ use exposed::{Exposed, Part};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
     Access, Completion, ConnectOptions, Connected, Disconnected, Done, Endpoint, Incoming,
-    PostError, Provider, RegisterError, Scope, SharedReceives, WorkError, WorkId,
+    PostError, Provider, RegisterError, Revocation, Scope, SharedReceives, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, LocalFuture};
 use gannet_session::limits::CONNECTIONS_MAX;
@@ -137,6 +137,8 @@ pub(super) struct Memory {
     strategy: Rc<dyn Strategy>,
     /// Sources of our Writes must be registered.
     needs_registration: bool,
+    /// File ranges can be sources of our Writes.
+    file_regions: bool,
     remote_invalidation: bool,
     read_depth_max: u16,
     /// What clients may ask for.
@@ -167,6 +169,7 @@ impl Memory {
             design,
             strategy: Rc::clone(strategy),
             needs_registration: capabilities.needs_local_registration,
+            file_regions: capabilities.file_regions,
             remote_invalidation: capabilities.remote_invalidation,
             read_depth_max: capabilities.read_depth_max,
         }
@@ -313,6 +316,8 @@ struct Connection<S: Service> {
     waiting: VecDeque<Box<Job>>,
     /// Calls whose Read chunks wait for memory or for room in the send queue, in their order.
     pulls_waiting: VecDeque<usize>,
+    /// Memory of calls whose Read chunks are here, on its way back from the provider.
+    revoking: Vec<(usize, Revocation<Option<Buffer>>)>,
     /// Bytes of memory that calls under way hold for their Read chunks.
     holding: usize,
     cold: Vec<ColdRead>,
@@ -372,6 +377,7 @@ impl<S: Service> Connection<S> {
             free: Vec::new(),
             waiting: VecDeque::new(),
             pulls_waiting: VecDeque::new(),
+            revoking: Vec::new(),
             holding: 0,
             cold: Vec::new(),
             departures: VecDeque::new(),
@@ -419,6 +425,7 @@ impl<S: Service> Connection<S> {
         }
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
+        progress |= self.poll_revoking(context)?;
         self.retry_pulls()?;
         self.start_waiting()?;
         self.read_on()?;
@@ -606,6 +613,7 @@ impl<S: Service> Connection<S> {
         self.free = Vec::new();
         self.waiting = VecDeque::new();
         self.pulls_waiting = VecDeque::new();
+        self.revoking = Vec::new();
         self.cold = Vec::new();
         self.departures = VecDeque::new();
         self.leaving = VecDeque::new();

@@ -184,10 +184,10 @@ fn write_chunks_are_filled_in_order_and_echoed_bit_for_bit() {
             ..segments[2]
         };
         assert_eq!(echoed, [&[segments[0], segments[1], empty][..]]);
-        assert_eq!(answer.invalidated, Some(region.key()));
+        assert_eq!(answer.invalidated, Some(region.remote_key()));
         // Everything but the bytes and the pad is inline.
         assert_eq!(results(&answer).len(), 12);
-        let memory = region.deregister().unwrap();
+        let memory = region.deregister().now().unwrap().unwrap().unwrap();
         let expected = pattern(len as usize);
         assert!(memory[100..3100] == expected[..3000] && memory[4000..6001] == expected[3000..]);
         assert!(
@@ -251,7 +251,7 @@ fn a_reply_chunk_that_is_offered_is_used() {
             .map(|segment| segment.length)
             .collect();
         assert_eq!(lengths, [20, 24 + 12 - 20, 0]);
-        let memory = region.deregister().unwrap();
+        let memory = region.deregister().now().unwrap().unwrap().unwrap();
         let mut decoder = Decoder::new(&memory[..36]);
         ReplyHeader::parse(&mut decoder).unwrap();
         assert_eq!(decoder.opaque(5), Ok(&b"hello"[..]));
@@ -263,7 +263,7 @@ fn a_reply_chunk_that_is_offered_is_used() {
         lists.set_reply(&[part(&region, 0, 8192)]);
         let call = call_bytes(9, READ, |encoder| encoder.u32(5001));
         raw.exchange(9, Procedure::Msg, &lists, &call).await;
-        let memory = region.deregister().unwrap();
+        let memory = region.deregister().now().unwrap().unwrap().unwrap();
         assert!(memory[32..5033] == pattern(5001) && memory[5033..5036] == [0; 3]);
         assert_eq!(memory[5036..5040], 0x2222_2222u32.to_be_bytes());
     });
@@ -287,6 +287,9 @@ fn results_that_fit_nowhere_are_refused() {
         assert!(
             region
                 .deregister()
+                .now()
+                .unwrap()
+                .unwrap()
                 .unwrap()
                 .iter()
                 .all(|byte| *byte == 0xa5)

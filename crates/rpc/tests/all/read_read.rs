@@ -285,7 +285,10 @@ fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
         assert_eq!((len, lab.exposed()), (100_000, 100_000));
         let sink = post_read(&raw, address, len);
         lab.pause(100).await;
-        assert_eq!(*sink.deregister().unwrap(), *pattern(100_000));
+        assert_eq!(
+            *sink.deregister().now().unwrap().unwrap().unwrap(),
+            *pattern(100_000)
+        );
         // A word about replies that there never were changes nothing.
         for xid in [1, 3, 77] {
             raw.send(xid, Procedure::Done, &ChunkLists::new(), &[]);
@@ -300,7 +303,10 @@ fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
         // The key is worth nothing now.
         let sink = post_read(&raw, address, len);
         assert!(raw.receive().await.is_err(), "a read by a revoked key");
-        assert_eq!(*sink.deregister().unwrap(), *vec![0; 100_000]);
+        assert_eq!(
+            *sink.deregister().now().unwrap().unwrap().unwrap(),
+            *vec![0; 100_000]
+        );
     });
 }
 
@@ -361,12 +367,18 @@ fn a_peer_reads_nothing_that_is_not_exposed_to_it() {
                 let guess = RemoteAddress { key, ..address };
                 let sink = post_read(&thief, guess, len);
                 assert!(thief.receive().await.is_err(), "{key:?} was read");
-                assert_eq!(*sink.deregister().unwrap(), *vec![0; 100_000]);
+                assert_eq!(
+                    *sink.deregister().now().unwrap().unwrap().unwrap(),
+                    *vec![0; 100_000]
+                );
             }
             // The owner itself reads what is exposed, and only zeros behind it in the same slot.
             let sink = post_read(&owner, address, len);
             lab.pause(100).await;
-            assert_eq!(*sink.deregister().unwrap(), *pattern(100_000));
+            assert_eq!(
+                *sink.deregister().now().unwrap().unwrap().unwrap(),
+                *pattern(100_000)
+            );
         });
     }
 }
@@ -390,7 +402,7 @@ fn the_last_user_of_a_slot_left_nothing_for_the_next_peer() {
             let (address, _) = place(&raw.receive().await.unwrap());
             let sink = post_read(&raw, address, 131_072);
             lab.pause(100).await;
-            let seen = sink.deregister().unwrap();
+            let seen = sink.deregister().now().unwrap().unwrap().unwrap();
             let behind = seen.get(70_000..).unwrap();
             assert!(behind.iter().all(|byte| *byte == 0), "{strategy}");
         });

@@ -277,7 +277,7 @@ fn over_rdma_the_call_alone_is_answered_with_an_error() {
                 .exchange(1, Procedure::Msg, &to_reply, &read_file(1, 100_001))
                 .await;
             let len = answer.lists.reply().unwrap()[0].length as usize;
-            let bytes = region.deregister().unwrap();
+            let bytes = region.deregister().now().unwrap().unwrap().unwrap();
             check(&bytes[..len], 1, failed);
             let answer = raw
                 .exchange(2, Procedure::Msg, &ChunkLists::new(), &read_file(2, 1000))

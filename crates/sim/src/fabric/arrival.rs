@@ -3,7 +3,8 @@
 use super::endpoint::{Answer, End};
 use super::segment::{MessageEnd, Segment};
 use gannet_fabric::{
-    AccessError, AccessKind, Completion, Disconnected, Done, RemoteAddress, WorkError,
+    AccessError, AccessKind, Completion, Disconnected, Done, MemoryRegion, RemoteAddress,
+    SoftwareRegion, Span, TableRegion, WorkError,
 };
 use std::io;
 use std::rc::Rc;
@@ -69,7 +70,7 @@ impl End {
             let table = &self.domain.table;
             match table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
                 Ok((region, _)) => {
-                    region.invalidate();
+                    drop(region.invalidate());
                     // By the adapter alone.
                     self.domain.forgive(1);
                 }
@@ -102,7 +103,9 @@ impl End {
         match table.check(self.id, key, offset, len, AccessKind::RemoteWrite) {
             Ok((region, at)) => {
                 // Checked just now, so that all of it is there.
-                region.with_bytes(at, bytes.len(), |place| place.copy_from_slice(bytes));
+                if let Some(mut place) = region.bytes_mut(at, bytes.len()) {
+                    place.copy_from_slice(bytes);
+                }
             }
             Err(error) if self.fabric.profile.survivable_exceptions => {
                 tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
@@ -151,12 +154,7 @@ impl End {
             let Some(pending) = state.reads.front().filter(|pending| pending.number == read) else {
                 return;
             };
-            let (region, at) = (&pending.sink.region, pending.sink.offset + offset);
-            region.check_local(at, bytes.len() as u64).and_then(|()| {
-                let copied =
-                    region.with_bytes(at, bytes.len(), |place| place.copy_from_slice(bytes));
-                copied.ok_or(AccessError::InvalidKey)
-            })
+            place(&pending.sink, offset, bytes)
         };
         match placed {
             Ok(()) if last => self.complete_read(read, Ok(Done::Read)),
@@ -194,4 +192,16 @@ impl End {
         drop(state);
         self.notify();
     }
+}
+
+/// Copies `bytes` to `sink`, `offset` from its start.
+fn place(sink: &Span, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+    let region = TableRegion::of(&*sink.region).ok_or(AccessError::InvalidKey)?;
+    let at = sink.offset + offset;
+    region.check_local(at, bytes.len() as u64)?;
+    let mut target = region
+        .bytes_mut(at, bytes.len())
+        .ok_or(AccessError::InvalidKey)?;
+    target.copy_from_slice(bytes);
+    Ok(())
 }

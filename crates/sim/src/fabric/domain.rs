@@ -86,8 +86,9 @@ impl SimDomain {
 /// Bytes for which the adapter stores translations. One key for all memory needs none.
 fn translated(backing: &Backing) -> u64 {
     match backing {
-        Backing::Buffer(_) | Backing::File { .. } => backing.len(),
-        Backing::Map(_) => 0,
+        Backing::Buffer(buffer) => buffer.len() as u64,
+        Backing::File { len, .. } => *len,
+        Backing::Map => 0,
     }
 }
 
@@ -116,7 +117,9 @@ impl Domain for SimDomain {
             host.unmap_fast();
         }
         let before = self.stats().deregistrations;
-        regions.drain(..).for_each(|region| region.invalidate());
+        regions
+            .drain(..)
+            .for_each(|region| drop(region.invalidate()));
         self.forgive(self.stats().deregistrations - before);
     }
 
@@ -129,6 +132,10 @@ impl Domain for SimDomain {
 
     fn physical_segment_len(&self) -> Option<u32> {
         self.fabric.profile.physical_segment_len
+    }
+
+    fn has_software_regions(&self) -> bool {
+        true
     }
 
     fn stats(&self) -> RegionStats {

@@ -160,6 +160,7 @@ impl Provider for SimProvider {
             message_max: u32::MAX,
             survivable_exceptions: self.fabric.profile.survivable_exceptions,
             file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
+            software_regions: true,
             remote_invalidation: adapter
                 .is_none_or(|adapter| adapter.remote_invalidation.value != 0),
             needs_local_registration: adapter.is_some(),
@@ -388,6 +389,8 @@ fn agree(
         ird: own.ird.min(depth_max),
         send_queue_max: SEND_QUEUE_MAX,
         receive_queue_max: RECEIVE_QUEUE_MAX,
+        send_sge_max: 1,
+        read_sge_max: 1,
     };
     (attributes(near, far), attributes(far, near))
 }

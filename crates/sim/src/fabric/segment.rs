@@ -1,6 +1,8 @@
 //! What travels between two simulated endpoints, and where its bytes come from.
 
-use gannet_fabric::{AccessError, Region, RemoteAddress, RemoteKey, Source, WorkError};
+use gannet_fabric::{
+    AccessError, RemoteAddress, RemoteKey, SoftwareRegion, Source, TableRegion, WorkError,
+};
 use gannet_runtime::FileRef;
 use std::io;
 
@@ -96,13 +98,17 @@ pub(super) fn fetch(source: &Source, at: u64, len: usize) -> Fetched {
             // Posting has checked the length.
             Fetched::Bytes(bytes.unwrap_or_default().to_vec())
         }
-        Source::Span(span) => fetch_region(&span.region, span.offset + at, len),
+        Source::Span(span) => match TableRegion::of(&*span.region) {
+            Some(region) => fetch_region(region, span.offset + at, len),
+            // Posting has refused it.
+            None => Fetched::Failed(WorkError::Local(AccessError::InvalidKey)),
+        },
         Source::File { file, offset, .. } => fetch_file(file, offset + at, len),
     }
 }
 
 /// Takes `len` bytes at `at` of a region, if it is valid still.
-pub(super) fn fetch_region(region: &Region, at: u64, len: usize) -> Fetched {
+pub(super) fn fetch_region(region: &TableRegion, at: u64, len: usize) -> Fetched {
     if let Err(error) = region.check_local(at, len as u64) {
         return Fetched::Failed(WorkError::Local(error));
     }

@@ -5,7 +5,7 @@ use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
 use gannet_fabric::{
     Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
-    PostError, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
+    PostError, RemoteAddress, SendOptions, Signal, Source, Span, TableRegion, WorkId,
 };
 use gannet_runtime::Buffer;
 use std::net::SocketAddr;
@@ -95,8 +95,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
-        check_span(&sink)?;
-        if sink.region.file().is_some() {
+        if !check_span(&sink)?.is_memory() {
             return Err(PostError::Invalid("a file is no sink"));
         }
         if self.end.attributes.ord == 0 {
@@ -170,7 +169,7 @@ fn check_source(source: &Source) -> Result<(), PostError> {
         Source::Buffer { buffer, len } if *len as usize > buffer.len() => {
             Err(PostError::Invalid("longer than its buffer"))
         }
-        Source::Span(span) => check_span(span),
+        Source::Span(span) => check_span(span).map(drop),
         Source::File { offset, len, .. } => offset
             .checked_add(u64::from(*len))
             .map(|_| ())
@@ -179,8 +178,12 @@ fn check_source(source: &Source) -> Result<(), PostError> {
     }
 }
 
-fn check_span(span: &Span) -> Result<(), PostError> {
-    span.region
-        .check_local(span.offset, u64::from(span.len))
-        .map_err(|_| PostError::Invalid("a span outside its region"))
+/// The region of a span that is all there.
+fn check_span(span: &Span) -> Result<&TableRegion, PostError> {
+    let region =
+        TableRegion::of(&*span.region).ok_or(PostError::Invalid("a region of another provider"))?;
+    match region.check_local(span.offset, u64::from(span.len)) {
+        Ok(()) => Ok(region),
+        Err(_) => Err(PostError::Invalid("a span outside its region")),
+    }
 }

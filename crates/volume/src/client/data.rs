@@ -210,7 +210,11 @@ impl Mover {
         }
         let answers = all(calls).await;
         if let Some(exposed) = exposed {
-            *buffer = self.cache.take_back(exposed).ok_or(DataError::Shape)?;
+            *buffer = self
+                .cache
+                .take_back(exposed)
+                .await
+                .ok_or(DataError::Shape)?;
         }
         let states = (shares.iter().zip(answers))
             .map(|(share, answer)| take_answer(share, answer?, request, writes, buffer));

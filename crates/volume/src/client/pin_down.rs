@@ -2,7 +2,8 @@
 //!
 //! Only memory that the cache itself has made is kept, by its [`SlotId`] and not by its address, so that memory which
 //! was freed and given to somebody else can never be taken for registered memory (Wyckoff and Wu, CCGrid 2005). Between
-//! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing.
+//! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing. A
+//! provider that cannot lend registered memory ([`gannet_fabric::SoftwareRegion`]) has it registered for each transfer.
 
 use crate::limits::{CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
@@ -63,7 +64,7 @@ impl PinDownCache {
     pub fn is_registered(&self, buffer: &Buffer) -> bool {
         let kept = self.kept.borrow();
         let region = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
-        region.is_some_and(Region::is_valid)
+        region.is_some_and(|region| region.is_valid())
     }
 
     /// What it was asked so far.
@@ -84,9 +85,10 @@ impl PinDownCache {
         access: Access,
         scope: Scope,
     ) -> Result<Exposed, RegisterError> {
+        let stays = self.domain.has_software_regions();
         let own = buffer
             .slot()
-            .filter(|slot| self.kept.borrow().contains_key(slot));
+            .filter(|slot| stays && self.kept.borrow().contains_key(slot));
         let Some(slot) = own else {
             self.count(|counters| counters.registrations += 1);
             let region = (self.domain).register(Backing::Buffer(buffer), access, scope)?;
@@ -94,10 +96,10 @@ impl PinDownCache {
         };
         let kept = self.kept.borrow_mut().insert(slot, None).flatten();
         let buffer = match kept {
-            Some(region) => match region.restore(buffer) {
+            Some(region) => match restore(&region, buffer) {
                 Ok(()) => {
                     self.count(|counters| counters.hits += 1);
-                    region.restrict(access, scope);
+                    restrict(&region, access, scope);
                     let slot = Some(slot);
                     return Ok(Exposed { region, slot });
                 }
@@ -109,20 +111,34 @@ impl PinDownCache {
         self.count(|counters| counters.registrations += 1);
         let backing = Backing::Buffer(buffer);
         let region = (self.domain).register(backing, Access::RemoteReadWrite, Scope::Domain)?;
-        region.restrict(access, scope);
+        restrict(&region, access, scope);
         let slot = Some(slot);
         Ok(Exposed { region, slot })
     }
 
-    /// Takes memory back: no access by its key succeeds from now on.
-    pub(super) fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
+    /// Takes memory back: no access by its key succeeds once it is here. `None`: the adapter has lost it.
+    pub(super) async fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
         let Exposed { region, slot } = exposed;
         let Some(slot) = slot else {
-            return region.deregister();
+            return region.deregister().await.unwrap_or_default();
         };
-        let buffer = region.lend();
+        let buffer = region.software().and_then(|software| software.lend());
         self.kept.borrow_mut().insert(slot, Some(region));
         buffer
+    }
+}
+
+fn restore(region: &Region, buffer: Buffer) -> Result<(), Buffer> {
+    match region.software() {
+        Some(software) => software.restore(buffer),
+        None => Err(buffer),
+    }
+}
+
+/// It was registered for everything, so that this cannot fail.
+fn restrict(region: &Region, access: Access, scope: Scope) {
+    if let Some(software) = region.software() {
+        software.restrict(access, scope);
     }
 }
 
@@ -140,7 +156,7 @@ impl Exposed {
     pub(super) fn memory(&self, shape: &Shape) -> Option<Memory> {
         let shape = shape.shifted(self.region.base()).ok()?;
         Some(Memory::Region {
-            key: self.region.key().0,
+            key: self.region.remote_key().0,
             shape,
         })
     }

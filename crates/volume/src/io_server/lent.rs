@@ -22,8 +22,8 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// The client is done with what it was lent; it may have been taken back already.
-    pub(super) fn take_back(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
-        drop(link.take_back(parse(body)?));
+    pub(super) async fn take_back(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        drop(link.take_back(parse(body)?).await);
         Ok(Vec::new())
     }
 
@@ -36,7 +36,7 @@ impl<V: Vfs> IoServer<V> {
         target: Target<'_>,
     ) -> Result<(), Status> {
         // From now on not a byte of it changes. A client that came too late may try again.
-        let buffer = link.take_back(number).ok_or(Status::Jukebox)?;
+        let buffer = link.take_back(number).await.ok_or(Status::Jukebox)?;
         if count > buffer.len() as u64 {
             return Err(Status::Inval);
         }

@@ -4,7 +4,8 @@
 //! They are made when the first short transfer asks for one, and told to the peer once. Numbers are the client's to
 //! give: who has a [`FastSlot`] has the buffers of that number on both sides to itself until it is dropped, which is
 //! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
-//! which breaks this rule is refused and not believed.
+//! which breaks this rule is refused and not believed. Only a provider in software can do that ([`gannet_fabric::SoftwareRegion`]): on
+//! any other a side has no such buffers, and says so.
 
 use super::accepted::AcceptedLinks;
 use super::staged::Staging;
@@ -64,8 +65,11 @@ struct Kept {
 }
 
 impl Kept {
-    /// Makes them, if there is room.
+    /// Makes them, if there is room and the provider can lend them.
     fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<Kept> {
+        if !endpoint.domain().has_software_regions() {
+            return None;
+        }
         let room = Arc::clone(room).try_acquire_many_owned(FAST_SLOTS).ok()?;
         let home = Arena::new(FAST_LEN as usize, FAST_SLOTS as usize);
         let mut slots = Vec::with_capacity(FAST_SLOTS as usize);
@@ -88,7 +92,7 @@ impl Kept {
 
     fn announcement(&self) -> Buffers {
         let places = self.slots.iter().map(|(_, region)| Place {
-            key: region.key().0,
+            key: region.remote_key().0,
             offset: region.base(),
         });
         Buffers {
@@ -106,7 +110,8 @@ impl Kept {
         while let Some(buffer) = self.home.take() {
             let own = self.slots.iter().find(|(id, _)| Some(*id) == buffer.slot());
             // Refused only when the connection is over, and with it the key.
-            if own.is_none_or(|(_, region)| region.restore(buffer).is_err()) {
+            let own = own.and_then(|(_, region)| region.software());
+            if own.is_none_or(|region| region.restore(buffer).is_err()) {
                 return;
             }
         }
@@ -137,8 +142,9 @@ impl FastSlot {
     pub(crate) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
         let mut at = 0u32;
         for part in parts {
-            let copy = |target: &mut [u8]| target.copy_from_slice(part);
-            self.region.with_bytes(u64::from(at), part.len(), copy)?;
+            let software = self.region.software()?;
+            let mut target = software.bytes_mut(u64::from(at), part.len())?;
+            target.copy_from_slice(part);
             at += u32::try_from(part.len()).ok()?;
         }
         Some(at)
@@ -146,7 +152,7 @@ impl FastSlot {
 
     /// The first `len` bytes of our buffer.
     pub(crate) fn bytes(&self, len: usize) -> Option<Ref<'_, [u8]>> {
-        self.region.bytes(0, len)
+        self.region.software()?.bytes(0, len)
     }
 
     /// They, as the source of an RDMA Write.
@@ -208,7 +214,7 @@ impl Link {
     /// can be written to it. `None`: there is no such buffer, or it is being worked on.
     pub(crate) fn lend_buffer(&self, slot: u32) -> Option<Buffer> {
         let fast = self.shared.fast.borrow();
-        fast.own.as_ref()?.region(slot)?.lend()
+        fast.own.as_ref()?.region(slot)?.software()?.lend()
     }
 
     /// Lets the peer write again to buffers of ours that nobody works on any more.

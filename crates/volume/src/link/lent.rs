@@ -12,7 +12,7 @@ use super::Link;
 use crate::limits::{
     LENT_AGE, LENT_PIECES_MAX, LENT_TO_MAX, LENT_TO_ONE_MAX, LENT_USE_AGE, ZONE_LEN_MIN,
 };
-use gannet_fabric::{Access, Backing, Region, Scope};
+use gannet_fabric::{Access, Backing, DeregisterError, Region, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle, Instant, Zones, sleep};
 use gannet_wire::volume::{Class, LENT_LEN_MAX, Lent, Operation};
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ struct Home {
     _room: OwnedSemaphorePermit,
 }
 
+/// Memory on its way back.
+type Returning = Revocation<Result<Option<Buffer>, DeregisterError>>;
+
 /// Memory that is lent.
 struct Given {
     region: Region,
@@ -49,9 +52,9 @@ struct Given {
 }
 
 impl Lending {
-    /// Takes memory back: no byte of it is read or written by its key any more.
-    fn take_back(&mut self, number: u64) -> Option<Buffer> {
-        self.given.remove(&number)?.region.deregister()
+    /// Takes memory back: once it is here no byte of it is read or written by its key any more.
+    fn take_back(&mut self, number: u64) -> Option<Returning> {
+        Some(self.given.remove(&number)?.region.deregister())
     }
 
     /// Takes back what was lent for too long, and gives the memory up when none is in use. When to look again.
@@ -110,7 +113,7 @@ impl Link {
         let number = lending.last;
         let lent = Lent {
             number,
-            key: region.key().0,
+            key: region.remote_key().0,
             offset: region.base(),
             len: u32::try_from(region.len()).ok()?,
         };
@@ -120,9 +123,10 @@ impl Link {
     }
 
     /// Takes back what was lent under this number, with what the peer has written to it: no byte is read or written by
-    /// its key any more. `None`: there is no such memory, or it was lent for too long.
-    pub(crate) fn take_back(&self, number: u64) -> Option<Buffer> {
-        self.shared.lending.borrow_mut().take_back(number)
+    /// its key any more. `None`: there is no such memory, it was lent for too long, or the adapter has lost it.
+    pub(crate) async fn take_back(&self, number: u64) -> Option<Buffer> {
+        let returning = self.shared.lending.borrow_mut().take_back(number)?;
+        returning.await.unwrap_or_default()
     }
 
     /// Takes note of memory that may be written to.

@@ -3,7 +3,9 @@
 
 use super::{Link, LinkError, Outgoing, Pool};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
-use gannet_fabric::{Access, Backing, Provider, RegisterError, RemoteAddress, Scope, Source, Span};
+use gannet_fabric::{
+    Access, Backing, Provider, RegisterError, RemoteAddress, Revocation, Scope, Source, Span,
+};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -16,7 +18,8 @@ impl Pool {
     pub(crate) fn serve(&self, provider: &dyn Provider, runtime: &Handle) {
         let capabilities = provider.capabilities();
         let kept = Registration::new(StrategyKind::ServerCache, Trust::Untrusted);
-        if let (true, Ok(kept)) = (capabilities.needs_local_registration, kept) {
+        let stages = capabilities.needs_local_registration || !capabilities.file_regions;
+        if let (true, Ok(kept)) = (stages, kept) {
             self.staging
                 .get_or_init(|| kept.over(provider.domain(), Handle::clone(runtime)));
         }
@@ -41,11 +44,11 @@ impl Sink {
         }
     }
 
-    /// Takes the memory back, of which `written` bytes may have changed.
-    pub(super) fn release(self, written: usize) -> Option<Buffer> {
+    /// Takes the memory back, of which `written` bytes may have changed. `None`: it is lost.
+    pub(super) fn release(self, written: usize) -> Revocation<Option<Buffer>> {
         match self {
             Sink::Kept(registered) => registered.release(written),
-            Sink::Once(region) => region.deregister(),
+            Sink::Once(region) => region.deregister().map(Result::unwrap_or_default),
         }
     }
 }

@@ -435,7 +435,7 @@ fn a_revoked_region_leaks_nothing_and_the_reader_is_told() {
                 .unwrap();
             pair.step(0, usize::MAX);
             pair.step(1, taken);
-            let mut memory = origin.deregister().unwrap();
+            let mut memory = origin.deregister().now().unwrap().unwrap().unwrap();
             memory.fill(0xbb);
             pair.run(&mut VecDeque::new());
             let outcomes: Vec<_> = pair.ends[0].take_completions();

@@ -177,7 +177,7 @@ fn bytes_read_for_a_key_that_was_revoked_meanwhile_do_not_leave() {
     posted.unwrap();
     end.engine.receive(&reader.take_bytes(usize::MAX));
     reach_the_file(&mut end);
-    origin.invalidate();
+    drop(origin.invalidate());
     let fetched = Ok((vec![7; LEN as usize], LEN as usize));
     end.engine.file_fetched(FetchPlace::Front, fetched);
     let bytes = end.take_bytes(usize::MAX);

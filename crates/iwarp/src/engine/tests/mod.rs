@@ -153,7 +153,8 @@ impl End {
 }
 
 fn bytes_of(region: &Region) -> Vec<u8> {
-    region
+    let software = region.software().unwrap();
+    software
         .bytes(0, usize::try_from(region.len()).unwrap())
         .unwrap()
         .to_vec()
@@ -169,7 +170,7 @@ fn source(bytes: &[u8]) -> Source {
 
 fn address_of(region: &Region, offset: u64) -> RemoteAddress {
     RemoteAddress {
-        key: region.key(),
+        key: region.remote_key(),
         offset: region.base() + offset,
     }
 }

@@ -387,7 +387,7 @@ fn a_region_revoked_between_two_segments() {
     let first = Segment::tagged(Opcode::Write, address, 100).not_last();
     victim.end.engine.receive(&first.frame());
     let region = victim.writable.clone();
-    let mut memory = region.deregister().unwrap();
+    let mut memory = region.deregister().now().unwrap().unwrap().unwrap();
     memory.fill(0);
     let rest = RemoteAddress {
         offset: address.offset + 100,
@@ -492,10 +492,10 @@ fn invalidations() {
         vec![Segment::send(1, b"x").invalidating(0x00be_ef00)]
     });
     check(TerminateCode::CANNOT_INVALIDATE, |victim| {
-        vec![Segment::send(1, b"x").invalidating(victim.private.key().0)]
+        vec![Segment::send(1, b"x").invalidating(victim.private.remote_key().0)]
     });
     check(TerminateCode::INVALIDATE_ASSOCIATION, |victim| {
-        vec![Segment::send(1, b"x").invalidating(victim.foreign.key().0)]
+        vec![Segment::send(1, b"x").invalidating(victim.foreign.remote_key().0)]
     });
 }
 
@@ -610,7 +610,7 @@ impl Hostile {
             &victim.foreign,
         ];
         let (stag, base) = match regions.get(self.region) {
-            Some(region) => (region.key().0, region.base()),
+            Some(region) => (region.remote_key().0, region.base()),
             None => (self.region as u32, 0),
         };
         let header = if self.is_tagged {

@@ -61,7 +61,7 @@ impl End {
 
 pub(crate) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
     RemoteAddress {
-        key: region.key(),
+        key: region.remote_key(),
         offset: region.base() + offset,
     }
 }

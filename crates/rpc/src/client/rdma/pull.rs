@@ -2,11 +2,12 @@
 
 use super::super::pending::{Entry, check_reply};
 use super::super::types::{CallError, Sink};
+use super::withdrawal::Late;
 use super::{HEADER_LEN, Link, Lost, Sent, take_results};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
 use crate::limits::{CREDITS, RECORD_MAX};
 use gannet_fabric::registration::Registered;
-use gannet_fabric::{Access, RemoteAddress, RemoteKey, WorkId};
+use gannet_fabric::{Access, RemoteAddress, RemoteKey, Revocation, WorkId};
 use gannet_runtime::Buffer;
 use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION};
 use gannet_wire::xdr::Encoder;
@@ -28,20 +29,28 @@ pub(super) struct Pulls {
 /// What a reply leaves to be read.
 pub(super) struct Pull {
     memory: Registered,
-    len: usize,
     /// Reads to be posted: offset in the memory, length, place in the server's.
     unposted: VecDeque<(u64, u32, RemoteAddress)>,
     /// Reads that are not done.
     left: usize,
+    pulled: Pulled,
+}
+
+/// What it is when it was read.
+pub(super) struct Pulled {
+    len: usize,
     /// The message that came with the reply.
     message: Vec<u8>,
     home: Home,
 }
 
+/// As [`Sink::locate`].
+type Locate = fn(&[u8]) -> Option<usize>;
+
 /// Where its bytes belong.
 enum Home {
     /// The memory is the caller's sink.
-    Sink(fn(&[u8]) -> Option<usize>),
+    Sink(Locate),
     /// The memory is all of the message.
     Whole,
     /// At these positions of the message, from these places in the memory.
@@ -50,9 +59,10 @@ enum Home {
 
 impl Pull {
     /// The connection is over: the caller's sink goes back to its call.
-    pub(super) fn give_up(self, entry: &mut Entry) {
-        if let (Home::Sink(locate), Some(buffer)) = (self.home, self.memory.release(0)) {
-            entry.sink = Some(Sink { buffer, locate });
+    pub(super) fn give_up(self) -> Option<(Revocation<Option<Buffer>>, Locate)> {
+        match self.pulled.home {
+            Home::Sink(locate) => Some((self.memory.release(0), locate)),
+            Home::Whole | Home::Parts(_) => None,
         }
     }
 }
@@ -62,7 +72,6 @@ impl Link {
     pub(super) fn pull(
         &mut self,
         xid: u32,
-        mut sent: Sent,
         lists: &ChunkLists,
         message: &[u8],
         long: bool,
@@ -71,32 +80,41 @@ impl Link {
         let Some(entry) = pending.get_mut(xid) else {
             return Ok(());
         };
-        let Some(pull) = self.prepare_pull(entry, lists, message, long)? else {
-            let malformed = CallError::Malformed("read list in a reply");
-            pending.finish(xid, Err(malformed));
-            return self.post_done(xid);
+        let pull = match self.prepare_pull(entry, lists, message, long) {
+            Ok(pull) => pull,
+            Err(error) => {
+                pending.finish(xid, Err(error));
+                return self.post_done(xid);
+            }
         };
         drop(pending);
-        sent.pull = Some(pull);
+        let sent = Sent {
+            pull: Some(pull),
+            ..Sent::default()
+        };
         self.sent.insert(xid, sent);
         self.pulls.waiting.push_back(xid);
         self.post_pulls()
     }
 
-    /// Gets memory ready for what a reply with a Read list leaves to be read; `None` when the list cannot be meant.
+    /// Gets memory ready for what a reply with a Read list leaves to be read.
+    ///
+    /// # Errors
+    /// The list cannot be meant, or there is no memory.
     fn prepare_pull(
         &self,
         entry: &mut Entry,
         lists: &ChunkLists,
         message: &[u8],
         long: bool,
-    ) -> Result<Option<Pull>, Lost> {
+    ) -> Result<Pull, CallError> {
+        let malformed = CallError::Malformed("read list in a reply");
         let Some(chunks) = read_chunks(lists.reads(), RECORD_MAX) else {
-            return Ok(None);
+            return Err(malformed);
         };
         let starts_at_zero = chunks.first().is_some_and(|chunk| chunk.position == 0);
         if starts_at_zero != long || (long && chunks.len() != 1) {
-            return Ok(None);
+            return Err(malformed);
         }
         let len = chunks.iter().map(|chunk| chunk.len).sum();
         let sink = entry
@@ -120,14 +138,17 @@ impl Link {
             }
             offset += u64::from(segment.length);
         }
-        Ok(Some(Pull {
-            memory: self.register(buffer, Access::Local)?,
-            len,
+        let memory = self.register(buffer, Access::Local);
+        Ok(Pull {
+            memory: memory.map_err(|_| CallError::Memory)?,
             left: unposted.len(),
             unposted,
-            message: message.to_vec(),
-            home,
-        }))
+            pulled: Pulled {
+                len,
+                message: message.to_vec(),
+                home,
+            },
+        })
     }
 
     /// Posts as many Reads as may be in the send queue; the endpoint keeps to the depth that was agreed.
@@ -172,14 +193,35 @@ impl Link {
         Ok(())
     }
 
-    /// Everything is here: ends the call, and lets the server's memory go.
+    /// Everything is here: takes its memory back.
     fn finish_pull(&mut self, xid: u32) -> Result<(), Lost> {
         let Some(pull) = self.sent.remove(&xid).and_then(|sent| sent.pull) else {
             return Ok(());
         };
+        let Pull { memory, pulled, .. } = pull;
+        match memory.release(pulled.len).now() {
+            Ok(memory) => self.conclude_pull(xid, memory, pulled),
+            Err(coming) => {
+                self.late.push(Late::Pulled {
+                    xid,
+                    coming,
+                    pulled,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// What was read is nobody else's any more: ends the call, and lets the server's memory go.
+    pub(super) fn conclude_pull(
+        &mut self,
+        xid: u32,
+        memory: Option<Buffer>,
+        pulled: Pulled,
+    ) -> Result<(), Lost> {
         let mut pending = self.shared.pending.borrow_mut();
         if let Some(entry) = pending.get_mut(xid) {
-            match pull.results(entry) {
+            match pulled.results(memory, entry) {
                 Ok((results, sink)) => pending.answer(xid, results, sink),
                 Err(error) => pending.finish(xid, Err(error)),
             }
@@ -202,12 +244,16 @@ impl Link {
     }
 }
 
-impl Pull {
-    /// The call's results, now that all bytes are here.
-    fn results(self, entry: &mut Entry) -> Result<super::Results, CallError> {
+impl Pulled {
+    /// The call's results, now that all bytes are here, in `memory`.
+    fn results(
+        self,
+        memory: Option<Buffer>,
+        entry: &mut Entry,
+    ) -> Result<super::Results, CallError> {
         let malformed = CallError::Malformed("read list in a reply");
         let (message, len) = (self.message, self.len);
-        let buffer = self.memory.release(len).ok_or(malformed.clone())?;
+        let buffer = memory.ok_or(CallError::Memory)?;
         match self.home {
             Home::Sink(locate) => {
                 entry.sink = Some(Sink { buffer, locate });

@@ -15,8 +15,11 @@ use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
 };
 use gannet_wire::xdr::Decoder;
+use std::future::Future;
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
@@ -37,7 +40,7 @@ pub(super) struct Context {
     long: bool,
     chunks: Vec<ReadChunk>,
     /// The memory that the chunks are read into; see [`pulled_into`].
-    pulled: Option<Registered>,
+    pulled: Pulled,
     pulls_left: usize,
     /// Bytes of memory that it has for its chunks.
     held: usize,
@@ -45,6 +48,16 @@ pub(super) struct Context {
     pub(super) reserved: usize,
     /// Bytes of a file that its reply has in memory.
     pub(super) reply_bytes: usize,
+}
+
+/// What a call's Read chunks bring.
+enum Pulled {
+    /// It has none.
+    Nothing,
+    /// The memory that they are read into.
+    Reading(Registered),
+    /// All of it, and no other access can follow; `None` when the provider has lost the memory.
+    Here(Option<Buffer>),
 }
 
 impl<S: Service> Connection<S> {
@@ -85,7 +98,7 @@ impl<S: Service> Connection<S> {
             message,
             long,
             chunks: Vec::new(),
-            pulled: None,
+            pulled: Pulled::Nothing,
             pulls_left: 0,
             held: 0,
             reserved: 0,
@@ -197,11 +210,11 @@ impl<S: Service> Connection<S> {
             }
         }
         self.core.counters.bytes_in.add(total as u64);
-        call.pulled = Some(sinks);
+        call.pulled = Pulled::Reading(sinks);
         call.held = held;
         self.holding += held;
         if call.pulls_left == 0 {
-            self.assemble(place)?;
+            self.take_pulled(place)?;
         }
         Ok(true)
     }
@@ -246,10 +259,49 @@ impl<S: Service> Connection<S> {
             self.moved += held;
             // Reads complete in order: those of the next call are what the peer owes now.
             self.deadlines.no_record_under_way();
-            self.assemble(place)
+            self.take_pulled(place)
         } else {
             Ok(())
         }
+    }
+
+    /// A call's bytes are all here: takes their memory out of the fabric's reach, and goes on with the call then.
+    fn take_pulled(&mut self, place: usize) -> Result<(), End> {
+        let Some(call) = self.context(place) else {
+            return Ok(());
+        };
+        if let Pulled::Reading(sinks) = std::mem::replace(&mut call.pulled, Pulled::Nothing) {
+            match sinks.release(pulled_len(&call.chunks)).now() {
+                Ok(memory) => call.pulled = Pulled::Here(memory),
+                Err(later) => {
+                    self.revoking.push((place, later));
+                    return Ok(());
+                }
+            }
+        }
+        self.assemble(place)
+    }
+
+    /// Goes on with calls whose memory is out of the fabric's reach now; true when there were some.
+    pub(super) fn poll_revoking(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> Result<bool, End> {
+        let (mut at, mut progress) = (0, false);
+        while let Some((place, later)) = self.revoking.get_mut(at) {
+            let place = *place;
+            let Poll::Ready(memory) = Pin::new(later).poll(context) else {
+                at += 1;
+                continue;
+            };
+            drop(self.revoking.swap_remove(at));
+            progress = true;
+            if let Some(call) = self.context(place) {
+                call.pulled = Pulled::Here(memory);
+            }
+            self.assemble(place)?;
+        }
+        Ok(progress)
     }
 
     /// The call's bytes are all here: puts the message together and executes it.
@@ -361,9 +413,10 @@ impl Context {
         service: &S,
         job: &mut Job,
     ) -> Option<Result<Admission, CallHeaderError>> {
-        let memory = match self.pulled.take() {
-            Some(sinks) => Some(sinks.release(pulled_len(&self.chunks))?),
-            None => None,
+        let memory = match std::mem::replace(&mut self.pulled, Pulled::Nothing) {
+            Pulled::Nothing => None,
+            Pulled::Here(memory) => Some(memory?),
+            Pulled::Reading(_) => return None,
         };
         let pulled = memory.as_deref().unwrap_or(&[]);
         let receive = self.receive.as_ref()?;

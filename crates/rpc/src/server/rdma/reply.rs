@@ -1,7 +1,7 @@
 //! From a finished call to RDMA Writes and one Send.
 
 use super::exposed::{Part, part_of};
-use super::{Connection, End, Work};
+use super::{Connection, End, Memory, Work};
 use crate::limits::{COPY_FILE_MAX, FILE_STAGED_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service, memory_of};
@@ -102,8 +102,13 @@ impl<S: Service> Connection<S> {
             .writes()
             .next()
             .is_some_and(|segments| !segments.is_empty());
-        // The provider sends file ranges as they are, unless it wants them registered.
-        let copied = !to_chunk || self.memory.needs_registration;
+        // The provider sends file ranges as they are, unless it has no such sources or wants them registered.
+        let Memory {
+            needs_registration,
+            file_regions,
+            ..
+        } = self.memory;
+        let copied = !to_chunk || needs_registration || !file_regions;
         if let Some((Payload::File { len, .. }, _)) = &job.reply.payload
             && (copied || *len <= COPY_FILE_MAX)
         {

@@ -219,7 +219,7 @@ impl Raw {
 pub fn part(region: &Region, from: usize, len: usize) -> Segment {
     let offset = region.base() + from as u64;
     Segment {
-        handle: region.key().0,
+        handle: region.remote_key().0,
         length: len as u32,
         offset,
     }

@@ -1,0 +1,288 @@
+//! A region of the protection table, and its powers.
+
+use super::table::TableState;
+use super::{
+    Access, AccessError, Backing, LocalKey, MemoryRegion, RemoteKey, Scope, SoftwareRegion,
+};
+use crate::{DeregisterError, MemoryMap, Revocation};
+use gannet_runtime::{Buffer, FileRef};
+use std::any::Any;
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+/// A region of a [`ProtectionTable`](super::ProtectionTable): memory, a range of a file, or a map of buffers. Revoked
+/// at once when it is asked for, and by the last drop.
+pub struct TableRegion {
+    pub(super) key: RemoteKey,
+    pub(super) base: u64,
+    pub(super) len: u64,
+    /// What it was registered for, and what of that is granted now, to whom.
+    pub(super) registered: Access,
+    pub(super) granted: Cell<(Access, Scope)>,
+    /// `None` while it is lent, and once it was taken.
+    pub(super) memory: RefCell<Option<Memory>>,
+    pub(super) valid: Cell<bool>,
+    pub(super) table: Weak<TableState>,
+}
+
+/// What lies behind a region.
+pub(super) enum Memory {
+    Buffer(Buffer),
+    File {
+        file: FileRef,
+        offset: u64,
+        len: u64,
+    },
+    Map(MemoryMap),
+}
+
+impl From<Backing> for Memory {
+    fn from(backing: Backing) -> Memory {
+        match backing {
+            Backing::Buffer(buffer) => Memory::Buffer(buffer),
+            Backing::File { file, offset, len } => Memory::File { file, offset, len },
+            Backing::Map => Memory::Map(MemoryMap::new()),
+        }
+    }
+}
+
+impl Memory {
+    /// Bytes behind it; of a map, the bytes that its offsets can name.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Memory::Buffer(buffer) => buffer.len() as u64,
+            Memory::File { len, .. } => *len,
+            Memory::Map(_) => MemoryMap::SPAN,
+        }
+    }
+
+    /// Bytes that are bound by the registration.
+    pub(super) fn held(&self) -> u64 {
+        match self {
+            Memory::Buffer(_) | Memory::File { .. } => self.len(),
+            Memory::Map(map) => map.held(),
+        }
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        match self {
+            Memory::Buffer(buffer) => {
+                let start = usize::try_from(offset).ok()?;
+                buffer.get(start..start.checked_add(len)?)
+            }
+            Memory::Map(map) => map.bytes(offset, len),
+            Memory::File { .. } => None,
+        }
+    }
+
+    fn bytes_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
+        match self {
+            Memory::Buffer(buffer) => {
+                let start = usize::try_from(offset).ok()?;
+                buffer.get_mut(start..start.checked_add(len)?)
+            }
+            Memory::Map(map) => map.bytes_mut(offset, len),
+            Memory::File { .. } => None,
+        }
+    }
+}
+
+impl TableRegion {
+    /// The table region behind `region`; `None` when another kind of provider made it.
+    pub fn of(region: &dyn MemoryRegion) -> Option<&TableRegion> {
+        (region as &dyn Any).downcast_ref()
+    }
+
+    /// As [`TableRegion::of`], to be kept.
+    pub fn shared(region: Rc<dyn MemoryRegion>) -> Option<Rc<TableRegion>> {
+        (region as Rc<dyn Any>).downcast().ok()
+    }
+
+    /// True when it is memory, lent or not, and not a file range.
+    pub fn is_memory(&self) -> bool {
+        self.file().is_none()
+    }
+
+    /// The file behind the region and where in it the region starts; `None` for memory.
+    pub fn file(&self) -> Option<(FileRef, u64)> {
+        match self.memory.borrow().as_ref() {
+            Some(Memory::File { file, offset, .. }) => Some((FileRef::clone(file), *offset)),
+            _ => None,
+        }
+    }
+
+    /// Checks an access of `len` bytes at `offset` from the start of the region (for our own operations).
+    ///
+    /// # Errors
+    /// The access is refused.
+    pub fn check_local(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        if !self.valid.get() || self.memory.borrow().is_none() {
+            return Err(AccessError::InvalidKey);
+        }
+        self.check_bounds(offset, len)
+    }
+
+    pub(super) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        if end > self.len {
+            return Err(AccessError::Bounds);
+        }
+        match self.memory.borrow().as_ref() {
+            Some(Memory::Map(map)) => {
+                let len = usize::try_from(len).map_err(|_| AccessError::Bounds)?;
+                map.bytes(offset, len).map(drop).ok_or(AccessError::Bounds)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn held(&self) -> u64 {
+        match self.memory.borrow().as_ref() {
+            Some(memory) => memory.held(),
+            // Lent: the registration still binds it.
+            None => self.len,
+        }
+    }
+
+    fn count_held(&self, change: impl FnOnce(u64) -> u64) {
+        if let Some(table) = self.table.upgrade() {
+            table.count_held(change);
+        }
+    }
+
+    fn revoke(&self) {
+        if self.valid.replace(false)
+            && let Some(table) = self.table.upgrade()
+        {
+            table.retire(self.key, self.held());
+        }
+    }
+}
+
+impl MemoryRegion for TableRegion {
+    fn local_key(&self) -> LocalKey {
+        LocalKey(self.key.0)
+    }
+
+    fn remote_key(&self) -> RemoteKey {
+        self.key
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn is_valid(&self) -> bool {
+        self.valid.get()
+    }
+
+    fn invalidate(&self) -> Revocation<()> {
+        self.revoke();
+        Revocation::Ready(())
+    }
+
+    fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>> {
+        self.revoke();
+        Revocation::Ready(Ok(match self.memory.borrow_mut().take() {
+            Some(Memory::Buffer(buffer)) => Some(buffer),
+            _ => None,
+        }))
+    }
+
+    fn software(&self) -> Option<&dyn SoftwareRegion> {
+        Some(self)
+    }
+}
+
+impl SoftwareRegion for TableRegion {
+    fn lend(&self) -> Option<Buffer> {
+        let mut memory = self.memory.borrow_mut();
+        match memory.take() {
+            Some(Memory::Buffer(buffer)) => Some(buffer),
+            other => {
+                *memory = other;
+                None
+            }
+        }
+    }
+
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+        let mut memory = self.memory.borrow_mut();
+        if !self.valid.get() || memory.is_some() || buffer.len() as u64 != self.len {
+            return Err(buffer);
+        }
+        *memory = Some(Memory::Buffer(buffer));
+        Ok(())
+    }
+
+    fn restrict(&self, access: Access, scope: Scope) -> bool {
+        let covers = self.registered == access
+            || self.registered == Access::RemoteReadWrite
+            || access == Access::Local;
+        if covers {
+            self.granted.set((access, scope));
+        }
+        covers
+    }
+
+    fn place(&self, buffer: Buffer) -> Result<u64, Buffer> {
+        if !self.valid.get() {
+            return Err(buffer);
+        }
+        let len = buffer.len() as u64;
+        let placed = match self.memory.borrow_mut().as_mut() {
+            Some(Memory::Map(map)) => map.place(buffer)?,
+            _ => return Err(buffer),
+        };
+        self.count_held(|held| held + len);
+        Ok(placed)
+    }
+
+    fn displace(&self, offset: u64) -> Option<Buffer> {
+        let displaced = match self.memory.borrow_mut().as_mut() {
+            Some(Memory::Map(map)) => map.displace(offset),
+            _ => None,
+        }?;
+        if self.valid.get() {
+            let len = displaced.len() as u64;
+            self.count_held(|held| held.saturating_sub(len));
+        }
+        Some(displaced)
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>> {
+        Ref::filter_map(self.memory.borrow(), |memory| {
+            memory.as_ref()?.bytes(offset, len)
+        })
+        .ok()
+    }
+
+    fn bytes_mut(&self, offset: u64, len: usize) -> Option<RefMut<'_, [u8]>> {
+        RefMut::filter_map(self.memory.borrow_mut(), |memory| {
+            memory.as_mut()?.bytes_mut(offset, len)
+        })
+        .ok()
+    }
+}
+
+impl fmt::Debug for TableRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableRegion")
+            .field("key", &self.key)
+            .field("len", &self.len)
+            .field("access", &self.granted.get().0)
+            .field("valid", &self.valid.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for TableRegion {
+    fn drop(&mut self) {
+        self.revoke();
+    }
+}
