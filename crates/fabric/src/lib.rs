@@ -15,7 +15,6 @@
 
 mod endpoint;
 mod error;
-mod memory_map;
 mod receives;
 mod region;
 mod revocation;
@@ -29,13 +28,9 @@ pub use endpoint::{
     next_completions,
 };
 pub use error::{ConnectError, DeregisterError, Disconnected, PostError, RegisterError, WorkError};
-pub use memory_map::MemoryMap;
-pub use receives::{
-    EndpointReceives, Receives, SharedReceiveQueue, SharedReceives, SoftwareReceiveQueue,
-};
+pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
-    Access, AccessError, AccessKind, Backing, Capabilities, Domain, EndpointId, LocalKey,
-    MemoryRegion, ProtectionTable, Region, RegionStats, RemoteKey, Scope, SoftwareRegion, Span,
-    TableRegion,
+    Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion, Region,
+    RegionStats, RemoteKey, Scope, SoftwareRegion, Span,
 };
 pub use revocation::Revocation;

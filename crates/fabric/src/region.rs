@@ -1,11 +1,5 @@
 //! Registered memory: who may touch which bytes, by which key, for how long.
 
-mod software;
-mod table;
-
-pub use software::TableRegion;
-pub use table::{AccessKind, ProtectionTable};
-
 use crate::{DeregisterError, RegisterError, Revocation};
 use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;

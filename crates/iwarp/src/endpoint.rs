@@ -6,10 +6,10 @@ use crate::provider::Core;
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
     Completion, ConnectError, Connected, Disconnected, Domain, Endpoint, EndpointAttributes,
-    EndpointId, EndpointReceives, PostError, Receives, RemoteAddress, SendOptions, Signal, Source,
-    Span, WorkId,
+    EndpointId, PostError, Receives, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
 };
 use gannet_runtime::{Buffer, Stream};
+use gannet_softrdma::EndpointReceives;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -7,10 +7,11 @@ use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
 use crate::staging::StagingPool;
 use gannet_fabric::{
-    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, ProtectionTable,
-    Provider, SharedReceiveQueue, SharedReceives, SoftwareReceiveQueue,
+    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, Provider,
+    SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Handle, LogLimit};
+use gannet_softrdma::{ProtectionTable, SoftwareReceiveQueue};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io;

@@ -11,8 +11,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("runtime", &[]),
     ("fabric", &["runtime"]),
+    ("softrdma", &["runtime", "fabric"]),
     ("conformance", &["runtime", "fabric"]),
-    ("iwarp", &["wire", "runtime", "fabric"]),
+    ("iwarp", &["wire", "runtime", "fabric", "softrdma"]),
     ("dump", &["wire"]),
     ("verbs", &["runtime", "fabric"]),
     ("session", &["runtime", "fabric"]),
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "volume", "fuse", "dump",
         ],
     ),
-    ("sim", &["runtime", "fabric", "vfs"]),
+    ("sim", &["runtime", "fabric", "softrdma", "vfs"]),
     (
         "dst",
         &[

@@ -22,11 +22,11 @@ mod violation;
 
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
-    AccessError, Completion, Disconnected, Done, EndpointId, EndpointReceives, Invalidate,
-    PostError, ProtectionTable, RemoteAddress, SendOptions, Signal, Source, Span, TableRegion,
-    WorkError, WorkId,
+    AccessError, Completion, Disconnected, Done, EndpointId, Invalidate, PostError, RemoteAddress,
+    SendOptions, Signal, Source, Span, WorkError, WorkId,
 };
 use gannet_runtime::Buffer;
+use gannet_softrdma::{EndpointReceives, ProtectionTable, TableRegion};
 use gannet_wire::ddp::{Msn, STag, TaggedOffset};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
 use std::collections::VecDeque;

@@ -5,11 +5,11 @@ use super::batch::{Batch, Piece};
 use super::transmit::Transmitter;
 use crate::limits::SLICES_MAX;
 use gannet_fabric::{
-    AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, TableRegion, WorkError,
-    WorkId,
+    AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, WorkError, WorkId,
 };
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{Buffer, FileRef, FileSource};
+use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::Header;
 use gannet_wire::rdmap::ReadRequest;
 use std::cell::Ref;

@@ -5,10 +5,10 @@ use super::{Engine, FIRST_MSNS, Phase};
 use crate::crc;
 use crate::startup::ReadyToReceive;
 use gannet_fabric::{
-    AccessKind, Completion, Disconnected, Done, MemoryRegion, RemoteKey, SoftwareRegion,
-    TableRegion, WorkId,
+    Completion, Disconnected, Done, MemoryRegion, RemoteKey, SoftwareRegion, WorkId,
 };
 use gannet_runtime::Buffer;
+use gannet_softrdma::{AccessKind, TableRegion};
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };

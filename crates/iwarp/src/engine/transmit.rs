@@ -16,9 +16,10 @@ use crate::limits::{
 };
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
-    AccessError, Done, MemoryRegion, SendOptions, Signal, Source, TableRegion, WorkError, WorkId,
+    AccessError, Done, MemoryRegion, SendOptions, Signal, Source, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, FileRef};
+use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
     Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };

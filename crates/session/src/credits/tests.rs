@@ -5,11 +5,11 @@
 use super::*;
 use crate::receives::{PoolLimits, ReceivePool};
 use gannet_fabric::{
-    Completion, Disconnected, Domain, EndpointAttributes, EndpointId, EndpointReceives, Receives,
-    RemoteAddress, SendOptions, SharedReceiveQueue, SharedReceives, Signal, SoftwareReceiveQueue,
-    Source, Span, WorkId,
+    Completion, Disconnected, Domain, EndpointAttributes, EndpointId, Receives, RemoteAddress,
+    SendOptions, SharedReceiveQueue, SharedReceives, Signal, Source, Span, WorkId,
 };
 use gannet_runtime::Buffer;
+use gannet_softrdma::{EndpointReceives, SoftwareReceiveQueue};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -3,9 +3,10 @@
 use super::endpoint::{Answer, End};
 use super::segment::{MessageEnd, Segment};
 use gannet_fabric::{
-    AccessError, AccessKind, Completion, Disconnected, Done, MemoryRegion, RemoteAddress,
-    SoftwareRegion, Span, TableRegion, WorkError,
+    AccessError, Completion, Disconnected, Done, MemoryRegion, RemoteAddress, SoftwareRegion, Span,
+    WorkError,
 };
+use gannet_softrdma::{AccessKind, TableRegion};
 use std::io;
 use std::rc::Rc;
 

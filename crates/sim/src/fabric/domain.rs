@@ -2,9 +2,8 @@
 
 use super::SimFabric;
 use crate::nic::{Activity, Debtor, Host, PAGE_LEN};
-use gannet_fabric::{
-    Access, Backing, Domain, ProtectionTable, Region, RegionStats, RegisterError, Scope,
-};
+use gannet_fabric::{Access, Backing, Domain, Region, RegionStats, RegisterError, Scope};
+use gannet_softrdma::ProtectionTable;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -6,11 +6,11 @@ use crate::network::{Breakable, Channel};
 use crate::nic::{Activity, Adapter, Host, Machine};
 use crate::world::NodeId;
 use gannet_fabric::{
-    AccessError, AccessKind, Completion, ConnectError, ConnectOptions, Disconnected, Done,
-    EndpointAttributes, EndpointId, EndpointReceives, PostError, RemoteAddress, Signal, Source,
-    Span, WorkError, WorkId,
+    AccessError, Completion, ConnectError, ConnectOptions, Disconnected, Done, EndpointAttributes,
+    EndpointId, PostError, RemoteAddress, Signal, Source, Span, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, FileRef, Handle};
+use gannet_softrdma::{AccessKind, EndpointReceives};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;

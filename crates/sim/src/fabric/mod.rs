@@ -25,10 +25,10 @@ use endpoint::End;
 use gannet_fabric::limits::PRIVATE_DATA_MAX;
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
-    Listener, Outgoing, ProtectionTable, Provider, Receives, SharedReceiveQueue, SharedReceives,
-    SoftwareReceiveQueue,
+    Listener, Outgoing, Provider, Receives, SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
+use gannet_softrdma::{ProtectionTable, SoftwareReceiveQueue};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -1,9 +1,8 @@
 //! What travels between two simulated endpoints, and where its bytes come from.
 
-use gannet_fabric::{
-    AccessError, RemoteAddress, RemoteKey, SoftwareRegion, Source, TableRegion, WorkError,
-};
+use gannet_fabric::{AccessError, RemoteAddress, RemoteKey, SoftwareRegion, Source, WorkError};
 use gannet_runtime::FileRef;
+use gannet_softrdma::TableRegion;
 use std::io;
 
 /// One segment on its way.

@@ -5,9 +5,10 @@ use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
 use gannet_fabric::{
     Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
-    PostError, RemoteAddress, SendOptions, Signal, Source, Span, TableRegion, WorkId,
+    PostError, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
 };
 use gannet_runtime::Buffer;
+use gannet_softrdma::TableRegion;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -1,33 +1,34 @@
 //! A region of the protection table, and its powers.
 
-use super::table::TableState;
-use super::{
-    Access, AccessError, Backing, LocalKey, MemoryRegion, RemoteKey, Scope, SoftwareRegion,
+use crate::memory_map::MemoryMap;
+use crate::table::TableState;
+use gannet_fabric::{
+    Access, AccessError, Backing, DeregisterError, LocalKey, MemoryRegion, RemoteKey, Revocation,
+    Scope, SoftwareRegion,
 };
-use crate::{DeregisterError, MemoryMap, Revocation};
 use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-/// A region of a [`ProtectionTable`](super::ProtectionTable): memory, a range of a file, or a map of buffers. Revoked
+/// A region of a [`ProtectionTable`](crate::ProtectionTable): memory, a range of a file, or a map of buffers. Revoked
 /// at once when it is asked for, and by the last drop.
 pub struct TableRegion {
-    pub(super) key: RemoteKey,
-    pub(super) base: u64,
-    pub(super) len: u64,
+    pub(crate) key: RemoteKey,
+    pub(crate) base: u64,
+    pub(crate) len: u64,
     /// What it was registered for, and what of that is granted now, to whom.
-    pub(super) registered: Access,
-    pub(super) granted: Cell<(Access, Scope)>,
+    pub(crate) registered: Access,
+    pub(crate) granted: Cell<(Access, Scope)>,
     /// `None` while it is lent, and once it was taken.
-    pub(super) memory: RefCell<Option<Memory>>,
-    pub(super) valid: Cell<bool>,
-    pub(super) table: Weak<TableState>,
+    pub(crate) memory: RefCell<Option<Memory>>,
+    pub(crate) valid: Cell<bool>,
+    pub(crate) table: Weak<TableState>,
 }
 
 /// What lies behind a region.
-pub(super) enum Memory {
+pub(crate) enum Memory {
     Buffer(Buffer),
     File {
         file: FileRef,
@@ -49,7 +50,7 @@ impl From<Backing> for Memory {
 
 impl Memory {
     /// Bytes behind it; of a map, the bytes that its offsets can name.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Memory::Buffer(buffer) => buffer.len() as u64,
             Memory::File { len, .. } => *len,
@@ -58,7 +59,7 @@ impl Memory {
     }
 
     /// Bytes that are bound by the registration.
-    pub(super) fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         match self {
             Memory::Buffer(_) | Memory::File { .. } => self.len(),
             Memory::Map(map) => map.held(),
@@ -123,7 +124,7 @@ impl TableRegion {
         self.check_bounds(offset, len)
     }
 
-    pub(super) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+    pub(crate) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
         if end > self.len {
             return Err(AccessError::Bounds);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Buffers that come and go at offsets of one region. Each has a slot of its own, far from its neighbours, so that an
 /// access can never run from one buffer into the next.
 #[derive(Default)]
-pub struct MemoryMap {
+pub(crate) struct MemoryMap {
     slots: Vec<Option<Buffer>>,
     /// Slots in use before; the one that has been free longest is used next.
     free: VecDeque<usize>,
@@ -20,7 +20,7 @@ impl MemoryMap {
     pub(crate) const SPAN: u64 = (MAP_SLOTS_MAX as u64) << MemoryMap::SLOT_BITS;
 
     /// An empty map.
-    pub fn new() -> MemoryMap {
+    pub(crate) fn new() -> MemoryMap {
         MemoryMap::default()
     }
 

@@ -1,11 +1,12 @@
 //! The table behind a software provider's keys.
 
-use super::software::{Memory, TableRegion};
-use super::{
-    Access, AccessError, Backing, Domain, EndpointId, Region, RegionStats, RemoteKey, Scope,
+use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
+use crate::region::{Memory, TableRegion};
+use gannet_fabric::limits::FILE_OFFSET_MAX;
+use gannet_fabric::{
+    Access, AccessError, Backing, Domain, EndpointId, Region, RegionStats, RegisterError,
+    RemoteKey, Scope,
 };
-use crate::RegisterError;
-use crate::limits::{FILE_OFFSET_MAX, REGIONS_MAX, RETIRED_KEYS_MAX};
 use gannet_runtime::Handle;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -34,7 +35,7 @@ pub struct ProtectionTable {
 }
 
 #[derive(Default)]
-pub(super) struct TableState {
+pub(crate) struct TableState {
     regions: RefCell<HashMap<RemoteKey, Weak<TableRegion>>>,
     retired: RefCell<VecDeque<RemoteKey>>,
     stats: Cell<RegionStats>,
@@ -42,13 +43,13 @@ pub(super) struct TableState {
 
 impl TableState {
     /// Replaces the bytes registered now.
-    pub(super) fn count_held(&self, change: impl FnOnce(u64) -> u64) {
+    pub(crate) fn count_held(&self, change: impl FnOnce(u64) -> u64) {
         let mut stats = self.stats.get();
         stats.bytes_registered = change(stats.bytes_registered);
         self.stats.set(stats);
     }
 
-    pub(super) fn retire(&self, key: RemoteKey, held: u64) {
+    pub(crate) fn retire(&self, key: RemoteKey, held: u64) {
         self.regions.borrow_mut().remove(&key);
         let mut retired = self.retired.borrow_mut();
         if retired.len() == RETIRED_KEYS_MAX {
