@@ -561,7 +561,7 @@ impl Link {
             return Ok(());
         };
         let returned = withdrawal.give_back(entry);
-        if returned.lost_sink {
+        if returned.lost_sink || returned.lost_reply {
             pending.finish(xid, Err(CallError::Memory));
             return Ok(());
         }

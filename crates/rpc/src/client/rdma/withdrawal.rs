@@ -51,9 +51,12 @@ impl Part {
 pub(super) struct Returned {
     /// The memory of the Reply chunk.
     pub(super) reply: Option<Buffer>,
-    /// The adapter has lost the argument's memory, or the sink.
-    pub(super) lost: bool,
+    /// The adapter has lost the argument's memory: the call cannot be sent again.
+    pub(super) lost_payload: bool,
+    /// It has lost the sink: there is nowhere to put the results.
     pub(super) lost_sink: bool,
+    /// It has lost the memory of the Reply chunk, and with it what the server wrote there.
+    pub(super) lost_reply: bool,
 }
 
 impl Sent {
@@ -107,7 +110,7 @@ impl Withdrawal {
     pub(super) fn give_back(self, entry: &mut Entry) -> Returned {
         let mut returned = Returned::default();
         if let Some((part, position, len)) = self.source {
-            returned.lost = part.buffer.is_none();
+            returned.lost_payload = part.buffer.is_none();
             entry.payload = part.buffer.map(|buffer| SharedPayload {
                 buffer: Rc::new(buffer),
                 len,
@@ -118,8 +121,10 @@ impl Withdrawal {
             returned.lost_sink = part.buffer.is_none();
             entry.sink = part.buffer.map(|buffer| Sink { buffer, locate });
         }
-        returned.reply = self.reply.and_then(|part| part.buffer);
-        returned.lost |= returned.lost_sink;
+        if let Some(part) = self.reply {
+            returned.lost_reply = part.buffer.is_none();
+            returned.reply = part.buffer;
+        }
         returned
     }
 }
@@ -200,7 +205,7 @@ impl Link {
             let returned = pending
                 .get_mut(xid)
                 .map(|entry| withdrawal.give_back(entry));
-            if returned.is_some_and(|returned| returned.lost) {
+            if returned.is_some_and(|it| it.lost_payload || it.lost_sink) {
                 pending.finish(xid, Err(CallError::Memory));
             }
         }
