@@ -102,7 +102,18 @@ impl Bed<'_> {
             incoming.accept(far).await
         };
         let (near, far) = both(connecting, accepting).await;
-        Ok((Peer::new(near?), Peer::new(far?)))
+        Ok((self.near_peer(near?), Peer::new(&self.far, far?)))
+    }
+
+    /// The end that connected.
+    pub(crate) fn near_peer(&self, endpoint: Connected) -> Peer {
+        Peer::new(&self.near, endpoint)
+    }
+
+    /// The bytes of a memory region.
+    pub(crate) fn bytes_of(&self, region: &Region) -> Outcome<Vec<u8>> {
+        let bytes = self.harness.look(region);
+        bytes.ok_or_else(|| Broken::new("the region has no memory"))
     }
 
     /// Everything the case used came back: slots to the arena, regions out of the domains.
@@ -137,14 +148,17 @@ fn regions(provider: &Rc<dyn Provider>) -> u64 {
 /// One end of a connection, with the completions it has not looked at yet.
 pub(crate) struct Peer {
     pub(crate) endpoint: Connected,
+    /// Its sources of RDMA must be registered.
+    registers: bool,
     ready: VecDeque<Completion>,
     ended: Option<Disconnected>,
 }
 
 impl Peer {
-    pub(crate) fn new(endpoint: Connected) -> Peer {
+    pub(crate) fn new(provider: &Rc<dyn Provider>, endpoint: Connected) -> Peer {
         Peer {
             endpoint,
+            registers: provider.capabilities().needs_local_registration,
             ready: VecDeque::new(),
             ended: None,
         }
@@ -227,9 +241,18 @@ impl Peer {
     /// Posts a write of these bytes, with a completion, and starts it.
     pub(crate) fn write(&self, id: WorkId, bytes: &[u8], target: RemoteAddress) -> Outcome {
         self.endpoint
-            .post_write(id, source(bytes)?, target, Signal::Always)?;
+            .post_write(id, self.write_source(bytes)?, target, Signal::Always)?;
         self.endpoint.flush();
         Ok(())
+    }
+
+    /// Memory of its own with these bytes, as a source of an RDMA Write.
+    pub(crate) fn write_source(&self, bytes: &[u8]) -> Outcome<Source> {
+        if self.registers {
+            let region = self.expose(bytes.to_vec(), Access::Local)?;
+            return Ok(Source::Span(Span::whole(&region)?));
+        }
+        source(bytes)
     }
 
     /// Posts a read into the whole of `sink` and starts it.
@@ -279,7 +302,7 @@ pub(crate) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec
     Ok(completions)
 }
 
-/// Memory of its own with these bytes, as a source.
+/// Memory of its own with these bytes, as a source of a Send.
 pub(crate) fn source(bytes: &[u8]) -> Outcome<Source> {
     Ok(Source::Buffer {
         len: u32::try_from(bytes.len())?,
@@ -300,17 +323,6 @@ pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|index| (index % 251 + index / 251 * 7 + seed * 31) as u8)
         .collect()
-}
-
-/// The bytes of a memory region.
-pub(crate) fn bytes_of(region: &Region) -> Outcome<Vec<u8>> {
-    let len = usize::try_from(region.len()).unwrap_or(usize::MAX);
-    let bytes = region
-        .software()
-        .and_then(|software| software.bytes(0, len));
-    bytes
-        .map(|bytes| bytes.to_vec())
-        .ok_or_else(|| Broken::new("the region has no memory"))
 }
 
 /// Options of a Send that revokes `key`.

@@ -137,7 +137,7 @@ pub(crate) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -
         };
         match refused {
             Err(ConnectError::Unsupported(_)) => {}
-            _ => ping(&mut Peer::new(near?), &mut Peer::new(far?)).await?,
+            _ => ping(&mut bed.near_peer(near?), &mut Peer::new(&bed.far, far?)).await?,
         }
     }
     Ok(())

@@ -3,8 +3,9 @@
 //! What belongs here: demands that hold for every provider, and the beds they run on. What this crate refuses: the name
 //! of a provider, a protocol above the seam, and any use outside of tests.
 //!
-//! A provider's test implements [`Harness`] and calls [`run_all`]; what comes back is the list of cases that failed,
-//! each with the line that did. Cases are ordinary users of the seam: they see nothing of a provider but its
+//! A provider's test implements [`Harness`] and calls [`run_all`]; what comes back is a [`Report`]: the cases that
+//! failed, each with the line that did, and those that were left out because they ask for a [`Power`] that the provider
+//! says it lacks. Cases are ordinary users of the seam: they see nothing of a provider but its
 //! traits, so what they demand is what protocols may rely on. After each case every buffer must be back in its
 //! arena and every region gone from both domains.
 
@@ -19,7 +20,7 @@ mod strategies;
 mod writes;
 
 use bed::Bed;
-use gannet_fabric::Provider;
+use gannet_fabric::{Capabilities, Provider, Region};
 use gannet_runtime::{FileRef, Handle};
 use std::fmt;
 use std::future::Future;
@@ -48,6 +49,13 @@ pub trait Harness {
     /// Where the far provider can listen, port 0.
     fn address(&self) -> SocketAddr;
 
+    /// What lies in the memory of a region, as its owner sees it. A provider without
+    /// [`gannet_fabric::SoftwareRegion`]s must say how its test looks.
+    fn look(&self, region: &Region) -> Option<Vec<u8>> {
+        let len = usize::try_from(region.len()).ok()?;
+        Some(region.software()?.bytes(0, len)?.to_vec())
+    }
+
     /// A file with this content, of the kind the provider will meet; by default one in memory without a descriptor.
     fn file(&self, content: Vec<u8>) -> FileRef {
         MemoryFile::resident(content)
@@ -59,7 +67,48 @@ pub trait Harness {
 pub struct Case {
     /// What is demanded, as `group::story`.
     pub name: &'static str,
+    /// What both providers must be able to do for it.
+    pub needs: Option<Power>,
     body: for<'a> fn(&'a Bed<'a>) -> CaseFuture<'a>,
+}
+
+/// What a provider may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// [`Capabilities::file_regions`]
+    FileRegions,
+    /// [`Capabilities::shared_receives`]
+    SharedReceives,
+    /// [`Capabilities::remote_invalidation`]
+    RemoteInvalidation,
+}
+
+impl Power {
+    fn is_in(self, capabilities: Capabilities) -> bool {
+        match self {
+            Power::FileRegions => capabilities.file_regions,
+            Power::SharedReceives => capabilities.shared_receives,
+            Power::RemoteInvalidation => capabilities.remote_invalidation,
+        }
+    }
+}
+
+/// What became of a case that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Held,
+    /// It asks for this, which a provider lacks.
+    LeftOut(Power),
+}
+
+/// What became of all cases; those that are not named here hold.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Those that do not hold.
+    pub failures: Vec<Failure>,
+    /// Those that ask for what a provider lacks.
+    pub left_out: Vec<(&'static str, Power)>,
 }
 
 type CaseFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -107,23 +156,30 @@ impl<E: std::error::Error> From<E> for Broken {
     }
 }
 
-/// Runs every case, one after the other, and gives those that failed.
-pub async fn run_all(harness: &dyn Harness) -> Vec<Failure> {
-    let mut failures = Vec::new();
+/// Runs every case, one after the other.
+pub async fn run_all(harness: &dyn Harness) -> Report {
+    let mut report = Report::default();
     for case in cases() {
-        if let Err(failure) = run_case(harness, &case).await {
-            failures.push(failure);
+        match run_case(harness, &case).await {
+            Ok(Verdict::Held) => {}
+            Ok(Verdict::LeftOut(power)) => report.left_out.push((case.name, power)),
+            Err(failure) => report.failures.push(failure),
         }
     }
-    failures
+    report
 }
 
-/// Runs one case and checks that it left nothing behind.
+/// Runs one case and checks that it left nothing behind; or leaves it out.
 ///
 /// # Errors
 /// What did not hold.
-pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<(), Failure> {
+pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<Verdict, Failure> {
     tracing::debug!(case = case.name, "conformance case");
+    let ends = [harness.near().capabilities(), harness.far().capabilities()];
+    let lacks = |power: &Power| ends.iter().any(|end| !power.is_in(*end));
+    if let Some(power) = case.needs.filter(lacks) {
+        return Ok(Verdict::LeftOut(power));
+    }
     let runtime = harness.runtime();
     let bed = Bed::new(harness);
     let outcome = match gannet_runtime::timeout(&runtime, CASE_TIME_MAX, (case.body)(&bed)).await {
@@ -131,18 +187,19 @@ pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<(), Failure>
         Ok(Err(broken)) => Err(broken),
         Err(_) => Err(Broken::new("did not end in time")),
     };
-    outcome.map_err(|broken| Failure {
+    outcome.map(|()| Verdict::Held).map_err(|broken| Failure {
         case: case.name,
         broken,
     })
 }
 
 macro_rules! cases {
-    ($($group:ident { $($story:ident),* $(,)? })*) => {
+    ($($group:ident { $($story:ident $(: $power:ident)?),* $(,)? })*) => {
         /// All cases, in the order in which a provider under construction comes to pass them.
         pub fn cases() -> Vec<Case> {
             vec![$($(Case {
                 name: concat!(stringify!($group), "::", stringify!($story)),
+                needs: None$(.or(Some(Power::$power)))?,
                 body: |bed| Box::pin($group::$story(bed)),
             }),*),*]
         }
@@ -164,6 +221,7 @@ cases! {
         many_arrive_in_order,
         receives_are_used_in_order,
         sources_of_every_kind,
+        a_file_is_a_source: FileRegions,
         solicited_is_told,
         only_asked_completions_come,
         the_send_queue_fills_and_recovers,
@@ -172,20 +230,21 @@ cases! {
         both_directions_at_once,
     }
     sharing {
-        two_endpoints_use_one_queue,
-        messages_complete_in_their_order,
-        a_peer_beyond_its_grant_ends_alone,
-        an_empty_queue_ends_the_connection_that_needs_it,
-        memory_of_an_aborted_endpoint_comes_back,
-        shared_and_own_receives_do_not_mix,
+        two_endpoints_use_one_queue: SharedReceives,
+        messages_complete_in_their_order: SharedReceives,
+        a_peer_beyond_its_grant_ends_alone: SharedReceives,
+        an_empty_queue_ends_the_connection_that_needs_it: SharedReceives,
+        memory_of_an_aborted_endpoint_comes_back: SharedReceives,
+        shared_and_own_receives_do_not_mix: SharedReceives,
     }
     writes {
         a_send_makes_earlier_writes_visible,
         every_size_is_written_in_place,
         sources_of_every_kind,
-        a_cold_file_is_written,
-        past_the_end_of_a_file_come_zeros,
-        a_failing_file_fails_the_work,
+        a_file_is_a_source: FileRegions,
+        a_cold_file_is_written: FileRegions,
+        past_the_end_of_a_file_come_zeros: FileRegions,
+        a_failing_file_fails_the_work: FileRegions,
         completions_come_in_order,
         an_idle_application_is_written_to,
     }
@@ -193,8 +252,8 @@ cases! {
         every_size_is_read,
         several_mebibytes_in_pieces,
         reads_beyond_the_depth_wait_their_turn,
-        a_file_region_is_read,
-        a_file_region_ends_where_files_do,
+        a_file_region_is_read: FileRegions,
+        a_file_region_ends_where_files_do: FileRegions,
         an_idle_application_is_read_from,
         reads_cross_in_both_directions,
         without_depth_no_read,
@@ -204,11 +263,14 @@ cases! {
         writes_outside_the_grant,
         a_message_with_no_receive,
         a_message_longer_than_its_receive,
-        send_with_invalidate_revokes,
-        a_foreign_key_is_not_invalidated,
+        send_with_invalidate_revokes: RemoteInvalidation,
+        a_foreign_key_is_not_invalidated: RemoteInvalidation,
         nothing_lands_after_deregister,
         nothing_is_read_after_deregister,
         a_sink_taken_away_fails_the_read,
+        a_revocation_that_nobody_waits_for_goes_on,
+        memory_of_another_provider_is_refused_at_home,
+        kinds_of_memory_that_are_lacking_are_refused,
     }
     strategies {
         bytes_are_written_under_each,

@@ -103,25 +103,28 @@ pub(crate) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
             }),
             &bytes[100..4100],
         ),
-        (
-            Source::File {
-                file: bed.file(bytes.clone()),
-                offset: 50,
-                len: 3000,
-            },
-            &bytes[50..3050],
-        ),
     ];
     for (source, expected) in sources {
-        if matches!(source, Source::File { .. }) && !bed.near.capabilities().file_regions {
-            continue;
-        }
         near.endpoint
             .post_send(WORK, source, SendOptions::default())?;
         near.endpoint.flush();
         ensure_bytes("message", &far.expect_message().await?, expected)?;
     }
     Ok(())
+}
+
+pub(crate) async fn a_file_is_a_source(bed: &Bed<'_>) -> Outcome {
+    let (near, mut far) = bed.pair().await?;
+    let bytes = pattern(5, 6000);
+    let source = Source::File {
+        file: bed.file(bytes.clone()),
+        offset: 50,
+        len: 3000,
+    };
+    near.endpoint
+        .post_send(WORK, source, SendOptions::default())?;
+    near.endpoint.flush();
+    ensure_bytes("message", &far.expect_message().await?, &bytes[50..3050])
 }
 
 pub(crate) async fn solicited_is_told(bed: &Bed<'_>) -> Outcome {
@@ -188,7 +191,7 @@ pub(crate) async fn the_send_queue_fills_and_recovers(bed: &Bed<'_>) -> Outcome 
     for round in 0..3 {
         let mut posted = 0;
         let refusal = loop {
-            let bytes = source(&pattern(round, 64))?;
+            let bytes = near.write_source(&pattern(round, 64))?;
             match near
                 .endpoint
                 .post_write(WorkId(posted), bytes, address, Signal::Always)
@@ -205,11 +208,7 @@ pub(crate) async fn the_send_queue_fills_and_recovers(bed: &Bed<'_>) -> Outcome 
             near.expect(WorkId(id), Done::Written).await?;
         }
         ping(&mut near, &mut far).await?;
-        ensure_bytes(
-            "last write",
-            &super::bed::bytes_of(&target)?,
-            &pattern(round, 64),
-        )?;
+        ensure_bytes("last write", &bed.bytes_of(&target)?, &pattern(round, 64))?;
     }
     Ok(())
 }

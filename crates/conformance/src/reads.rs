@@ -1,6 +1,6 @@
 //! RDMA Read.
 
-use crate::bed::{Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, bytes_of, pattern, ping};
+use crate::bed::{Bed, MemoryFile, Peer, READ_DEPTH, WORK, address_of, pattern, ping};
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::limits::FILE_OFFSET_MAX;
 use gannet_fabric::{
@@ -28,7 +28,7 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
             .post_read(WORK, span, address_of(&origin, 10))?;
         near.endpoint.flush();
         near.expect(WORK, Done::Read).await?;
-        let found = bytes_of(&sink)?;
+        let found = bed.bytes_of(&sink)?;
         ensure_bytes("read", &found[10..10 + len], &bytes[10..10 + len])?;
         ensure_bytes("before it", &found[..10], &[0xee; 10])?;
         ensure_bytes("behind it", &found[10 + len..], &[0xee; 10])?;
@@ -56,7 +56,7 @@ pub(crate) async fn several_mebibytes_in_pieces(bed: &Bed<'_>) -> Outcome {
     for index in 0..16 {
         near.expect(WorkId(index), Done::Read).await?;
     }
-    ensure_bytes("read", &bytes_of(&sink)?, &bytes)
+    ensure_bytes("read", &bed.bytes_of(&sink)?, &bytes)
 }
 
 pub(crate) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Outcome {
@@ -84,15 +84,12 @@ pub(crate) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Out
     for (index, sink) in sinks.iter().enumerate() {
         near.expect(WorkId(index as u64), Done::Read).await?;
         let expected = &pattern(2, 40_000)[index * 2000..(index + 1) * 2000];
-        ensure_bytes("read", &bytes_of(sink)?, expected)?;
+        ensure_bytes("read", &bed.bytes_of(sink)?, expected)?;
     }
     Ok(())
 }
 
 pub(crate) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
-    if !bed.far.capabilities().file_regions {
-        return Ok(());
-    }
     let (mut near, mut far) = bed.pair().await?;
     let bytes = pattern(3, 500_000);
     let files = [bed.file(bytes.clone()), MemoryFile::cold(bytes.clone())];
@@ -110,7 +107,7 @@ pub(crate) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
         let sink = near.sink(300_000)?;
         near.read(WORK, &sink, address_of(&origin, 77))?;
         near.expect(WORK, Done::Read).await?;
-        ensure_bytes("read", &bytes_of(&sink)?, &bytes[1077..301_077])?;
+        ensure_bytes("read", &bed.bytes_of(&sink)?, &bytes[1077..301_077])?;
     }
     ping(&mut near, &mut far).await
 }
@@ -138,7 +135,7 @@ pub(crate) async fn an_idle_application_is_read_from(bed: &Bed<'_>) -> Outcome {
     for round in 0..3 {
         near.read(WorkId(round), &sink, address_of(&origin, 0))?;
         near.expect(WorkId(round), Done::Read).await?;
-        ensure_bytes("read", &bytes_of(&sink)?, &bytes)?;
+        ensure_bytes("read", &bed.bytes_of(&sink)?, &bytes)?;
     }
     Ok(())
 }
@@ -148,7 +145,12 @@ pub(crate) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let near_origin = near.expose(pattern(5, LEN), Access::RemoteRead)?;
     let far_origin = far.expose(pattern(6, LEN), Access::RemoteRead)?;
-    async fn pull(peer: &mut Peer, origin: &gannet_fabric::Region, expected: &[u8]) -> Outcome {
+    async fn pull(
+        bed: &Bed<'_>,
+        peer: &mut Peer,
+        origin: &gannet_fabric::Region,
+        expected: &[u8],
+    ) -> Outcome {
         let sinks: Outcome<Vec<_>> = (0..READ_DEPTH).map(|_| peer.sink(expected.len())).collect();
         let sinks = sinks?;
         for sink in &sinks {
@@ -156,14 +158,14 @@ pub(crate) async fn reads_cross_in_both_directions(bed: &Bed<'_>) -> Outcome {
         }
         for sink in &sinks {
             peer.expect(WORK, Done::Read).await?;
-            ensure_bytes("read", &bytes_of(sink)?, expected)?;
+            ensure_bytes("read", &bed.bytes_of(sink)?, expected)?;
         }
         Ok(())
     }
     let (near_bytes, far_bytes) = (pattern(5, LEN), pattern(6, LEN));
     let (left, right) = both(
-        pull(&mut near, &far_origin, &far_bytes),
-        pull(&mut far, &near_origin, &near_bytes),
+        pull(bed, &mut near, &far_origin, &far_bytes),
+        pull(bed, &mut far, &near_origin, &near_bytes),
     )
     .await;
     left.and(right)

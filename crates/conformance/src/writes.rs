@@ -1,8 +1,6 @@
 //! RDMA Write.
 
-use crate::bed::{
-    Bed, MemoryFile, Peer, RECEIVES, WORK, address_of, bytes_of, pattern, ping, source,
-};
+use crate::bed::{Bed, MemoryFile, Peer, RECEIVES, WORK, address_of, pattern, ping};
 use crate::{Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::{Access, Done, Region, SendOptions, Signal, Source, Span, WorkError, WorkId};
 use gannet_runtime::FileRef;
@@ -20,14 +18,14 @@ pub(crate) async fn a_send_makes_earlier_writes_visible(bed: &Bed<'_>) -> Outcom
         for start in (0..100_000).step_by(12_500) {
             near.endpoint.post_write(
                 WORK,
-                source(&bytes[start..start + 12_500])?,
+                near.write_source(&bytes[start..start + 12_500])?,
                 address_of(&target, start as u64),
                 Signal::OnError,
             )?;
         }
         near.send_with(WORK, b"look", SendOptions::default())?;
         far.expect_message().await?;
-        ensure_bytes("what the writes left", &bytes_of(&target)?, &bytes)?;
+        ensure_bytes("what the writes left", &bed.bytes_of(&target)?, &bytes)?;
     }
     Ok(())
 }
@@ -40,7 +38,7 @@ pub(crate) async fn every_size_is_written_in_place(bed: &Bed<'_>) -> Outcome {
         near.write(WORK, &bytes, address_of(&target, 10))?;
         near.expect(WORK, Done::Written).await?;
         ping(&mut near, &mut far).await?;
-        let found = bytes_of(&target)?;
+        let found = bed.bytes_of(&target)?;
         ensure_bytes("written", &found[10..10 + len], &bytes)?;
         ensure_bytes("before it", &found[..10], &[0xee; 10])?;
         ensure_bytes("behind it", &found[10 + len..], &[0xee; 10])?;
@@ -67,40 +65,30 @@ pub(crate) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
     near.endpoint.flush();
     near.expect(WORK, Done::Written).await?;
     ping(&mut near, &mut far).await?;
-    ensure_bytes("from a span", &bytes_of(&target)?, &bytes[999..150_999])?;
-    if bed.near.capabilities().file_regions {
-        let found = write_file(
-            &mut near,
-            &mut far,
-            bed.file(bytes.clone()),
-            12_345,
-            150_000,
-        )
-        .await?;
-        ensure_bytes("from a file", &found, &bytes[12_345..162_345])?;
-    }
+    ensure_bytes("from a span", &bed.bytes_of(&target)?, &bytes[999..150_999])?;
     Ok(())
 }
 
+pub(crate) async fn a_file_is_a_source(bed: &Bed<'_>) -> Outcome {
+    let pair = bed.pair().await?;
+    let bytes = pattern(6, 200_000);
+    let found = write_file(bed, pair, bed.file(bytes.clone()), 12_345, 150_000).await?;
+    ensure_bytes("from a file", &found, &bytes[12_345..162_345])
+}
+
 pub(crate) async fn a_cold_file_is_written(bed: &Bed<'_>) -> Outcome {
-    if !bed.near.capabilities().file_regions {
-        return Ok(());
-    }
-    let (mut near, mut far) = bed.pair().await?;
+    let pair = bed.pair().await?;
     let bytes = pattern(7, 300_000);
     let file = MemoryFile::cold(bytes.clone());
-    let found = write_file(&mut near, &mut far, file, 0, 300_000).await?;
+    let found = write_file(bed, pair, file, 0, 300_000).await?;
     ensure_bytes("from a cold file", &found, &bytes)
 }
 
 pub(crate) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome {
-    if !bed.near.capabilities().file_regions {
-        return Ok(());
-    }
-    let (mut near, mut far) = bed.pair().await?;
     let bytes = pattern(8, 100_000);
     for (offset, len) in [(0, 100_100), (99_000, 70_000), (100_000, 500), (1 << 40, 3)] {
-        let found = write_file(&mut near, &mut far, bed.file(bytes.clone()), offset, len).await?;
+        let pair = bed.pair().await?;
+        let found = write_file(bed, pair, bed.file(bytes.clone()), offset, len).await?;
         let start = usize::try_from(offset)?.min(bytes.len());
         let there = (bytes.len() - start).min(len);
         ensure_bytes(
@@ -114,9 +102,6 @@ pub(crate) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome 
 }
 
 pub(crate) async fn a_failing_file_fails_the_work(bed: &Bed<'_>) -> Outcome {
-    if !bed.near.capabilities().file_regions {
-        return Ok(());
-    }
     let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0; 1000], Access::RemoteWrite)?;
     let file = MemoryFile::failing(ErrorKind::InvalidData);
@@ -168,14 +153,14 @@ pub(crate) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome 
     let sink = near.sink(1)?;
     near.read(WORK, &sink, address_of(&target, 0))?;
     near.expect(WORK, Done::Read).await?;
-    ensure_bytes("written", &bytes_of(&target)?, &bytes)?;
+    ensure_bytes("written", &bed.bytes_of(&target)?, &bytes)?;
     ensure(target.is_valid(), "the region was revoked")
 }
 
 /// Writes part of a file into a fresh region of the far end and gives what arrived.
 async fn write_file(
-    near: &mut Peer,
-    far: &mut Peer,
+    bed: &Bed<'_>,
+    (mut near, mut far): (Peer, Peer),
     file: FileRef,
     offset: u64,
     len: usize,
@@ -190,6 +175,6 @@ async fn write_file(
         .post_write(WORK, source, address_of(&target, 0), Signal::Always)?;
     near.endpoint.flush();
     near.expect(WORK, Done::Written).await?;
-    ping(near, far).await?;
-    bytes_of(&target)
+    ping(&mut near, &mut far).await?;
+    bed.bytes_of(&target)
 }

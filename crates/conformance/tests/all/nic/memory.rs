@@ -1,0 +1,384 @@
+//! The adapter's memory: keys it chose, revocations that take time, failures by seed.
+
+use gannet_fabric::{
+    Access, AccessError, Backing, DeregisterError, Domain, EndpointId, LocalKey, MemoryRegion,
+    Region, RegionStats, RegisterError, RemoteKey, Revocation, Scope, Span,
+};
+use gannet_runtime::{Buffer, Handle, sleep};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// What the adapter does badly, and how long it takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NicProfile {
+    pub(crate) seed: u64,
+    /// Of a thousand registrations, how many are refused.
+    pub(crate) registration_failures_per_mille: u64,
+    /// Of a thousand deregistrations, how many fail: their memory is lost.
+    pub(crate) deregistration_failures_per_mille: u64,
+    /// The longest revocation, in microseconds; the shortest is one.
+    pub(crate) revocation_us_max: u64,
+}
+
+/// The adapter's registrations: the domain of its provider.
+pub(crate) struct NicDomain {
+    runtime: Handle,
+    profile: NicProfile,
+    random: Cell<u64>,
+    next: Cell<u32>,
+    /// What a peer can reach: valid regions, those that are being revoked, and those that could not be.
+    entries: RefCell<BTreeMap<RemoteKey, Rc<Entry>>>,
+    stats: Cell<RegionStats>,
+    this: std::rc::Weak<NicDomain>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Valid,
+    /// A peer still gets at it.
+    Revoking,
+    Gone,
+    /// Its deregistration has failed.
+    Stuck,
+}
+
+struct Entry {
+    local: LocalKey,
+    key: RemoteKey,
+    base: u64,
+    len: u64,
+    access: Access,
+    scope: Scope,
+    memory: RefCell<Option<Buffer>>,
+    state: Cell<State>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Entry {
+    fn end(&self, state: State) {
+        self.state.set(state);
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
+        let end = offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        if end > self.len {
+            return Err(AccessError::Bounds);
+        }
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>, AccessError> {
+        self.check_bounds(offset, u64::from(len))?;
+        let (memory, start) = (self.memory.borrow(), offset as usize);
+        let bytes = memory.as_ref().ok_or(AccessError::InvalidKey)?;
+        Ok(bytes[start..start + len as usize].to_vec())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.check_bounds(offset, bytes.len() as u64)?;
+        let (mut memory, start) = (self.memory.borrow_mut(), offset as usize);
+        let target = memory.as_mut().ok_or(AccessError::InvalidKey)?;
+        target[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// What a peer wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Read,
+    Write,
+    Invalidate,
+}
+
+impl NicDomain {
+    pub(crate) fn new(runtime: Handle, profile: NicProfile) -> Rc<NicDomain> {
+        Rc::new_cyclic(|this| NicDomain {
+            runtime,
+            profile,
+            random: Cell::new(profile.seed),
+            next: Cell::new(0),
+            entries: RefCell::default(),
+            stats: Cell::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// A number below `bound`, of this adapter's own sequence (splitmix64).
+    fn below(&self, bound: u64) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+
+    /// Starts a revocation; says later when it is done.
+    fn revoke(&self, entry: &Rc<Entry>, can_fail: bool) {
+        if entry.state.get() != State::Valid {
+            return;
+        }
+        entry.state.set(State::Revoking);
+        let failures = self.profile.deregistration_failures_per_mille;
+        let fails = can_fail && self.below(1000) < failures;
+        let takes = Duration::from_micros(1 + self.below(self.profile.revocation_us_max));
+        let Some(domain) = self.this.upgrade() else {
+            return;
+        };
+        let entry = Rc::clone(entry);
+        let revoking = async move {
+            sleep(&domain.runtime, takes).await;
+            match fails {
+                true => entry.end(State::Stuck),
+                false => domain.remove(&entry),
+            }
+        };
+        self.runtime.spawn("nic revocation", Box::pin(revoking));
+    }
+
+    fn remove(&self, entry: &Rc<Entry>) {
+        if self.entries.borrow_mut().remove(&entry.key).is_some() {
+            let mut stats = self.stats.get();
+            stats.deregistrations += 1;
+            stats.bytes_registered -= entry.len;
+            self.stats.set(stats);
+        }
+        entry.end(State::Gone);
+    }
+
+    fn check(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+        (offset, len): (u64, u64),
+        wanted: Wanted,
+    ) -> Result<(Rc<Entry>, u64), AccessError> {
+        let entry = self.entries.borrow().get(&key).cloned();
+        let entry = entry.ok_or(AccessError::InvalidKey)?;
+        if let Scope::Endpoint(owner) = entry.scope
+            && owner != endpoint
+        {
+            return Err(AccessError::WrongEndpoint);
+        }
+        offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        let (reads, writes) = match entry.access {
+            Access::Local => (false, false),
+            Access::RemoteRead => (true, false),
+            Access::RemoteWrite => (false, true),
+            Access::RemoteReadWrite => (true, true),
+        };
+        let granted = match wanted {
+            Wanted::Read => reads,
+            Wanted::Write => writes,
+            Wanted::Invalidate => (reads || writes) && entry.scope != Scope::Domain,
+        };
+        if !granted {
+            return Err(AccessError::Rights);
+        }
+        if wanted == Wanted::Invalidate {
+            return Ok((entry, 0));
+        }
+        let offset = offset.checked_sub(entry.base).ok_or(AccessError::Bounds)?;
+        entry.check_bounds(offset, len)?;
+        Ok((entry, offset))
+    }
+
+    /// A peer's RDMA Read.
+    pub(crate) fn read(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, AccessError> {
+        let range = (offset, u64::from(len));
+        let (entry, at) = self.check(endpoint, key, range, Wanted::Read)?;
+        entry.read(at, len)
+    }
+
+    /// A peer's RDMA Write.
+    pub(crate) fn write(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
+        let range = (offset, bytes.len() as u64);
+        let (entry, at) = self.check(endpoint, key, range, Wanted::Write)?;
+        entry.write(at, bytes)
+    }
+
+    /// A peer's Send with Invalidate: done before the message is seen.
+    pub(crate) fn invalidate(
+        &self,
+        endpoint: EndpointId,
+        key: RemoteKey,
+    ) -> Result<(), AccessError> {
+        let (entry, _) = self.check(endpoint, key, (0, 0), Wanted::Invalidate)?;
+        self.remove(&entry);
+        Ok(())
+    }
+}
+
+impl Domain for NicDomain {
+    fn register(
+        &self,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Region, RegisterError> {
+        let Backing::Buffer(buffer) = backing else {
+            return Err(RegisterError::Unsupported);
+        };
+        if self.below(1000) < self.profile.registration_failures_per_mille {
+            return Err(RegisterError::TableFull);
+        }
+        // An index and a tag of eight bits, as adapters do; the local key is another number altogether.
+        let index = self.next.get() + 1;
+        self.next.set(index);
+        let entry = Rc::new(Entry {
+            local: LocalKey(0x4000_0000 | index),
+            key: RemoteKey(index << 8 | self.below(256) as u32),
+            // A virtual address.
+            base: 0x7f00_0000_0000 + (u64::from(index) << 24),
+            len: buffer.len() as u64,
+            access,
+            scope,
+            memory: RefCell::new(Some(buffer)),
+            state: Cell::new(State::Valid),
+            waiting: RefCell::default(),
+        });
+        let mut stats = self.stats.get();
+        stats.registrations += 1;
+        stats.bytes_registered += entry.len;
+        self.stats.set(stats);
+        self.entries
+            .borrow_mut()
+            .insert(entry.key, Rc::clone(&entry));
+        let domain = self.this.upgrade().ok_or(RegisterError::TableFull)?;
+        Ok(Rc::new(NicRegion { entry, domain }))
+    }
+
+    fn has_software_regions(&self) -> bool {
+        false
+    }
+
+    fn stats(&self) -> RegionStats {
+        self.stats.get()
+    }
+}
+
+/// A registration, in the hands of its users.
+pub(crate) struct NicRegion {
+    entry: Rc<Entry>,
+    domain: Rc<NicDomain>,
+}
+
+impl NicRegion {
+    /// The region behind a span, when `domain` has made it and its bytes are there.
+    pub(crate) fn of<'a>(span: &'a Span, domain: &NicDomain) -> Option<&'a NicRegion> {
+        let region: &dyn Any = &*span.region;
+        let region: &NicRegion = region.downcast_ref()?;
+        let holds = std::ptr::eq(&*region.domain, domain)
+            && region.is_valid()
+            && (region.entry.check_bounds(span.offset, u64::from(span.len))).is_ok();
+        holds.then_some(region)
+    }
+
+    /// Bytes for work of our own.
+    pub(crate) fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>, AccessError> {
+        self.reachable()?.read(offset, len)
+    }
+
+    /// Bytes of work of our own.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        self.reachable()?.write(offset, bytes)
+    }
+
+    fn reachable(&self) -> Result<&Entry, AccessError> {
+        match self.entry.state.get() {
+            State::Valid | State::Revoking => Ok(&self.entry),
+            State::Gone | State::Stuck => Err(AccessError::InvalidKey),
+        }
+    }
+
+    /// What lies in the memory, as its owner would see it.
+    pub(crate) fn look(region: &Region) -> Option<Vec<u8>> {
+        let region: &dyn Any = &**region;
+        let memory = region.downcast_ref::<NicRegion>()?.entry.memory.borrow();
+        memory.as_ref().map(|memory| memory.to_vec())
+    }
+}
+
+impl MemoryRegion for NicRegion {
+    fn local_key(&self) -> LocalKey {
+        self.entry.local
+    }
+
+    fn remote_key(&self) -> RemoteKey {
+        self.entry.key
+    }
+
+    fn base(&self) -> u64 {
+        self.entry.base
+    }
+
+    fn len(&self) -> u64 {
+        self.entry.len
+    }
+
+    fn is_valid(&self) -> bool {
+        self.entry.state.get() == State::Valid
+    }
+
+    fn invalidate(&self) -> Revocation<()> {
+        self.domain.revoke(&self.entry, false);
+        ended(&self.entry, |_| ())
+    }
+
+    fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>> {
+        self.domain.revoke(&self.entry, true);
+        ended(&self.entry, |entry| match entry.state.get() {
+            State::Stuck => Err(DeregisterError::Adapter),
+            _ => Ok(entry.memory.borrow_mut().take()),
+        })
+    }
+}
+
+/// Waits for the end of a revocation.
+fn ended<T: 'static>(entry: &Rc<Entry>, outcome: fn(&Entry) -> T) -> Revocation<T> {
+    let entry = Rc::clone(entry);
+    Revocation::Pending(Box::pin(std::future::poll_fn(move |context| {
+        match entry.state.get() {
+            State::Valid | State::Revoking => {
+                entry.waiting.borrow_mut().push(context.waker().clone());
+                Poll::Pending
+            }
+            State::Gone | State::Stuck => Poll::Ready(outcome(&entry)),
+        }
+    })))
+}
+
+impl fmt::Debug for NicRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NicRegion")
+            .field("key", &self.entry.key)
+            .field("len", &self.entry.len)
+            .field("state", &self.entry.state.get())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for NicRegion {
+    fn drop(&mut self) {
+        self.domain.revoke(&self.entry, true);
+    }
+}

@@ -1,0 +1,317 @@
+//! RPC-over-RDMA on a provider as a NIC would be: every form of call, by every strategy and design.
+
+use crate::nic::{NicNetwork, NicProfile, NicProvider};
+use gannet_conformance::MemoryFile;
+use gannet_fabric::Provider;
+use gannet_fabric::registration::{Registration, StrategyKind, Trust};
+use gannet_rpc::{
+    Call, CallError, Client, ClientConfig, Design, Payload, Program, RdmaOptions, Reply, Request,
+    Response, Server, Service, Sink, Target,
+};
+use gannet_runtime::{Buffer, Handle, all, sleep};
+use gannet_sim::World;
+use gannet_wire::rpc::AcceptStatus;
+use gannet_wire::xdr::{Decoder, XdrError};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PROGRAM: u32 = 400_200;
+/// Gives its opaque argument back inside the results.
+const ECHO: u32 = 1;
+/// Arguments: length. Results: so many bytes, as a payload in memory.
+const READ: u32 = 2;
+/// The same, as a payload in a file.
+const READ_FILE: u32 = 3;
+/// Arguments: an eligible opaque. Results: its length and sum.
+const WRITE: u32 = 4;
+const LEN_MAX: usize = 1 << 20;
+
+const SIZES: [usize; 6] = [0, 5, 4000, 16_385, 300_001, LEN_MAX];
+
+fn pattern(len: usize) -> Vec<u8> {
+    let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+    (0..len).map(byte).collect()
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let add = |sum: u32, byte: &u8| sum.wrapping_mul(31).wrapping_add(u32::from(*byte));
+    bytes.iter().fold(1, add)
+}
+
+struct Echo;
+
+impl Echo {
+    fn answer(call: &Call, reply: &mut Reply) -> Result<(), XdrError> {
+        let mut arguments = call.decoder();
+        match call.procedure {
+            ECHO => {
+                let bytes = arguments.opaque(LEN_MAX)?;
+                reply.results().opaque(bytes);
+            }
+            READ => {
+                let bytes = pattern(arguments.u32()? as usize);
+                let len = bytes.len();
+                let buffer = Buffer::from_vec(bytes);
+                reply.put_payload(Payload::Buffer { buffer, len });
+            }
+            READ_FILE => {
+                let len = arguments.u32()? as usize;
+                let content = pattern(len + 100);
+                let file = match len % 2 {
+                    0 => MemoryFile::resident(content),
+                    _ => MemoryFile::cold(content),
+                };
+                let offset = 0;
+                reply.put_payload(Payload::File { file, offset, len });
+            }
+            WRITE => {
+                let data = call.take_opaque(&mut arguments, LEN_MAX)?;
+                let bytes = data.as_slice();
+                reply.results().u32(bytes.len() as u32);
+                reply.results().u32(sum(bytes));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Service for Echo {
+    fn programs(&self) -> &[Program] {
+        &[Program {
+            number: PROGRAM,
+            low: 1,
+            high: 1,
+            procedures: 5,
+        }]
+    }
+
+    fn is_cached(&self, _program: u32, _procedure: u32) -> bool {
+        false
+    }
+
+    fn locate_payload(&self, _program: u32, procedure: u32, _prefix: &[u8]) -> Option<usize> {
+        (procedure == WRITE).then_some(4)
+    }
+
+    async fn call(&self, call: &Call, reply: &mut Reply) {
+        if Echo::answer(call, reply).is_err() {
+            reply.fail(AcceptStatus::GarbageArgs);
+        }
+    }
+}
+
+async fn echo(client: &Client, len: usize) -> Result<(), CallError> {
+    let mut call = Request::new(PROGRAM, 1, ECHO, 4 + len + 3);
+    call.arguments().opaque(&pattern(len));
+    let results = client.call(call).await?.results;
+    assert!(Decoder::new(&results).opaque(len).unwrap() == pattern(len));
+    Ok(())
+}
+
+fn locate(results: &[u8]) -> Option<usize> {
+    (results.len() >= 4).then_some(4)
+}
+
+async fn read(client: &Client, procedure: u32, len: usize) -> Result<(), CallError> {
+    let mut call = Request::new(PROGRAM, 1, procedure, 4);
+    let buffer = Buffer::zeroed(len);
+    call.sink = Some(Sink { buffer, locate });
+    call.arguments().u32(len as u32);
+    let Response { results, sink, .. } = client.call(call).await?;
+    assert_eq!(Decoder::new(&results).u32(), Ok(len as u32));
+    let (sink, placed) = sink.unwrap();
+    assert_eq!(placed, len);
+    assert!(sink[..len] == *pattern(len), "bytes differ");
+    Ok(())
+}
+
+async fn write(client: &Client, len: usize) -> Result<(), CallError> {
+    let bytes = pattern(len);
+    let expected = (len as u32, sum(&bytes));
+    let mut call = Request::new(PROGRAM, 1, WRITE, 8);
+    call.put_payload(Buffer::from_vec(bytes), len);
+    let response = client.call(call).await?;
+    let mut results = Decoder::new(&response.results);
+    assert_eq!(
+        (results.u32(), results.u32()),
+        (Ok(expected.0), Ok(expected.1))
+    );
+    let payload = response.payload;
+    let whole = payload.is_none_or(|payload| *payload == *pattern(len));
+    assert!(whole, "the payload came back changed");
+    Ok(())
+}
+
+struct Pair {
+    world: World,
+    server: Server<Echo>,
+    client: Client,
+    runtime: Handle,
+    providers: [Rc<dyn Provider>; 2],
+}
+
+fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
+    let world = World::new(profile.seed);
+    let network = Rc::<NicNetwork>::default();
+    let (near, far) = (world.add_node("client"), world.add_node("server"));
+    let adapter = |node: &gannet_sim::Node, profile| {
+        NicProvider::new(&network, (node.runtime(), node.ip()), profile)
+    };
+    let other = NicProfile {
+        seed: !profile.seed,
+        ..profile
+    };
+    let (near_provider, far_provider) = (adapter(&near, profile), adapter(&far, other));
+    let registration = Registration::new(kind, Trust::Trusted).unwrap();
+    let runtime = far.runtime();
+    let server = Server::new(runtime, Rc::new(Echo), Arc::default(), Arc::default());
+    let listener = far_provider.listen(SocketAddr::new(far.ip(), 20049));
+    let listener = listener.unwrap();
+    let address = listener.local_address();
+    let (serving, provider) = (server.clone(), Rc::clone(&far_provider));
+    let serving = async move {
+        let options = RdmaOptions {
+            registration,
+            design,
+        };
+        let served = serving.serve_rdma(provider, options, listener).await;
+        served.unwrap();
+    };
+    far.runtime().spawn("server", Box::pin(serving));
+    let config = ClientConfig {
+        registration,
+        design,
+        ..ClientConfig::default()
+    };
+    let target = Target::Rdma(Rc::clone(&near_provider), address);
+    Pair {
+        client: Client::new(near.runtime(), target, config),
+        server,
+        world,
+        runtime: near.runtime(),
+        providers: [near_provider, far_provider],
+    }
+}
+
+/// Calls of all forms, many at a time; how many were made and how many had no results.
+async fn calls(client: &Client) -> (usize, usize) {
+    let (mut made, mut failed) = (0, 0);
+    for len in SIZES {
+        let each = |index: usize| async move {
+            match index % 4 {
+                0 => echo(client, len).await,
+                1 => read(client, READ, len).await,
+                2 => read(client, READ_FILE, len).await,
+                _ => write(client, len).await,
+            }
+        };
+        for outcome in all((0..24).map(|index| Box::pin(each(index)))).await {
+            made += 1;
+            match outcome {
+                Ok(()) => {}
+                Err(CallError::Memory | CallError::TransportRefused) => failed += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    (made, failed)
+}
+
+#[test]
+fn calls_of_every_form_by_every_strategy() {
+    for (seed, kind) in StrategyKind::ALL.into_iter().enumerate() {
+        for design in [Design::ReadWrite, Design::ReadRead] {
+            let profile = NicProfile {
+                seed: seed as u64,
+                revocation_us_max: 200,
+                ..NicProfile::default()
+            };
+            let Pair {
+                world,
+                server,
+                client,
+                runtime,
+                providers,
+            } = pair(kind, design, profile);
+            let used = client.clone();
+            let (_, failed) = world.run(async move { calls(&used).await }).unwrap();
+            assert_eq!(failed, 0, "{kind} {design}");
+            assert_eq!(client.design(), design);
+            for counters in server
+                .registrations()
+                .into_iter()
+                .chain(client.registration())
+            {
+                let uses = counters.registrations;
+                assert!(uses > 0, "{kind} {design}: {counters:?}");
+                let expected = match kind {
+                    StrategyKind::Dynamic => 0,
+                    // What it cannot do without power over registered memory.
+                    _ => uses,
+                };
+                assert_eq!(counters.fallbacks, expected, "{kind} {design}");
+                assert_eq!(counters.lost, 0);
+            }
+            // Nothing stays exposed, and nothing registered.
+            let rest = async move {
+                sleep(&runtime, Duration::from_millis(1)).await;
+                for provider in &providers {
+                    let stats = provider.domain().stats();
+                    assert_eq!(stats.bytes_registered, 0, "{kind} {design}: {stats:?}");
+                }
+            };
+            world.run(rest).unwrap();
+        }
+    }
+}
+
+#[test]
+fn registrations_that_fail_cost_their_calls_alone() {
+    for seed in 0..6 {
+        let profile = NicProfile {
+            seed,
+            registration_failures_per_mille: 100,
+            revocation_us_max: 100,
+            ..NicProfile::default()
+        };
+        let design = [Design::ReadWrite, Design::ReadRead][seed as usize % 2];
+        let kind = StrategyKind::ALL[seed as usize % StrategyKind::ALL.len()];
+        let Pair {
+            world,
+            server,
+            client,
+            ..
+        } = pair(kind, design, profile);
+        let used = client.clone();
+        let (made, failed) = world.run(async move { calls(&used).await }).unwrap();
+        assert!(failed > 0 && failed < made / 2, "{failed} of {made} failed");
+        assert_eq!(server.counters().connections.total(), 1);
+    }
+}
+
+#[test]
+fn memory_lost_to_the_adapter_costs_its_call_alone() {
+    for seed in 0..6 {
+        let profile = NicProfile {
+            seed,
+            deregistration_failures_per_mille: 100,
+            revocation_us_max: 100,
+            ..NicProfile::default()
+        };
+        let design = [Design::ReadWrite, Design::ReadRead][seed as usize % 2];
+        let Pair {
+            world,
+            server,
+            client,
+            ..
+        } = pair(StrategyKind::Dynamic, design, profile);
+        let used = client.clone();
+        let (made, failed) = world.run(async move { calls(&used).await }).unwrap();
+        assert!(failed > 0 && failed < made / 2, "{failed} of {made} failed");
+        assert_eq!(server.counters().connections.total(), 1);
+        assert!(client.registration().unwrap().lost > 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! The suite on a provider as a NIC would be; and what only such a provider does.
+
+use crate::nic::{NicNetwork, NicProfile, NicProvider, NicRegion};
+use gannet_conformance::{Harness, Power, Report, run_all};
+use gannet_fabric::registration::{Registration, StrategyKind, Trust};
+use gannet_fabric::{
+    Access, Backing, ConnectOptions, Connected, DeregisterError, Done, Provider, Region,
+    RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
+};
+use gannet_runtime::{Arena, Buffer, Handle, both, sleep};
+use gannet_sim::World;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+struct Bench {
+    runtime: Handle,
+    near: Rc<dyn Provider>,
+    far: Rc<dyn Provider>,
+    address: SocketAddr,
+}
+
+impl Harness for Bench {
+    fn runtime(&self) -> Handle {
+        Rc::clone(&self.runtime)
+    }
+
+    fn near(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.near)
+    }
+
+    fn far(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.far)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn look(&self, region: &Region) -> Option<Vec<u8>> {
+        NicRegion::look(region)
+    }
+}
+
+fn bench(world: &World, profile: NicProfile) -> Bench {
+    let network = Rc::<NicNetwork>::default();
+    let (near, far) = (world.add_node("near"), world.add_node("far"));
+    let adapter = |node: &gannet_sim::Node, profile| {
+        NicProvider::new(&network, (node.runtime(), node.ip()), profile)
+    };
+    let other = NicProfile {
+        seed: profile.seed ^ 0x5555,
+        ..profile
+    };
+    Bench {
+        runtime: near.runtime(),
+        near: adapter(&near, profile),
+        far: adapter(&far, other),
+        address: SocketAddr::new(far.ip(), 0),
+    }
+}
+
+#[test]
+fn the_suite_holds_but_for_what_asks_for_files() {
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let profile = NicProfile {
+            seed,
+            revocation_us_max: [1, 10, 100, 1000][seed as usize],
+            ..NicProfile::default()
+        };
+        let harness = bench(&world, profile);
+        let report: Report = world.run(async move { run_all(&harness).await }).unwrap();
+        let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
+        assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
+        let left_out: Vec<&str> = report.left_out.iter().map(|(name, _)| *name).collect();
+        assert_eq!(
+            left_out,
+            [
+                "messages::a_file_is_a_source",
+                "writes::a_file_is_a_source",
+                "writes::a_cold_file_is_written",
+                "writes::past_the_end_of_a_file_come_zeros",
+                "writes::a_failing_file_fails_the_work",
+                "reads::a_file_region_is_read",
+                "reads::a_file_region_ends_where_files_do",
+            ]
+        );
+        let mut powers = report.left_out.iter().map(|(_, power)| *power);
+        assert!(powers.all(|power| power == Power::FileRegions));
+    }
+}
+
+async fn pair(bench: &Bench) -> (Connected, Connected) {
+    let mut listener = bench.far.listen(bench.address).unwrap();
+    let options = || ConnectOptions {
+        ord: 8,
+        ird: 8,
+        ..ConnectOptions::default()
+    };
+    let connecting = bench.near.connect(listener.local_address(), options());
+    let accepting = async { listener.accept().await.unwrap().accept(options()).await };
+    let (near, far) = both(connecting, accepting).await;
+    (near.unwrap(), far.unwrap())
+}
+
+/// Writes `byte` to the start of `target`; whether that was let in.
+async fn write(near: &Connected, target: &Region, byte: u8) -> bool {
+    let backing = Backing::Buffer(Buffer::from_vec(vec![byte; 8]));
+    let scope = Scope::Endpoint(near.id());
+    let source = near.domain().register(backing, Access::Local, scope);
+    let address = RemoteAddress {
+        key: target.remote_key(),
+        offset: target.base(),
+    };
+    let source = Source::Span(Span::whole(&source.unwrap()).unwrap());
+    near.post_write(WorkId(1), source, address, Signal::Always)
+        .unwrap();
+    near.flush();
+    let mut completions = Vec::new();
+    next_completions(&**near, &mut completions).await.unwrap();
+    completions[0].outcome == Ok(Done::Written)
+}
+
+#[test]
+fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
+    let world = World::new(1);
+    let profile = NicProfile {
+        revocation_us_max: 1000,
+        ..NicProfile::default()
+    };
+    let bench = bench(&world, profile);
+    world
+        .run(async move {
+            let (near, far) = pair(&bench).await;
+            let (mut in_time, mut rounds) = (0, 0);
+            while in_time < 3 {
+                rounds += 1;
+                assert!(rounds < 50, "no revocation takes any time");
+                let memory = Backing::Buffer(Buffer::zeroed(8));
+                let scope = Scope::Endpoint(far.id());
+                let region = far.domain().register(memory, Access::RemoteWrite, scope);
+                let region = region.unwrap();
+                let mut returning = region.deregister().now().unwrap_err();
+                assert!(!region.is_valid());
+                // The key still works: nobody may have the memory yet.
+                if !write(&near, &region, 7).await {
+                    let (_, far) = pair(&bench).await;
+                    drop(far);
+                    break;
+                }
+                in_time += 1;
+                let memory = (&mut returning).await.unwrap().unwrap();
+                assert_eq!(*memory, [7; 8]);
+            }
+            assert!(in_time > 0);
+            let (near, far) = pair(&bench).await;
+            let memory = Backing::Buffer(Buffer::zeroed(8));
+            let scope = Scope::Endpoint(far.id());
+            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = region.unwrap();
+            let memory = region.deregister().await.unwrap().unwrap();
+            assert!(!write(&near, &region, 7).await);
+            assert_eq!(*memory, [0; 8]);
+        })
+        .unwrap();
+}
+
+#[test]
+fn memory_that_cannot_be_deregistered_goes_to_nobody() {
+    let world = World::new(2);
+    let profile = NicProfile {
+        deregistration_failures_per_mille: 1000,
+        revocation_us_max: 10,
+        ..NicProfile::default()
+    };
+    let bench = bench(&world, profile);
+    world
+        .run(async move {
+            let (near, far) = pair(&bench).await;
+            let arena = Arena::new(64, 10);
+            let memory = Backing::Buffer(arena.take().unwrap());
+            let scope = Scope::Endpoint(far.id());
+            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = region.unwrap();
+            let lost = region.deregister().await;
+            assert!(matches!(lost, Err(DeregisterError::Adapter)));
+            // The key may live for ever; so does the memory, with the adapter.
+            assert!(write(&near, &region, 7).await);
+            drop(region);
+            for kind in StrategyKind::ALL {
+                let strategy = Registration::new(kind, Trust::Trusted).unwrap();
+                let runtime = Rc::clone(&bench.runtime);
+                let strategy = strategy.over(far.domain(), runtime);
+                let memory = arena.take().unwrap();
+                let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
+                assert!(registered.unwrap().release(64).await.is_none(), "{kind}");
+                let counters = strategy.counters();
+                assert_eq!((counters.lost, counters.deregistrations), (1, 0), "{kind}");
+                assert_eq!((counters.in_use, counters.bytes), (0, 64), "{kind}");
+            }
+            assert_eq!(arena.in_use(), 1 + StrategyKind::ALL.len());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_release_that_is_dropped_gives_nothing_back_before_its_end() {
+    let world = World::new(3);
+    let profile = NicProfile {
+        revocation_us_max: 500,
+        ..NicProfile::default()
+    };
+    let bench = bench(&world, profile);
+    world
+        .run(async move {
+            let (_near, far) = pair(&bench).await;
+            let arena = Arena::new(64, 100);
+            let strategy = Registration::new(StrategyKind::Dynamic, Trust::Untrusted).unwrap();
+            let strategy = strategy.over(far.domain(), Rc::clone(&bench.runtime));
+            let scope = Scope::Endpoint(far.id());
+            for _ in 0..20 {
+                let memory = arena.take().unwrap();
+                let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
+                drop(registered.unwrap().release(64));
+                assert_eq!(arena.in_use(), 1, "handed out before it was revoked");
+                sleep(&bench.runtime, Duration::from_micros(600)).await;
+                assert_eq!(arena.in_use(), 0);
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn sources_of_rdma_must_be_registered() {
+    let world = World::new(4);
+    let bench = bench(&world, NicProfile::default());
+    world
+        .run(async move {
+            let (near, far) = pair(&bench).await;
+            let memory = Backing::Buffer(Buffer::zeroed(8));
+            let scope = Scope::Endpoint(far.id());
+            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = region.unwrap();
+            let address = RemoteAddress {
+                key: region.remote_key(),
+                offset: region.base(),
+            };
+            let source = || Source::Buffer {
+                buffer: Buffer::zeroed(8),
+                len: 8,
+            };
+            let written = near.post_write(WorkId(1), source(), address, Signal::Always);
+            assert!(written.is_err());
+            let sent = near.post_send(WorkId(1), source(), SendOptions::default());
+            assert!(sent.is_ok());
+        })
+        .unwrap();
+}
