@@ -263,10 +263,11 @@ impl Link {
         if let Poll::Ready(Err(gone)) = &polled {
             return Err(Lost::Gone(gone.clone()));
         }
-        let settled = self.poll_late(context)?;
         let woken = self.shared.work.poll_notified(context).is_ready();
         self.send_calls()?;
         self.post_pulls()?;
+        // Last: what waits since this round is polled too, and so wakes us.
+        let settled = self.poll_late(context)?;
         self.endpoint.flush();
         if settled || woken || polled.is_ready() {
             return Ok(true);

@@ -425,8 +425,9 @@ impl<S: Service> Connection<S> {
         }
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
-        progress |= self.poll_revoking(context)?;
         self.retry_pulls()?;
+        // Behind all that takes memory back, so that what waits since this round wakes us too.
+        progress |= self.poll_revoking(context)?;
         self.start_waiting()?;
         self.read_on()?;
         self.depart()?;
