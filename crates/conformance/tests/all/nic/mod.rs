@@ -14,7 +14,7 @@ use endpoint::{End, NicEndpoint};
 use gannet_fabric::limits::PRIVATE_DATA_MAX;
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, EndpointId,
-    Incoming, Listener, Outgoing, Provider, SharedReceiveQueue, SharedReceives,
+    Incoming, Listener, Outgoing, Provider, Receives, SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
 use gannet_softrdma::{EndpointReceives, SoftwareReceiveQueue};
@@ -27,7 +27,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use tokio::sync::oneshot;
 
-const QUEUE_MAX: u32 = 128;
+const SEND_QUEUE_MAX: u32 = 128;
+const RECEIVE_QUEUE_MAX: u32 = 512;
 const READ_DEPTH_MAX: u16 = 16;
 
 /// What connects the adapters of a process.
@@ -167,6 +168,11 @@ fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
     if options.private_data.len() > PRIVATE_DATA_MAX {
         return Err(ConnectError::Unsupported("private data this long"));
     }
+    if let Receives::Own(receives) = &options.receives
+        && receives.len() > RECEIVE_QUEUE_MAX as usize
+    {
+        return Err(ConnectError::Unsupported("this many receives"));
+    }
     if options.traffic_class != Dscp::default() {
         return Err(ConnectError::Unsupported("a traffic class"));
     }
@@ -284,8 +290,8 @@ fn attributes(own: &ConnectOptions, other: &ConnectOptions) -> EndpointAttribute
     EndpointAttributes {
         ord: own.ord.min(other.ird).min(READ_DEPTH_MAX),
         ird: own.ird.min(READ_DEPTH_MAX),
-        send_queue_max: QUEUE_MAX,
-        receive_queue_max: QUEUE_MAX,
+        send_queue_max: SEND_QUEUE_MAX,
+        receive_queue_max: RECEIVE_QUEUE_MAX,
         send_sge_max: 4,
         read_sge_max: 1,
     }
