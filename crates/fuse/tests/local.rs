@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 use gannet_fuse::{Caching, Locks, Mount, MountOptions};
+use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
 use gannet_runtime::{run_blocking, tokio_plug};
 use gannet_vfs::Vfs;
-use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};

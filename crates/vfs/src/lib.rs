@@ -1,19 +1,17 @@
-//! Files as a server sees them: the vocabulary, and the store that serves a local directory.
+//! One interface to a file system, and its vocabulary.
 //!
-//! [`Vfs`] is the seam: NFS (and later the volume and FUSE) speak to it in handles, names, attributes and
-//! [`Status`]. [`local::LocalStore`] implements it over a directory of this machine; the simulator brings another.
-//! Every operation carries the caller's [`Credentials`]; the store, not the protocol, decides what they allow.
+//! [`Vfs`] is the seam: servers, mounts and the client library speak to it in handles, names, attributes and
+//! [`Status`]. Directories of this machine, remote exports, volumes and the simulator implement it. Every operation
+//! carries the caller's [`Credentials`]; the file system, not the protocol, decides what they allow.
 //!
-//! What this crate refuses: wire formats, transports, exports and client lists (those are the protocol's policy).
+//! This crate refuses stores, wire formats, transports, and exports and client lists (those are the protocol's policy).
 //!
 //! First type to read: [`Vfs`].
 
 pub mod limits;
-pub mod local;
 mod locks;
 mod memory;
 mod status;
-mod sys;
 mod types;
 
 pub use locks::{ByteLock, LockKind, LockRequest, Locked};

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("session", &["runtime", "fabric"]),
     ("rpc", &["wire", "runtime", "fabric", "session"]),
     ("vfs", &["runtime"]),
+    ("localfs", &["runtime", "vfs"]),
     (
         "nfs",
         &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
@@ -31,8 +32,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "nfs",
-            "volume", "fuse", "dump",
+            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
+            "nfs", "volume", "fuse", "dump",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),
@@ -53,8 +54,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "sim",
-            "dump", "cli",
+            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "localfs", "nfs",
+            "volume", "sim", "dump", "cli",
         ],
     ),
 ];

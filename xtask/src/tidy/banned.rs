@@ -27,7 +27,7 @@ const FILES: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
     "crates/cli/",
     "crates/lab/src/bench/",
-    "crates/vfs/src/",
+    "crates/localfs/src/",
     "crates/fuse/src/callers.rs",
     "crates/fuse/src/session.rs",
     "crates/volume/src/meta/journal/disk.rs",
@@ -38,12 +38,12 @@ const FILES: &[&str] = &[
     "xtask/",
     "fuzz/",
 ];
-/// The local store is the real world behind the vfs seam: file times, threads and their identities are its business.
-/// The mount front end has the kernel's file times, and a thread that reads its device.
+/// The store of a directory is the real world behind the vfs seam: file times, threads and their identities are its
+/// business. The mount front end has the kernel's file times, and a thread that reads its device.
 const CLOCKS: &[&str] = &[
     "crates/fuse/src/",
     "crates/runtime/src/tokio_plug/",
-    "crates/vfs/src/local",
+    "crates/localfs/src/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/dst/src/main.rs",
@@ -52,8 +52,7 @@ const CLOCKS: &[&str] = &[
 ];
 /// System calls of the store, and what the allocator is asked for.
 const UNSAFE: &[&str] = &[
-    "crates/vfs/src/sys.rs",
-    "crates/vfs/src/sys/",
+    "crates/localfs/src/sys.rs",
     "crates/runtime/src/tokio_plug/memory.rs",
 ];
 

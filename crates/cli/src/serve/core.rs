@@ -3,12 +3,12 @@
 use super::{Content, Shared, pressure};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
 use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::Vfs;
-use gannet_vfs::local::LocalStore;
 use std::rc::Rc;
 use std::sync::Arc;
 

@@ -14,11 +14,11 @@ use crate::output;
 use crate::process::Signals;
 use crate::volume::{Front, Host, Listening, OpenHost, Volume};
 use gannet_fabric::registration;
+use gannet_localfs::LocalTree;
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{self, Cores, SharedListener};
 use gannet_session::Budget;
-use gannet_vfs::local::LocalTree;
 use settings::Settings;
 use std::io;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ enum Content {
 /// # Errors
 /// A directory, a socket or the configuration cannot be used; what to do is said.
 pub fn run(options: &ServeOptions) -> Result<(), Failure> {
-    gannet_vfs::local::survive_file_size_limit();
+    gannet_localfs::survive_file_size_limit();
     // Before any other thread starts.
     privileges::confine()?;
     let settings = Settings::resolve(options)?;

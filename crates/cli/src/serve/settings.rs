@@ -5,12 +5,12 @@ use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, Squash
 use crate::failure::{Explain, Failure};
 use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use crate::volume::HostOptions;
+use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
 use gannet_session::limits::BUDGET_BYTES;
-use gannet_vfs::local::{LocalOptions, LocalTree, descriptors_each};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;

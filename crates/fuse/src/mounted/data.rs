@@ -367,8 +367,8 @@ mod tests {
     use crate::limits::COMMIT_AHEAD;
     use crate::mounted::IfThere;
     use crate::session::{Caching, Locks, MountOptions};
+    use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
     use gannet_runtime::{both, timeout, tokio_plug};
-    use gannet_vfs::local::{LocalOptions, LocalStore, LocalTree};
     use std::path::Path;
     use std::time::Duration;
 

@@ -4,10 +4,10 @@
 
 use crate::support;
 
+use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
 use gannet_nfs::server::{Server, Squash, UserGroups};
 use gannet_runtime::{Buffer, Handle};
-use gannet_vfs::local::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_vfs::{
     AccessMask, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Time,
 };

@@ -1,0 +1,150 @@
+//! Whose rights a thread's file operations count with.
+//!
+//! Linux keeps identity per thread. As root, [`Identities::assume`] switches this thread to a caller and leaves it
+//! there: the next call of the same caller, the common case, switches nothing (a switch costs three to five system
+//! calls of about a microsecond). Whoever needs the server's own rights says so with [`Identities::assume_own`]; jobs
+//! on the blocking pool end with it, so that no thread goes back to the pool as somebody else. What a core thread
+//! does besides file operations (sockets, timers) does not depend on the file system identity. A new thread inherits
+//! its parent's identity, so a thread that this module has not seen yet is switched before anything else.
+
+use crate::sys;
+use gannet_vfs::limits::CALL_GROUPS_MAX;
+use gannet_vfs::{Credentials, Status};
+use rustix::process::{Gid, Uid};
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    /// What this thread runs as; unknown at first.
+    static CURRENT: RefCell<Option<Credentials>> = const { RefCell::new(None) };
+    /// Whether this thread tried to get an empty file creation mask, and whether it has one.
+    static UMASK: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// How callers map to identities.
+pub(crate) enum Identities {
+    /// As root: each operation runs as its caller.
+    Callers {
+        /// The server's own.
+        own: Credentials,
+    },
+    /// Not as root: everything runs as the server's user.
+    Server,
+}
+
+impl Identities {
+    /// Callers' identities if this process may take them on, else the server's.
+    pub(crate) fn probe() -> Identities {
+        let own = Credentials::new(
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            &[],
+        );
+        if own.uid != 0 {
+            return Identities::Server;
+        }
+        // Root in a sandbox may lack the capabilities; leaving and coming back on a thread of its own tells.
+        let probe = std::thread::spawn(move || {
+            switch(&Credentials::new(1, 1, &[1])).and_then(|()| switch(&own))
+        });
+        match probe.join() {
+            Ok(Ok(())) => Identities::Callers {
+                own: Credentials::new(0, rustix::process::getegid().as_raw(), &[]),
+            },
+            _ => {
+                tracing::warn!(
+                    "root without the right to change identity (CAP_SETUID, CAP_SETGID): all files are accessed as root's"
+                );
+                Identities::Server
+            }
+        }
+    }
+
+    /// Makes this thread's file operations count as the caller's.
+    ///
+    /// # Errors
+    /// `Acces` when the kernel does not take this identity (an id without a mapping in a user namespace).
+    pub(crate) fn assume(&self, caller: &Credentials) -> Result<(), Status> {
+        match self {
+            Identities::Callers { .. } => assume(caller),
+            Identities::Server => Ok(()),
+        }
+    }
+
+    /// Makes this thread's file operations count as the server's own.
+    ///
+    /// # Errors
+    /// `Serverfault` when that fails; nothing may be done with the wrong rights then.
+    pub(crate) fn assume_own(&self) -> Result<(), Status> {
+        match self {
+            Identities::Callers { own } => assume(own).map_err(|_| Status::Serverfault),
+            Identities::Server => Ok(()),
+        }
+    }
+
+    /// The credentials that decide what `caller` may do: its own, or always the server's.
+    pub(crate) fn deciding<'a>(&self, caller: &'a Credentials) -> Option<&'a Credentials> {
+        match self {
+            Identities::Callers { .. } => Some(caller),
+            Identities::Server => None,
+        }
+    }
+}
+
+fn assume(wanted: &Credentials) -> Result<(), Status> {
+    CURRENT.with_borrow_mut(|current| {
+        if current.as_ref() == Some(wanted) {
+            return Ok(());
+        }
+        *current = None;
+        switch(wanted).map_err(|error| {
+            tracing::debug!(uid = wanted.uid, gid = wanted.gid, %error, "identity refused");
+            Status::Acces
+        })?;
+        *current = Some(wanted.clone());
+        Ok(())
+    })
+}
+
+fn switch(to: &Credentials) -> rustix::io::Result<()> {
+    let (mut few, mut many) = ([Gid::ROOT; CALL_GROUPS_MAX], Vec::new());
+    let groups = match few.get_mut(..to.groups().len()) {
+        Some(groups) => groups,
+        None => {
+            many.resize(to.groups().len(), Gid::ROOT);
+            &mut many[..]
+        }
+    };
+    for (slot, group) in groups.iter_mut().zip(to.groups()) {
+        *slot = gid(*group)?;
+    }
+    gid(to.gid)?;
+    if to.uid == u32::MAX {
+        return Err(rustix::io::Errno::INVAL);
+    }
+    // The C library's setgroups would change all threads; this is the system call alone.
+    rustix::thread::set_thread_groups(groups)?;
+    sys::set_thread_file_identity(Uid::from_raw(to.uid).as_raw(), to.gid)
+}
+
+/// All bits set means "no change" to the kernel, and is nobody's number.
+fn gid(raw: u32) -> rustix::io::Result<Gid> {
+    if raw == u32::MAX {
+        return Err(rustix::io::Errno::INVAL);
+    }
+    Ok(Gid::from_raw(raw))
+}
+
+/// Makes modes of new files on this thread exactly what is asked, as NFS clients apply their own mask. False when a
+/// sandbox forbids it; the caller then corrects the mode afterwards.
+pub(crate) fn has_empty_umask() -> bool {
+    UMASK.with(|known| {
+        known.get().unwrap_or_else(|| {
+            let cleared = sys::clear_thread_umask();
+            if let Err(error) = cleared {
+                tracing::debug!(%error, "no file creation mask of this thread's own");
+            }
+            known.set(Some(cleared.is_ok()));
+            cleared.is_ok()
+        })
+    })
+}

@@ -1,0 +1,58 @@
+//! The store that serves a directory of a Linux machine.
+//!
+//! [`LocalTree`] is the directory with everything the cores share: the key of the handles, open descriptors, known
+//! names, listings. It is made once. [`LocalStore`] is one core's front of it and implements [`gannet_vfs::Vfs`].
+//!
+//! **Handles** name inodes, not paths, and carry a keyed MAC. As root they hold the kernel's own file handle
+//! (open_by_handle_at(2)). Otherwise they hold the inode's number and time of birth, and a table of places, filled
+//! by everything seen, leads back to it; after a restart a search of the tree fills it again. See `handle`,
+//! `resolve`, `places`.
+//!
+//! **Nothing leaves the tree**: every name is opened with openat2(2) beneath its directory, never through a symbolic
+//! link, never into another mount. A directory reached by handle must lie below the root.
+//!
+//! **The kernel decides** what a caller may do. As root, operations run with the caller's file system identity,
+//! per thread (see `identity`); its answers for open descriptors are remembered while the inode's change time stays
+//! the same (see `access`). Not as root, everything happens as the server's user.
+//!
+//! **What is promised is kept**, or its loss shows in the write verifier, whatever the caches close (see `sync`).
+//! Changes of names and attributes are durable before they are answered; those under way share a sync (see `durable`,
+//! `group_commit`).
+//!
+//! **No core waits**: what descriptors and caches can answer is answered at once; all else goes to the blocking
+//! pool, changes through short queues so that a burst of them costs one visit (see `lanes`).
+//!
+//! This crate refuses protocols and exports: it serves one directory to whoever calls it. Only what puts a server
+//! together, and tests, may name it; all others take any [`gannet_vfs::Vfs`].
+//!
+//! First type to read: [`LocalStore`].
+
+mod access;
+mod attributes;
+mod change;
+mod clock_map;
+mod descriptors;
+mod durable;
+mod group_commit;
+mod handle;
+mod identity;
+mod key;
+mod lanes;
+pub mod limits;
+mod listing;
+mod listing_build;
+mod lookup;
+mod namespace;
+mod object;
+mod open;
+mod places;
+mod resolve;
+mod store;
+mod sync;
+mod sys;
+mod tree;
+
+pub use descriptors::descriptors_each;
+pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};
+pub use store::LocalStore;
+pub use tree::LocalTree;

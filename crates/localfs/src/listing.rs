@@ -1,0 +1,508 @@
+//! Directory listings in memory.
+//!
+//! A listing is the kernel's own sequence of entries, from the start or from some position, with the kernel's cookies:
+//! these outlive the listing, removals and the server. It stays good while the directory's change time does. Pages
+//! after the first are served from it a little longer, so that a client that removes what it lists does not make the
+//! server read the directory again for each page: entries that stay are neither lost nor repeated, entries that come
+//! and go meanwhile may or may not be seen, as with readdir(3).
+//!
+//! Handles and attributes are taken when first wanted, many at a time, and attributes again when they are older than
+//! a second or the object was changed through this server.
+
+use super::access::is_settled;
+use super::attributes::Facts;
+use super::clock_map::lock;
+use super::object::Object;
+use super::tree::LocalTree;
+use crate::limits::{
+    LISTING_ATTRIBUTES_AGE, LISTING_CONTINUED_AGE, LISTING_FILL, LISTING_WINDOWS_MAX,
+    LISTINGS_BYTES_MAX,
+};
+use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, Time};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Instant;
+
+/// Entries in a row that may be gone since an earlier listing without its order being lost.
+const GONE_TOGETHER: usize = 4;
+/// Entries that are not found in an earlier listing's order, before they are looked for elsewhere in it.
+const MISSED_MAX: usize = 8;
+
+/// The entries of a directory, or of a window of a large one.
+pub(crate) struct Listing {
+    /// The cookie it begins after; 0 at the start of the directory.
+    pub(crate) start: u64,
+    /// It reaches the end of the directory.
+    pub(crate) complete: bool,
+    /// Each with a NUL behind it, as system calls want them.
+    pub(crate) names: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+    /// The change time of the directory before it was read, if that can validate the listing.
+    pub(crate) valid_at: Option<Time>,
+    pub(crate) read_at: Instant,
+    /// One slot for each entry; none at all until objects are wanted or an earlier listing is taken over.
+    pub(crate) slots: RwLock<Vec<Slot>>,
+    /// Held while some of its objects are looked at, so that nobody looks at the same ones beside.
+    pub(crate) filling: Mutex<()>,
+    /// Pages that wait for that: whoever looks ahead lets them go first.
+    pub(crate) pages_waiting: AtomicUsize,
+    /// Where the last page ended: where the next one will begin.
+    last_end: AtomicUsize,
+}
+
+/// One entry.
+pub(crate) struct Entry {
+    pub(crate) fileid: u64,
+    /// The kernel's position after it.
+    pub(crate) cookie: u64,
+    pub(crate) name_at: u32,
+    pub(crate) name_len: u16,
+}
+
+/// What is known of an entry's object.
+#[derive(Clone, Copy)]
+pub(crate) enum Slot {
+    /// Nothing yet.
+    Unknown,
+    /// What an earlier listing knew of an inode with this number. Looking at the entry tells whether it still is that.
+    Earlier(KnownObject),
+    /// The name is gone.
+    Gone,
+    /// It has no handle of ours: `..`, a mount point, what cannot be looked at.
+    Foreign,
+    /// Its handle and attributes.
+    Known(KnownObject),
+}
+
+/// Handle and attributes, and when they were right.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownObject {
+    pub(crate) handle: FileHandle,
+    /// Its time of birth in nanoseconds, if no other inode ever had its number and that; else 0.
+    pub(crate) birth: u64,
+    pub(crate) attributes: Attributes,
+    pub(crate) taken: Instant,
+    pub(crate) change_count: u32,
+}
+
+/// How serving a page from a listing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The client's page is full.
+    Full,
+    /// All entries were taken, and nothing follows.
+    End,
+    /// All entries were taken; the next window begins after this cookie.
+    Window(u64),
+    /// The objects from this entry on must be looked at first.
+    Wanting(usize),
+}
+
+impl Listing {
+    /// A listing just read.
+    pub(crate) fn new(
+        start: u64,
+        complete: bool,
+        (names, entries): (Vec<u8>, Vec<Entry>),
+        valid_at: Option<Time>,
+    ) -> Listing {
+        Listing {
+            start,
+            complete,
+            names,
+            entries,
+            valid_at,
+            read_at: Instant::now(),
+            slots: RwLock::default(),
+            filling: Mutex::default(),
+            pages_waiting: AtomicUsize::new(0),
+            last_end: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes over what an earlier listing of the directory knew, for inodes that both have, under whatever name.
+    pub(crate) fn take_over(&self, earlier: &Listing) {
+        let slots = earlier.slots.read().unwrap_or_else(PoisonError::into_inner);
+        if slots.is_empty() {
+            return;
+        }
+        let mut known = Earlier::new(&earlier.entries, &slots);
+        let slots = self.entries.iter().map(|entry| known.slot(entry.fileid));
+        let taken_over = slots.collect();
+        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = taken_over;
+    }
+
+    /// The name of an entry.
+    pub(crate) fn name(&self, entry: &Entry) -> &[u8] {
+        let start = entry.name_at as usize;
+        self.names
+            .get(start..start + usize::from(entry.name_len))
+            .unwrap_or_default()
+    }
+
+    /// The name of an entry, for a system call.
+    pub(crate) fn name_with_nul(&self, entry: &Entry) -> Option<&CStr> {
+        let start = entry.name_at as usize;
+        let name = self
+            .names
+            .get(start..=start + usize::from(entry.name_len))?;
+        CStr::from_bytes_with_nul(name).ok()
+    }
+
+    /// Whether what it says is good enough for the page after `cookie`, the directory's change time being this now.
+    fn is_good(&self, cookie: u64, change_time: Time) -> bool {
+        let continued = cookie != 0 && self.read_at.elapsed() < LISTING_CONTINUED_AGE;
+        self.valid_at == Some(change_time) || continued
+    }
+
+    /// The index of the first entry after `cookie`, if that is where it begins or where the last page ended.
+    fn expected_position(&self, cookie: u64) -> Option<usize> {
+        if cookie == self.start {
+            return Some(0);
+        }
+        let last_end = self.last_end.load(Ordering::Relaxed);
+        let last = self.entries.get(last_end.checked_sub(1)?)?;
+        (last.cookie == cookie).then_some(last_end)
+    }
+
+    /// The index of the first entry after `cookie`.
+    pub(crate) fn position(&self, cookie: u64) -> Option<usize> {
+        self.expected_position(cookie).or_else(|| {
+            let found = self.entries.iter().position(|entry| entry.cookie == cookie);
+            found.map(|index| index + 1)
+        })
+    }
+
+    /// Whether there is something to say from this position on; what follows a full window is another listing's.
+    fn has_more(&self, position: usize) -> bool {
+        self.complete || position < self.entries.len()
+    }
+
+    /// Pushes entries from `index` on, to a caller who asked at `asked` and gets handles and attributes if `objects`.
+    /// What was fresh then is good enough: on a slow disk a page takes longer than anything stays fresh.
+    pub(crate) fn serve(
+        &self,
+        tree: &LocalTree,
+        mut index: usize,
+        (objects, asked): (bool, Instant),
+        to: &mut dyn Entries,
+    ) -> Served {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        while let Some(entry) = self.entries.get(index) {
+            let object = if objects {
+                match slots.get(index) {
+                    Some(Slot::Gone) => {
+                        index += 1;
+                        continue;
+                    }
+                    Some(Slot::Foreign) => None,
+                    Some(Slot::Known(known)) if known.is_fresh(tree, asked) => {
+                        Some((known.handle, known.attributes))
+                    }
+                    _ => return Served::Wanting(index),
+                }
+            } else {
+                None
+            };
+            let taken = to.push(&DirectoryEntry {
+                fileid: object.map_or(entry.fileid, |(_, attributes)| attributes.fileid),
+                name: self.name(entry),
+                cookie: entry.cookie,
+                object,
+            });
+            if !taken {
+                self.last_end.store(index, Ordering::Relaxed);
+                return Served::Full;
+            }
+            index += 1;
+        }
+        self.last_end.store(index, Ordering::Relaxed);
+        match self.entries.last() {
+            Some(last) if !self.complete => Served::Window(last.cookie),
+            _ => Served::End,
+        }
+    }
+
+    /// The entries whose objects a page with `room` for so many wants from `index` on, and those that are looked at
+    /// ahead for the pages behind it.
+    pub(crate) fn wanted(&self, index: usize, room: usize) -> (Range<usize>, Range<usize>) {
+        let end = self.entries.len().min(index.saturating_add(LISTING_FILL));
+        let page = end.min(index.saturating_add(room));
+        (index..page, page..end)
+    }
+
+    /// Bytes it takes once filled.
+    fn bytes(&self) -> usize {
+        size_of::<Listing>()
+            + self.names.capacity()
+            + self.entries.capacity() * (size_of::<Entry>() + size_of::<Slot>())
+    }
+}
+
+/// Finds what an earlier listing knew while a later one is gone through.
+///
+/// Most entries come in the same order in both, so looking at the next few is enough. To hash all numbers anew for each
+/// listing was a quarter of all work that one of a changed directory took.
+struct Earlier<'a> {
+    entries: &'a [Entry],
+    slots: &'a [Slot],
+    /// The first entry that was not come by.
+    at: usize,
+    /// Numbers that were not found there: added or moved. A few may as well be looked at anew.
+    missed: usize,
+    /// Where each number is, once there are more of them.
+    places: Option<HashMap<u64, usize>>,
+}
+
+impl<'a> Earlier<'a> {
+    fn new(entries: &'a [Entry], slots: &'a [Slot]) -> Earlier<'a> {
+        Earlier {
+            entries,
+            slots,
+            at: 0,
+            missed: 0,
+            places: None,
+        }
+    }
+
+    /// What was known of the inode with this number.
+    fn slot(&mut self, fileid: u64) -> Slot {
+        let Some(place) = self.place(fileid) else {
+            return Slot::Unknown;
+        };
+        self.at = place + 1;
+        match self.slots.get(place) {
+            Some(Slot::Known(known) | Slot::Earlier(known))
+                if known.birth != 0 && known.attributes.fileid == fileid =>
+            {
+                Slot::Earlier(*known)
+            }
+            _ => Slot::Unknown,
+        }
+    }
+
+    fn place(&mut self, fileid: u64) -> Option<usize> {
+        let entries = self.entries;
+        let mut ahead = entries.get(self.at..).unwrap_or_default().iter();
+        if let Some(gone) =
+            (ahead.by_ref().take(1 + GONE_TOGETHER)).position(|entry| entry.fileid == fileid)
+        {
+            return Some(self.at + gone);
+        }
+        if self.missed < MISSED_MAX {
+            self.missed += 1;
+            return None;
+        }
+        let places = self.places.get_or_insert_with(|| {
+            let numbers = entries.iter().map(|entry| entry.fileid);
+            numbers.zip(0..).collect()
+        });
+        places.get(&fileid).copied()
+    }
+}
+
+impl KnownObject {
+    pub(crate) fn is_fresh(&self, tree: &LocalTree, now: Instant) -> bool {
+        // As a sum: for each entry of a page, it costs a third of the difference.
+        self.taken + LISTING_ATTRIBUTES_AGE > now
+            && self.change_count == tree.change_count(self.attributes.fileid)
+    }
+
+    /// Whether `facts` are of the inode that the handle was taken of.
+    pub(crate) fn is_of(&self, facts: &Facts) -> bool {
+        self.birth != 0
+            && self.birth == facts.birth
+            && self.attributes.fileid == facts.attributes.fileid
+    }
+}
+
+/// All listings in memory, oldest first.
+#[derive(Default)]
+pub(crate) struct Listings {
+    state: Mutex<ListingsState>,
+}
+
+#[derive(Default)]
+struct ListingsState {
+    bytes: usize,
+    ring: VecDeque<(Weak<Object>, Weak<Listing>, usize)>,
+    /// How long the ring may get before those that were replaced are taken out of its middle.
+    ring_max: usize,
+}
+
+impl Listings {
+    /// Keeps a listing with its directory, and drops the oldest ones when all take too much memory.
+    pub(crate) fn keep(&self, directory: &Arc<Object>, listing: &Arc<Listing>) {
+        let mut windows = lock(&directory.windows);
+        windows.retain(|window| window.start != listing.start);
+        if windows.len() == LISTING_WINDOWS_MAX {
+            windows.remove(0);
+        }
+        windows.push(Arc::clone(listing));
+        drop(windows);
+        let bytes = listing.bytes();
+        let mut state = lock(&self.state);
+        state.bytes += bytes;
+        let kept = (Arc::downgrade(directory), Arc::downgrade(listing), bytes);
+        state.ring.push_back(kept);
+        state.drop_replaced();
+        loop {
+            let crowded = state.bytes > LISTINGS_BYTES_MAX && state.ring.len() > 1;
+            let replaced = (state.ring.front()).is_some_and(|(_, old, _)| old.strong_count() == 0);
+            if !crowded && !replaced {
+                return;
+            }
+            let Some((directory, old, bytes)) = state.ring.pop_front() else {
+                return;
+            };
+            state.bytes -= bytes;
+            if let (Some(directory), Some(old)) = (directory.upgrade(), old.upgrade()) {
+                lock(&directory.windows).retain(|window| !Arc::ptr_eq(window, &old));
+            }
+        }
+    }
+}
+
+impl ListingsState {
+    /// Takes out those that were replaced. Each time the ring has doubled, so that it costs little per listing.
+    fn drop_replaced(&mut self) {
+        if self.ring.len() <= self.ring_max {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        self.ring.retain(|(_, listing, size)| {
+            let kept = listing.strong_count() > 0;
+            if !kept {
+                *bytes -= size;
+            }
+            kept
+        });
+        self.ring_max = 2 * self.ring.len() + 64;
+    }
+}
+
+/// The listing that serves the page after `cookie`, if there is one.
+pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<Listing>> {
+    let windows = lock(&directory.windows);
+    let good = || {
+        windows
+            .iter()
+            .filter(|listing| listing.is_good(cookie, now))
+    };
+    let at = |listing: &Listing, position: Option<usize>| {
+        position.is_some_and(|position| listing.has_more(position))
+    };
+    good()
+        .find(|listing| at(listing, listing.expected_position(cookie)))
+        .or_else(|| good().find(|listing| at(listing, listing.position(cookie))))
+        .cloned()
+}
+
+/// The change time that validates what is read of a directory after these attributes were taken.
+pub(crate) fn validity(attributes: &Attributes) -> Option<Time> {
+    is_settled(attributes.change_time).then_some(attributes.change_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LocalOptions, LocalTree};
+
+    #[test]
+    fn replaced_listings_leave_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(directory.path(), &options).unwrap();
+        let other = directory.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let other = LocalTree::open(&other, &options).unwrap();
+        let empty = |start| Arc::new(Listing::new(start, true, Default::default(), None));
+        // One that stays, in front of all that follow.
+        tree.listings.keep(&other.root_object, &empty(0));
+        for start in 0..10_000 {
+            tree.listings.keep(&tree.root_object, &empty(start));
+        }
+        let state = lock(&tree.listings.state);
+        assert!(state.ring.len() <= 2 * LISTING_WINDOWS_MAX + 100);
+        assert!(state.bytes <= state.ring.len() * size_of::<Listing>());
+    }
+
+    /// For each number of a later listing, whether what was known of it is taken over.
+    fn taken_over(earlier: &[u64], later: &[u64]) -> Vec<bool> {
+        let stat = rustix::fs::stat("/").unwrap();
+        let attributes = crate::attributes::from_stat(&stat, 0);
+        let listing = |numbers: &[u64]| {
+            let entry = |fileid: &u64| Entry {
+                fileid: *fileid,
+                cookie: 0,
+                name_at: 0,
+                name_len: 0,
+            };
+            let entries = numbers.iter().map(entry).collect();
+            Listing::new(0, true, (Vec::new(), entries), None)
+        };
+        let known = |fileid: &u64| {
+            Slot::Known(KnownObject {
+                handle: FileHandle::new(&fileid.to_be_bytes()).unwrap(),
+                birth: 1,
+                attributes: Attributes {
+                    fileid: *fileid,
+                    ..attributes
+                },
+                taken: Instant::now(),
+                change_count: 0,
+            })
+        };
+        let (from, to) = (listing(earlier), listing(later));
+        *from.slots.write().unwrap() = earlier.iter().map(known).collect();
+        to.take_over(&from);
+        let slots = to.slots.read().unwrap();
+        let pairs = later.iter().zip(slots.iter());
+        pairs
+            .map(|(fileid, slot)| match slot {
+                Slot::Earlier(known) => {
+                    assert_eq!(known.handle.as_bytes(), fileid.to_be_bytes());
+                    true
+                }
+                _ => false,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_known_is_found_wherever_it_is_now() {
+        let before: Vec<u64> = (1..=100).collect();
+        let looked_at = |later: &[u64]| {
+            let taken = taken_over(&before, later);
+            taken.iter().filter(|taken| !**taken).count()
+        };
+        assert_eq!(looked_at(&before), 0);
+        let reversed: Vec<u64> = before.iter().rev().copied().collect();
+        assert_eq!(looked_at(&reversed), MISSED_MAX);
+        for start in 0..=100 {
+            for gone in 0..=100 - start {
+                let (front, back) = (&before[..start], &before[start + gone..]);
+                let most = if gone > GONE_TOGETHER { MISSED_MAX } else { 0 };
+                let remaining = [front, back].concat();
+                assert!(looked_at(&remaining) <= most, "{gone} gone at {start}");
+            }
+            let moved = [&before[..start], &[50], &before[start..]].concat();
+            assert!(looked_at(&moved) <= GONE_TOGETHER + 1, "moved to {start}");
+            for added in [1, 2, 20] {
+                let new: Vec<u64> = (200..200 + added).collect();
+                let later = [&before[..start], &new, &before[start..]].concat();
+                let taken = taken_over(&before, &later);
+                let expected = later.iter().map(|fileid| *fileid < 200);
+                assert!(expected.eq(taken), "{added} added at {start}");
+            }
+        }
+        assert_eq!(taken_over(&before, &[101, 102]), [false, false]);
+        assert!(taken_over(&before, &[]).is_empty());
+    }
+}

@@ -1,0 +1,312 @@
+//! Objects that are open: descriptors, and what is remembered with them.
+
+use super::access::Decisions;
+use super::attributes::{from_stat, status};
+use super::clock_map::lock;
+use super::listing::Listing;
+use super::sync::WriteFile;
+use super::tree::LocalTree;
+use crate::sys;
+use gannet_runtime::FileSource;
+use gannet_vfs::{Attributes, FileHandle, FileKind, Status};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{self, IoSliceMut};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Pages looked at to tell whether a range is in memory, where the kernel does not say.
+const RESIDENCY_SAMPLES: u64 = 8;
+
+/// An open descriptor that counts against the tree's budget.
+pub(crate) struct OpenFile {
+    descriptor: OwnedFd,
+    open: Arc<AtomicUsize>,
+    reading: AtomicU8,
+}
+
+/// How to read without waiting for a disk: as the kernel is told to (RWF_NOWAIT).
+const NO_WAIT: u8 = 0;
+/// The file system does not know that, but has no disk to wait for.
+const PLAIN: u8 = 1;
+/// The file system does not know that.
+const IMPOSSIBLE: u8 = 2;
+/// Magic numbers of file systems in memory: tmpfs, ramfs.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+impl OpenFile {
+    pub(crate) fn new(descriptor: OwnedFd, open: &Arc<AtomicUsize>) -> Arc<OpenFile> {
+        open.fetch_add(1, Ordering::Relaxed);
+        Arc::new(OpenFile {
+            descriptor,
+            open: Arc::clone(open),
+            reading: AtomicU8::new(NO_WAIT),
+        })
+    }
+
+    /// Whether the last name of what it is of is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.descriptor).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl FileSource for OpenFile {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.reading.load(Ordering::Relaxed) {
+            PLAIN => return self.read_at(offset, buffer),
+            IMPOSSIBLE => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => {}
+        }
+        let slices = &mut [IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(&self.descriptor, slices, offset, ReadWriteFlags::NOWAIT) {
+            Err(Errno::OPNOTSUPP) => {
+                let reading = match rustix::fs::fstatfs(&self.descriptor) {
+                    Ok(volume) if IN_MEMORY.contains(&volume.f_type) => PLAIN,
+                    _ => IMPOSSIBLE,
+                };
+                self.reading.store(reading, Ordering::Relaxed);
+                self.try_read_at(offset, buffer)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::io::pread(&self.descriptor, &mut *buffer, offset)
+        })?)
+    }
+
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let Ok(stat) = rustix::fs::fstat(&self.descriptor) else {
+            return false;
+        };
+        let end = offset
+            .saturating_add(len)
+            .min(u64::try_from(stat.st_size).unwrap_or(0));
+        if offset >= end {
+            return true;
+        }
+        let page = rustix::param::page_size() as u64;
+        let pages = (end - 1) / page - offset / page + 1;
+        match sys::pages_cached(self.descriptor.as_fd(), offset, end - offset) {
+            Ok(cached) => cached >= pages,
+            Err(_) => self.samples_are_resident(offset, end),
+        }
+    }
+}
+
+impl OpenFile {
+    /// Kernels before 6.5 have no cachestat(2), and newer ones may not answer it to this user.
+    fn samples_are_resident(&self, offset: u64, end: u64) -> bool {
+        let samples = RESIDENCY_SAMPLES.min(end - offset).max(1);
+        let step = ((end - offset) / samples).max(1);
+        let mut byte = [0];
+        (0..samples)
+            .map(|index| offset + index * step)
+            .chain(std::iter::once(end - 1))
+            .all(|at| self.try_read_at(at, &mut byte).is_ok())
+    }
+}
+
+/// A path that leads to an open descriptor's object, without allocating.
+pub(crate) struct ProcPath {
+    bytes: [u8; 32],
+}
+
+impl ProcPath {
+    pub(crate) fn new(descriptor: BorrowedFd<'_>) -> ProcPath {
+        use std::io::Write;
+        let mut bytes = [0; 32];
+        let number = rustix::fd::AsRawFd::as_raw_fd(&descriptor);
+        // The longest number has ten digits.
+        let _ = write!(&mut bytes[..31], "/proc/self/fd/{number}");
+        ProcPath { bytes }
+    }
+
+    pub(crate) fn as_c_str(&self) -> &std::ffi::CStr {
+        std::ffi::CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"/proc/self/fd/-1")
+    }
+}
+
+/// What the base descriptor of an object was opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// To name it (O_PATH).
+    Path,
+    /// To read and write it: it was just created.
+    Data,
+}
+
+/// An object of the tree with a descriptor. As long as it is open, its inode number cannot be given to another.
+pub(crate) struct Object {
+    /// Its handle.
+    pub(crate) handle: FileHandle,
+    /// What it is; never changes.
+    pub(crate) kind: FileKind,
+    /// Its number; never changes.
+    pub(crate) fileid: u64,
+    base: Arc<OpenFile>,
+    /// Held from before to after a change, so that the attributes around it are those around it alone.
+    pub(crate) changing: Mutex<()>,
+    /// What callers may do.
+    pub(crate) decisions: Mutex<Decisions>,
+    /// The entries of a directory, one window or several, the latest last.
+    pub(crate) windows: Mutex<Vec<Arc<Listing>>>,
+    data: Mutex<Data>,
+}
+
+#[derive(Default)]
+struct Data {
+    read: Option<Arc<OpenFile>>,
+    write: Option<Arc<WriteFile>>,
+    /// Written since the last sweep.
+    write_used: bool,
+}
+
+impl Object {
+    /// The object that `base` names; `write` if it was opened for writing too, as that or another descriptor.
+    pub(crate) fn new(
+        handle: FileHandle,
+        attributes: &Attributes,
+        base: Arc<OpenFile>,
+        write: Option<Arc<WriteFile>>,
+    ) -> Object {
+        let data = Data {
+            read: None,
+            write_used: write.is_some(),
+            write,
+        };
+        Object {
+            handle,
+            kind: attributes.kind,
+            fileid: attributes.fileid,
+            base,
+            changing: Mutex::new(()),
+            decisions: Mutex::new(Decisions::default()),
+            windows: Mutex::default(),
+            data: Mutex::new(data),
+        }
+    }
+
+    /// A descriptor of the object; good for naming it, not for its data.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.base.as_fd()
+    }
+
+    /// Its attributes now.
+    ///
+    /// # Errors
+    /// `Stale` when its last name is gone; the tree forgets it then.
+    pub(crate) fn attributes(&self, tree: &LocalTree) -> Result<Attributes, Status> {
+        let stat = rustix::fs::fstat(&self.base).map_err(status)?;
+        if stat.st_nlink == 0 {
+            tree.forget(&self.handle);
+            return Err(Status::Stale);
+        }
+        Ok(from_stat(&stat, tree.fsid))
+    }
+
+    /// A descriptor to read from, opened with this thread's rights if there is none yet.
+    ///
+    /// # Errors
+    /// `Isdir` or `Inval` for what is not a regular file; as open(2).
+    pub(crate) fn readable(&self, tree: &LocalTree) -> Result<Arc<OpenFile>, Status> {
+        self.require_regular()?;
+        if let Some(file) = &lock(&self.data).read {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.reopen(tree, OFlags::RDONLY)?;
+        Ok(Arc::clone(lock(&self.data).read.get_or_insert(file)))
+    }
+
+    /// The descriptor to read from, if there is one.
+    pub(crate) fn open_for_reading(&self) -> Option<Arc<OpenFile>> {
+        lock(&self.data).read.clone()
+    }
+
+    /// A descriptor to write to; likewise.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(crate) fn writable(&self, tree: &LocalTree) -> Result<Arc<WriteFile>, Status> {
+        self.require_regular()?;
+        {
+            let mut data = lock(&self.data);
+            data.write_used = true;
+            if let Some(file) = &data.write {
+                return Ok(Arc::clone(file));
+            }
+        }
+        let file = self.reopen(tree, OFlags::WRONLY)?;
+        let file = tree.durability.write_file(self.fileid, file);
+        Ok(Arc::clone(lock(&self.data).write.get_or_insert(file)))
+    }
+
+    /// The descriptor to write to, if there is one.
+    pub(crate) fn open_for_writing(&self) -> Option<Arc<WriteFile>> {
+        lock(&self.data).write.clone()
+    }
+
+    /// That it is a regular file.
+    pub(crate) fn require_regular(&self) -> Result<(), Status> {
+        match self.kind {
+            FileKind::Regular => Ok(()),
+            FileKind::Directory => Err(Status::Isdir),
+            _ => Err(Status::Inval),
+        }
+    }
+
+    /// That it is a directory.
+    pub(crate) fn require_directory(&self) -> Result<(), Status> {
+        match self.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Status::Notdir),
+        }
+    }
+
+    fn reopen(&self, tree: &LocalTree, access: OFlags) -> Result<Arc<OpenFile>, Status> {
+        // NONBLOCK: a lease that a local program holds is a reason to come again, not to wait.
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = ProcPath::new(self.base.as_fd());
+        let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(status)?;
+        let file = OpenFile::new(descriptor, &tree.open);
+        tree.keep_to_budget(Vec::new());
+        Ok(file)
+    }
+
+    /// Closes the descriptor for writing if nobody wrote since the last time; true when the object itself has to go
+    /// because that is its only one.
+    pub(crate) fn close_idle_write(&self) -> bool {
+        let mut data = lock(&self.data);
+        if std::mem::take(&mut data.write_used) {
+            return false;
+        }
+        let Some(write) = data.write.take() else {
+            return false;
+        };
+        Arc::ptr_eq(write.file(), &self.base)
+    }
+
+    /// Whether its last name is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.base.is_gone()
+    }
+}

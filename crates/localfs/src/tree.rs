@@ -1,0 +1,471 @@
+//! What all cores share of one served directory.
+
+use super::attributes::{Facts, Volume, from_statx, status};
+use super::clock_map::{ClockMap, PARTS, lock};
+use super::descriptors::{self, descriptors_each};
+use super::durable::MetadataSync;
+use super::handle::{MacHasher, Minter, Name};
+use super::identity::Identities;
+use super::key;
+use super::listing::Listings;
+use super::lookup::Known;
+use super::object::{Base, Object, OpenFile};
+use super::open::{HandleScheme, LocalOptions, OpenError};
+use super::places::Places;
+use super::sync::Durability;
+use crate::limits::{DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE};
+use crate::sys;
+use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+use std::hash::{BuildHasherDefault, RandomState};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Counters of changes; an object's is picked by its number. A power of two.
+const CHANGE_COUNTERS: usize = 4096;
+/// The magic number of overlayfs.
+const OVERLAY: i64 = 0x794c_7630;
+/// Objects that have left the cache and may wait together for their descriptors to be closed.
+const RETIRED_MAX: usize = 32;
+
+/// How a name is opened: beneath its directory, through no symbolic link, into no other mount.
+pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// A served directory with everything its cores share. See the module.
+pub struct LocalTree {
+    /// The root, open for reading: also names the mount for open_by_handle_at(2).
+    pub(crate) root: OwnedFd,
+    /// The root's object, which never leaves.
+    pub(crate) root_object: Arc<Object>,
+    /// The file system's id, for attributes.
+    pub(crate) fsid: u64,
+    volume: Volume,
+    /// The layers of an overlay have devices of their own.
+    has_layers: bool,
+    pub(crate) identities: Identities,
+    pub(crate) minter: Minter,
+    /// Descriptors open now.
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) descriptors_max: usize,
+    pub(crate) objects: ClockMap<FileHandle, Arc<Object>, BuildHasherDefault<MacHasher>>,
+    pub(crate) names: ClockMap<Box<[u8]>, Known, RandomState>,
+    /// Where inodes are, if handles do not tell the kernel.
+    pub(crate) places: Option<Places>,
+    pub(crate) listings: Listings,
+    pub(crate) metadata_sync: MetadataSync,
+    pub(crate) listing_entries_max: usize,
+    changes: Vec<AtomicU32>,
+    pub(crate) durability: Arc<Durability>,
+    retired: Mutex<Vec<Arc<Object>>>,
+    retired_count: AtomicUsize,
+    turn: AtomicUsize,
+    swept: Mutex<Option<Instant>>,
+    /// How often descriptors had been refused when objects were last closed for that.
+    relieved: AtomicU64,
+}
+
+impl LocalTree {
+    /// Opens the directory at `path` for serving. Blocks; call it before the cores start, and share what it gives.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; each says what to do.
+    pub fn open(path: &Path, options: &LocalOptions) -> Result<Arc<LocalTree>, OpenError> {
+        let root = open_root(path)?;
+        check_kernel(&root)?;
+        let unusable = |errno: Errno| OpenError::Unusable {
+            path: path.to_path_buf(),
+            source: errno.into(),
+        };
+        let fsid = file_system_id(&root).map_err(unusable)?;
+        let facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, fsid);
+
+        let has_layers = rustix::fs::fstatfs(&root).is_ok_and(|volume| volume.f_type == OVERLAY);
+        let identities = Identities::probe();
+        let kernel = kernel_name(&root, options.handles);
+        let name = kernel.unwrap_or_else(|| inode_name(&facts));
+        let minter = Minter::new(key::load(options.state_dir.as_deref()), fsid, &name);
+        let handle = minter.mint(&name).map_err(|_| unusable(Errno::OVERFLOW))?;
+
+        let open = Arc::new(AtomicUsize::new(0));
+        let descriptors_max = match options.descriptors_max {
+            Some(max) => max.max(DESCRIPTORS_MIN),
+            None => descriptors_each(1)?,
+        };
+        let base = OpenFile::new(
+            root.try_clone().map_err(|source| OpenError::Unusable {
+                path: path.to_path_buf(),
+                source,
+            })?,
+            &open,
+        );
+        let root_object = Arc::new(Object::new(handle, &facts.attributes, base, None));
+        tracing::info!(
+            path = %path.display(),
+            kernel_handles = kernel.is_some(),
+            callers_identity = matches!(identities, Identities::Callers { .. }),
+            descriptors_max,
+            "directory opened"
+        );
+        let metadata_sync = match options.async_metadata {
+            true => MetadataSync::Later,
+            false => MetadataSync::probe(&root),
+        };
+        Ok(Arc::new(LocalTree {
+            root,
+            root_object,
+            fsid,
+            volume: facts.volume,
+            has_layers,
+            identities,
+            minter,
+            open,
+            descriptors_max,
+            objects: ClockMap::new(descriptors_max, BuildHasherDefault::default()),
+            names: ClockMap::new(NAMES_MAX, RandomState::new()),
+            places: kernel.is_none().then(Places::new),
+            listings: Listings::default(),
+            metadata_sync,
+            listing_entries_max: (options.listing_entries_max)
+                .unwrap_or(LISTING_ENTRIES_MAX)
+                .max(1),
+            changes: (0..CHANGE_COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            durability: Durability::new(),
+            retired: Mutex::default(),
+            retired_count: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            swept: Mutex::default(),
+            relieved: AtomicU64::new(descriptors::refused()),
+        }))
+    }
+
+    /// Whether the handles are the kernel's.
+    pub fn has_kernel_handles(&self) -> bool {
+        self.places.is_none()
+    }
+
+    /// The verifier of WRITE and COMMIT.
+    pub(crate) fn write_verifier(&self) -> Verifier {
+        self.durability.verifier()
+    }
+
+    /// Says that an object was changed through this server.
+    pub(crate) fn changed(&self, fileid: u64) {
+        self.changes[fileid as usize % CHANGE_COUNTERS].fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that differs from an earlier one if the object was changed through this server meanwhile.
+    pub(crate) fn change_count(&self, fileid: u64) -> u32 {
+        self.changes[fileid as usize % CHANGE_COUNTERS].load(Ordering::Acquire)
+    }
+
+    /// Whether `caller` owns an object. The server's user stands for all callers where it acts for them.
+    pub(crate) fn is_owner(&self, caller: &Credentials, attributes: &Attributes) -> bool {
+        let acting = self.identities.deciding(caller).map(|caller| caller.uid);
+        acting.unwrap_or_else(|| rustix::process::geteuid().as_raw()) == attributes.uid
+    }
+
+    /// The object with this handle, if it is open.
+    pub(crate) fn known(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+        if *handle == self.root_object.handle {
+            return Some(Arc::clone(&self.root_object));
+        }
+        self.objects.get(handle)
+    }
+
+    /// Takes in an open descriptor: gives the object it is of, which keeps it if it had none, and its attributes.
+    ///
+    /// # Errors
+    /// `Stale` when the object has lost its last name or is not of this file system.
+    pub(crate) fn adopt(
+        &self,
+        descriptor: OwnedFd,
+        base: Base,
+    ) -> Result<(Arc<Object>, Attributes), Status> {
+        let facts = self.facts(descriptor.as_fd())?;
+        let handle = self.minter.mint(&self.name(descriptor.as_fd(), &facts)?)?;
+        if handle == self.root_object.handle {
+            return Ok((Arc::clone(&self.root_object), facts.attributes));
+        }
+        if let Some(object) = self.objects.get(&handle) {
+            return Ok((object, facts.attributes));
+        }
+        let file = OpenFile::new(descriptor, &self.open);
+        let write = match base {
+            Base::Path => None,
+            Base::Data => {
+                let file = Arc::clone(&file);
+                Some(self.durability.write_file(facts.attributes.fileid, file))
+            }
+        };
+        let object = Arc::new(Object::new(handle, &facts.attributes, file, write));
+        let (object, leaving) = self.objects.get_or_insert(handle, object);
+        if let Some(places) = &self.places {
+            places.returned(&handle);
+        }
+        self.keep_to_budget(leaving);
+        Ok((object, facts.attributes))
+    }
+
+    /// Makes objects leave until the descriptors are within their budget, once those of `leaving` are closed.
+    pub(crate) fn keep_to_budget(&self, mut leaving: Vec<Arc<Object>>) {
+        let retired = self.retired_count.load(Ordering::Relaxed);
+        let waiting = retired + self.durability.unsynced_count();
+        while self.open.load(Ordering::Relaxed) > self.descriptors_max + waiting + leaving.len() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let Some(evicted) = self.objects.evict_one(turn) else {
+                break;
+            };
+            leaving.push(evicted);
+        }
+        self.retire(leaving);
+    }
+
+    /// Attributes and identity of an open object of this file system.
+    ///
+    /// # Errors
+    /// `Stale` when it has lost its last name or lies elsewhere.
+    pub(crate) fn facts(&self, descriptor: BorrowedFd<'_>) -> Result<Facts, Status> {
+        let facts = from_statx(&statx(descriptor, c"").map_err(status)?, self.fsid);
+        if !self.is_ours(&facts) || facts.attributes.link_count == 0 {
+            return Err(Status::Stale);
+        }
+        Ok(facts)
+    }
+
+    /// Whether an object belongs to the file system that is served.
+    pub(crate) fn is_ours(&self, facts: &Facts) -> bool {
+        facts.volume.mount == self.volume.mount
+            && (self.has_layers || facts.volume.device == self.volume.device)
+    }
+
+    fn name(&self, descriptor: BorrowedFd<'_>, facts: &Facts) -> Result<Name, Status> {
+        if self.places.is_some() {
+            return Ok(inode_name(facts));
+        }
+        let kernel = sys::name_to_handle(descriptor, c"").map_err(status)?;
+        Ok(Name::Kernel(kernel))
+    }
+
+    /// Closes an object; the next use of its handle opens it again.
+    fn close(&self, handle: &FileHandle) {
+        self.retire(self.objects.remove(handle).into_iter().collect());
+    }
+
+    /// Forgets an object whose last name is gone.
+    pub(crate) fn forget(&self, handle: &FileHandle) {
+        self.close(handle);
+        // Without a time of birth the next object with this number has the same handle.
+        if let Some(places) = &self.places
+            && matches!(self.minter.open(handle), Ok(Name::Inode { birth, .. }) if birth != 0)
+        {
+            places.departed(handle);
+        }
+    }
+
+    /// Closes what nobody uses any more, unless another core just did. Blocks.
+    pub(crate) fn sweep(&self) {
+        if self.is_time_to_sweep(Instant::now()) {
+            self.close_idle();
+        }
+    }
+
+    /// Closes what nobody uses any more. Blocks.
+    pub(crate) fn close_idle(&self) {
+        self.relieve(descriptors::refused());
+        for part in 0..PARTS {
+            for object in self.objects.part(part) {
+                if object.is_gone() {
+                    self.forget(&object.handle);
+                } else if object.close_idle_write() {
+                    self.close(&object.handle);
+                }
+            }
+        }
+        self.close_retired();
+    }
+
+    /// Closes half of what is open if descriptors were `refused` since that was last done: something else in this
+    /// process, or on this machine, has taken the rest.
+    fn relieve(&self, refused: u64) {
+        if self.relieved.swap(refused, Ordering::Relaxed) == refused {
+            return;
+        }
+        let open = self.open.load(Ordering::Relaxed);
+        let mut leaving = Vec::new();
+        while (self.open.load(Ordering::Relaxed)).saturating_sub(leaving.len()) > open / 2 {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let Some(evicted) = self.objects.evict_one(turn) else {
+                break;
+            };
+            leaving.push(evicted);
+        }
+        tracing::warn!(
+            open,
+            closing = leaving.len(),
+            "no descriptors were left: raise the limit of open files (ulimit -n), or see what else has them open"
+        );
+        self.retire(leaving);
+    }
+
+    /// Whether the last sweep was long enough ago; the answer counts as a sweep only when it is yes, or several cores
+    /// that ask by turns would keep each other from ever sweeping.
+    fn is_time_to_sweep(&self, now: Instant) -> bool {
+        let mut swept = lock(&self.swept);
+        let since = swept.map(|last| now.saturating_duration_since(last));
+        if since.is_some_and(|since| since < WRITE_DESCRIPTOR_IDLE / 2) {
+            return false;
+        }
+        *swept = Some(now);
+        true
+    }
+
+    pub(crate) fn retire(&self, leaving: Vec<Arc<Object>>) {
+        if !leaving.is_empty() {
+            let mut retired = lock(&self.retired);
+            retired.extend(leaving);
+            self.retired_count.store(retired.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Objects to drop where waiting is allowed, if there are more than `at_least`.
+    pub(crate) fn take_retired(&self, at_least: usize) -> Vec<Arc<Object>> {
+        if self.retired_count.load(Ordering::Relaxed) <= at_least {
+            return Vec::new();
+        }
+        let mut retired = lock(&self.retired);
+        self.retired_count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *retired)
+    }
+
+    /// Objects to drop, if it is time.
+    pub(crate) fn overdue_retired(&self) -> Vec<Arc<Object>> {
+        self.take_retired(RETIRED_MAX)
+    }
+
+    /// Closes what is to be closed. Blocks.
+    pub(crate) fn close_retired(&self) {
+        drop(self.take_retired(0));
+        self.durability.close_unsynced(0);
+    }
+
+    /// Closes what is to be closed, if it is time. Blocks.
+    pub(crate) fn close_overdue(&self) {
+        drop(self.overdue_retired());
+        self.durability.close_unsynced(RETIRED_MAX);
+    }
+}
+
+/// statx(2) of `name` in a directory (not following a link), or of the descriptor itself when `name` is empty.
+pub(crate) fn statx<P: rustix::path::Arg>(
+    descriptor: BorrowedFd<'_>,
+    name: P,
+) -> rustix::io::Result<rustix::fs::Statx> {
+    rustix::fs::statx(
+        descriptor,
+        name,
+        AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID,
+    )
+}
+
+fn inode_name(facts: &Facts) -> Name {
+    Name::Inode {
+        fileid: facts.attributes.fileid,
+        birth: facts.birth,
+    }
+}
+
+fn open_root(path: &Path) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOTDIR => OpenError::NotADirectory {
+            path: path.to_path_buf(),
+        },
+        errno => OpenError::Unusable {
+            path: path.to_path_buf(),
+            source: errno.into(),
+        },
+    })
+}
+
+/// The file system's own id, which outlives reboots, or else its device number.
+fn file_system_id(root: &OwnedFd) -> rustix::io::Result<u64> {
+    match rustix::fs::fstatvfs(root)?.f_fsid {
+        0 => Ok(rustix::fs::fstat(root)?.st_dev),
+        id => Ok(id),
+    }
+}
+
+/// Tries the system calls without which nothing works.
+fn check_kernel(root: &OwnedFd) -> Result<(), OpenError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::openat2(
+        root,
+        ".",
+        flags,
+        Mode::empty(),
+        BENEATH | ResolveFlags::CACHED,
+    ) {
+        Ok(_) | Err(Errno::AGAIN) => {}
+        Err(errno) => {
+            return Err(OpenError::Kernel {
+                call: "openat2 with RESOLVE_CACHED",
+                source: errno.into(),
+            });
+        }
+    }
+    sys::may_access(root.as_fd(), libc::R_OK).map_err(|errno| OpenError::Kernel {
+        call: "faccessat2",
+        source: errno.into(),
+    })?;
+    rustix::fs::openat(CWD, "/proc/self/fd", flags, Mode::empty())
+        .map(drop)
+        .map_err(|errno| OpenError::NoProc {
+            source: errno.into(),
+        })
+}
+
+/// The root's kernel handle, if handles of this file system can be opened again by this process.
+fn kernel_name(root: &OwnedFd, scheme: HandleScheme) -> Option<Name> {
+    if scheme != HandleScheme::Automatic {
+        return None;
+    }
+    let handle = sys::name_to_handle(root.as_fd(), c"").ok()?;
+    u8::try_from(handle.kind()).ok()?;
+    match sys::open_by_handle(root.as_fd(), &handle, OFlags::PATH) {
+        Ok(_) => Some(Name::Kernel(handle)),
+        Err(error) => {
+            tracing::debug!(%error, "kernel handles cannot be opened; using inode numbers");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn cores_that_ask_by_turns_do_not_keep_each_other_from_sweeping() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(directory.path(), &options).unwrap();
+        let start = Instant::now();
+        let swept: Vec<bool> = (0..8)
+            .map(|turn| tree.is_time_to_sweep(start + turn * Duration::from_secs(1)))
+            .collect();
+        let expected = [true, false, false, true, false, false, true, false];
+        assert_eq!(swept, expected);
+    }
+}

@@ -1,0 +1,411 @@
+//! As root, each caller has its own rights and no more; the kernel decides.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::support;
+
+use gannet_localfs::{HandleScheme, LocalStore};
+use gannet_runtime::Buffer;
+use gannet_vfs::{
+    AccessMask, CreateMode, Credentials, FileHandle, NodeKind, SetAttributes, SetTime, Stability,
+    Status, Vfs,
+};
+use std::future::Future;
+use std::os::unix::fs::{PermissionsExt, chown};
+use support::{Page, World, is_root};
+
+const ALICE: u32 = 54_321;
+const BOB: u32 = 54_322;
+const TEAM: u32 = 54_400;
+
+fn alice() -> Credentials {
+    Credentials::new(ALICE, ALICE, &[])
+}
+
+fn bob() -> Credentials {
+    Credentials::new(BOB, BOB, &[TEAM])
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
+}
+
+/// Runs a story in a directory that everybody may write to, once with each kind of handle. Only root can.
+fn with_users<F: Future<Output = ()>>(story: impl Fn(LocalStore) -> F) {
+    if !is_root() {
+        return;
+    }
+    for scheme in [HandleScheme::Automatic, HandleScheme::Inode] {
+        let world = World::new(scheme);
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(world.path(), open).unwrap();
+        world.serve(&story);
+    }
+}
+
+async fn create(
+    store: &LocalStore,
+    who: &Credentials,
+    directory: &FileHandle,
+    name: &[u8],
+    bits: u32,
+) -> FileHandle {
+    let made = store
+        .create(who, directory, name, &CreateMode::Guarded(mode(bits)))
+        .await;
+    made.result.unwrap().handle
+}
+
+async fn write(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Result<(), Status> {
+    let data = Buffer::from_vec(vec![1; 4]);
+    let written = store
+        .write(who, file, 0, data, 0..4, Stability::Unstable)
+        .await;
+    written.result.map(|_| ())
+}
+
+async fn read(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Result<(), Status> {
+    store.read(who, file, 0, 4).await.map(|_| ())
+}
+
+#[test]
+fn what_a_user_makes_is_its_own() {
+    with_users(|store| async move {
+        let root = store.root();
+        let file = create(&store, &alice(), &root, b"f", 0o640).await;
+        let attributes = store.attributes(&file).await.unwrap();
+        assert_eq!((attributes.uid, attributes.gid), (ALICE, ALICE));
+        let made = store
+            .make_directory(&bob(), &root, b"d", &mode(0o755))
+            .await;
+        let made = made.result.unwrap().attributes.unwrap();
+        assert_eq!((made.uid, made.gid), (BOB, BOB));
+        let node = store
+            .make_node(
+                &alice(),
+                &root,
+                b"c",
+                NodeKind::CharacterDevice(1, 3),
+                &mode(0o666),
+            )
+            .await;
+        assert_eq!(node.result, Err(Status::Perm), "devices are root's");
+    });
+}
+
+#[test]
+fn modes_hold_for_data() {
+    with_users(|store| async move {
+        let root = store.root();
+        for (bits, bob_reads, bob_writes) in [
+            (0o600, false, false),
+            (0o644, true, false),
+            (0o602, false, true),
+            (0o711, true, false),
+            (0o666, true, true),
+        ] {
+            let name = format!("{bits:o}");
+            let file = create(&store, &alice(), &root, name.as_bytes(), bits).await;
+            // Twice: the second answer comes from memory.
+            for _ in 0..2 {
+                assert_eq!(
+                    read(&store, &bob(), &file).await.is_ok(),
+                    bob_reads,
+                    "{name}"
+                );
+                assert_eq!(
+                    write(&store, &bob(), &file).await.is_ok(),
+                    bob_writes,
+                    "{name}"
+                );
+                read(&store, &alice(), &file).await.unwrap();
+                write(&store, &alice(), &file).await.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn an_owner_reads_and_writes_whatever_the_mode() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o000).await;
+        write(&store, &alice(), &file).await.unwrap();
+        read(&store, &alice(), &file).await.unwrap();
+        let all = AccessMask(63);
+        let (granted, _) = store.access(&alice(), &file, all).await.unwrap();
+        assert_eq!(granted.0, 0, "but ACCESS tells the mode");
+        assert_eq!(write(&store, &bob(), &file).await, Err(Status::Acces));
+        assert_eq!(read(&store, &bob(), &file).await, Err(Status::Acces));
+        let committed = store.commit(&alice(), &file, 0, 0).await;
+        committed.result.unwrap();
+        let refused = store.commit(&bob(), &file, 0, 0).await;
+        assert_eq!(refused.result.map(|_| ()), Err(Status::Acces));
+        let root = Credentials::new(0, 0, &[]);
+        write(&store, &root, &file).await.unwrap();
+    });
+}
+
+#[test]
+fn a_changed_mode_counts_at_once() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o644).await;
+        for _ in 0..20 {
+            read(&store, &bob(), &file).await.unwrap();
+            let set = store
+                .set_attributes(&alice(), &file, &mode(0o600), None)
+                .await;
+            set.result.unwrap();
+            assert_eq!(read(&store, &bob(), &file).await, Err(Status::Acces));
+            let refused = store
+                .set_attributes(&bob(), &file, &mode(0o644), None)
+                .await;
+            assert_eq!(refused.result, Err(Status::Perm));
+            let set = store
+                .set_attributes(&alice(), &file, &mode(0o644), None)
+                .await;
+            set.result.unwrap();
+        }
+    });
+}
+
+#[test]
+fn groups_count() {
+    with_users(|store| async move {
+        let root = store.root();
+        let file = create(&store, &alice(), &root, b"f", 0o660).await;
+        let give = SetAttributes {
+            gid: Some(TEAM),
+            ..SetAttributes::default()
+        };
+        let refused = store.set_attributes(&alice(), &file, &give, None).await;
+        assert_eq!(refused.result, Err(Status::Perm), "not in that group");
+        assert_eq!(write(&store, &bob(), &file).await, Err(Status::Acces));
+        let super_user = Credentials::new(0, 0, &[]);
+        let given = store.set_attributes(&super_user, &file, &give, None).await;
+        given.result.unwrap();
+        write(&store, &bob(), &file).await.unwrap();
+        let loner = Credentials::new(BOB, BOB, &[]);
+        assert_eq!(write(&store, &loner, &file).await, Err(Status::Acces));
+    });
+}
+
+#[test]
+fn more_groups_count_than_a_call_carries() {
+    with_users(|store| async move {
+        let root = store.root();
+        let file = create(&store, &alice(), &root, b"f", 0o060).await;
+        let give = SetAttributes {
+            gid: Some(TEAM),
+            ..SetAttributes::default()
+        };
+        let super_user = Credentials::new(0, 0, &[]);
+        let given = store.set_attributes(&super_user, &file, &give, None).await;
+        given.result.unwrap();
+        let groups: Vec<u32> = (TEAM - 99..=TEAM).collect();
+        let member = Credentials::new(BOB, BOB, &groups);
+        write(&store, &member, &file).await.unwrap();
+        read(&store, &member, &file).await.unwrap();
+        let other = Credentials::new(BOB, BOB, &groups[..99]);
+        assert_eq!(write(&store, &other, &file).await, Err(Status::Acces));
+    });
+}
+
+#[test]
+fn directories_hold_what_they_hide() {
+    with_users(|store| async move {
+        let root = store.root();
+        let made = store
+            .make_directory(&alice(), &root, b"d", &mode(0o700))
+            .await;
+        let d = made.result.unwrap().handle;
+        let file = create(&store, &alice(), &d, b"f", 0o644).await;
+        for _ in 0..2 {
+            assert!(store.lookup(&alice(), &d, b"f").await.0.unwrap().0 == file);
+            let (refused, _) = store.lookup(&bob(), &d, b"f").await;
+            assert_eq!(refused.map(|_| ()), Err(Status::Acces));
+        }
+        let mut page = Page {
+            room: 10,
+            objects: true,
+            taken: Vec::new(),
+        };
+        let listed = store
+            .read_directory(&alice(), &d, 0, [0; 8], &mut page)
+            .await;
+        assert!(listed.unwrap().eof && page.taken.len() == 3);
+        let refused = store.read_directory(&bob(), &d, 0, [0; 8], &mut page).await;
+        assert_eq!(
+            refused,
+            Err(Status::Acces),
+            "though the listing is in memory"
+        );
+        // Listing without searching: names, but nothing about the objects.
+        let set = store.set_attributes(&alice(), &d, &mode(0o744), None).await;
+        set.result.unwrap();
+        page.taken.clear();
+        let listed = store.read_directory(&bob(), &d, 0, [0; 8], &mut page).await;
+        assert!(listed.unwrap().eof);
+        assert!(page.taken.iter().all(|entry| entry.object.is_none()));
+        for (name, result) in [
+            (&b"f"[..], Err(Status::Acces)),
+            (b"new", Err(Status::Acces)),
+        ] {
+            assert_eq!(store.remove(&bob(), &d, name).await.result, result);
+            let (renamed, _, _) = store.rename(&bob(), (&d, name), (&root, b"x")).await;
+            assert_eq!(renamed, result);
+        }
+    });
+}
+
+#[test]
+fn a_sticky_directory_protects_its_entries() {
+    with_users(|store| async move {
+        let root = store.root();
+        let super_user = Credentials::new(0, 0, &[]);
+        let made = store
+            .make_directory(&super_user, &root, b"tmp", &mode(0o1777))
+            .await;
+        let tmp = made.result.unwrap().handle;
+        create(&store, &alice(), &tmp, b"f", 0o666).await;
+        let removed = store.remove(&bob(), &tmp, b"f").await.result;
+        assert_eq!(removed, Err(Status::Perm));
+        let (renamed, _, _) = store.rename(&bob(), (&tmp, b"f"), (&tmp, b"g")).await;
+        assert_eq!(renamed, Err(Status::Perm));
+        store.remove(&alice(), &tmp, b"f").await.result.unwrap();
+    });
+}
+
+#[test]
+fn a_setgid_directory_gives_its_group() {
+    with_users(|store| async move {
+        let root = store.root();
+        let super_user = Credentials::new(0, 0, &[]);
+        let made = SetAttributes {
+            mode: Some(0o2777),
+            gid: Some(TEAM),
+            ..SetAttributes::default()
+        };
+        let made = store
+            .make_directory(&super_user, &root, b"team", &made)
+            .await;
+        let team = made.result.unwrap();
+        assert_eq!(team.attributes.unwrap().gid, TEAM);
+        let file = create(&store, &alice(), &team.handle, b"f", 0o644).await;
+        let attributes = store.attributes(&file).await.unwrap();
+        assert_eq!((attributes.uid, attributes.gid), (ALICE, TEAM));
+    });
+}
+
+#[test]
+fn a_write_by_another_clears_setuid() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o6777).await;
+        let before = store.attributes(&file).await.unwrap();
+        assert_eq!(before.mode, 0o6777);
+        write(&store, &bob(), &file).await.unwrap();
+        let after = store.attributes(&file).await.unwrap();
+        assert_eq!(after.mode & 0o4000, 0);
+        let set = store
+            .set_attributes(&alice(), &file, &mode(0o4777), None)
+            .await;
+        set.result.unwrap();
+        let cut = SetAttributes {
+            size: Some(1),
+            ..SetAttributes::default()
+        };
+        let cut = store.set_attributes(&bob(), &file, &cut, None).await;
+        assert_eq!(cut.wcc.after.unwrap().mode & 0o4000, 0);
+    });
+}
+
+#[test]
+fn whoever_may_write_may_touch() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o646).await;
+        let touch = SetAttributes {
+            modify_time: SetTime::Now,
+            ..SetAttributes::default()
+        };
+        let touched = store.set_attributes(&bob(), &file, &touch, None).await;
+        touched.result.unwrap();
+        let exact = SetAttributes {
+            modify_time: SetTime::To(gannet_vfs::Time::default()),
+            ..SetAttributes::default()
+        };
+        let refused = store.set_attributes(&bob(), &file, &exact, None).await;
+        assert_eq!(refused.result, Err(Status::Perm));
+        let other = create(&store, &alice(), &store.root(), b"g", 0o644).await;
+        let refused = store.set_attributes(&bob(), &other, &touch, None).await;
+        assert_eq!(refused.result, Err(Status::Acces));
+    });
+}
+
+#[test]
+fn nothing_is_cut_when_what_comes_with_the_size_is_refused() {
+    with_users(|store| async move {
+        let file = create(&store, &alice(), &store.root(), b"f", 0o666).await;
+        write(&store, &alice(), &file).await.unwrap();
+        let size = SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        };
+        let long_ago = SetTime::To(gannet_vfs::Time::default());
+        let refused = [
+            SetAttributes {
+                modify_time: long_ago,
+                ..size
+            },
+            SetAttributes {
+                mode: Some(0o600),
+                ..size
+            },
+            SetAttributes {
+                gid: Some(TEAM),
+                ..size
+            },
+        ];
+        for change in refused {
+            let cut = store.set_attributes(&bob(), &file, &change, None).await;
+            assert_eq!(cut.result, Err(Status::Perm), "{change:?}");
+            let now = store.attributes(&file).await.unwrap();
+            assert_eq!(
+                (now.size, now.mode, now.uid),
+                (4, 0o666, ALICE),
+                "{change:?}"
+            );
+        }
+        let by_owner = SetAttributes {
+            mode: Some(0o4755),
+            access_time: long_ago,
+            modify_time: long_ago,
+            ..size
+        };
+        let cut = store.set_attributes(&alice(), &file, &by_owner, None).await;
+        let now = cut.wcc.after.unwrap();
+        let times = [now.access_time, now.modify_time].map(SetTime::To);
+        assert_eq!((cut.result, now.size, now.mode), (Ok(()), 0, 0o4755));
+        assert_eq!(times, [long_ago; 2], "they outlive the cut");
+    });
+}
+
+#[test]
+fn an_unreadable_root_is_still_served_to_those_who_may() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new(HandleScheme::Automatic);
+    let closed = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(world.path(), closed).unwrap();
+    chown(world.path(), Some(ALICE), Some(ALICE)).unwrap();
+    world.serve(|store| async move {
+        create(&store, &alice(), &store.root(), b"f", 0o644).await;
+        let (refused, _) = store.lookup(&bob(), &store.root(), b"f").await;
+        assert_eq!(refused.map(|_| ()), Err(Status::Acces));
+        let path: [&[u8]; 1] = [b"f"];
+        let resolved = store.resolve(&alice(), &path).await;
+        assert_eq!(resolved, Err(Status::Notdir));
+    });
+}
