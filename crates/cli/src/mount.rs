@@ -55,8 +55,11 @@ async fn mount_export(runtime: &Handle, options: &MountOptions) -> Result<(), Fa
     let root = session.node(url, Follow::Yes).await?;
     check_kind(options, root.attributes.kind)?;
     let files = session.files();
-    let store = NfsFs::open(Handle::clone(runtime), files.clone(), machine_name()).await;
-    let store = store.explain(|| format!("cannot mount {url}"))?;
+    let store = async {
+        let store = NfsFs::open(files.client().clone(), files.root(), machine_name()).await?;
+        store.for_front_end().await
+    };
+    let store = store.await.explain(|| format!("cannot mount {url}"))?;
     let held = hold(runtime, (store, root.handle), options).await;
     // A courtesy: nothing depends on it.
     let _ = timeout(runtime, FAREWELL_MAX, files.unmount()).await;

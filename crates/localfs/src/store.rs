@@ -12,14 +12,15 @@ use super::namespace::{Made, Make};
 use super::object::Object;
 use super::tree::LocalTree;
 use crate::limits::{SYMLINK_INLINE_MAX, WRITE_DESCRIPTOR_IDLE};
-use gannet_runtime::{Buffer, Handle};
+use gannet_runtime::{Buffer, FileSource, Handle};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryPage,
-    Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
-    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind,
+    ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
 use rustix::fs::AtFlags;
+use rustix::io::Errno;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -198,6 +199,28 @@ async fn sweep(tree: Weak<LocalTree>, runtime: Handle) {
     }
 }
 
+/// Reads until `room` is full or the file ends; bytes read.
+fn fill(file: &dyn FileSource, offset: u64, room: &mut [u8]) -> Result<u32, Status> {
+    let mut filled = 0;
+    while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(offset + filled as u64, rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) => return Err(status(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        }
+    }
+    Ok(u32::try_from(filled).unwrap_or(u32::MAX))
+}
+
+/// What `filled` bytes of a read are; fewer than it promised if the file became shorter meanwhile.
+fn brought(reply: &ReadReply, filled: u32) -> BytesRead {
+    BytesRead {
+        count: filled,
+        eof: reply.eof || filled < reply.count,
+        attributes: Some(reply.attributes),
+    }
+}
+
 impl Vfs for LocalStore {
     fn root(&self) -> FileHandle {
         self.tree.root_object.handle
@@ -318,6 +341,32 @@ impl Vfs for LocalStore {
             eof: u64::from(count) == left,
             attributes,
         })
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+        let reply = match self.read(cred, file, offset, count).await {
+            Ok(reply) => reply,
+            Err(reason) => return (Err(reason), Some(buffer)),
+        };
+        let room = buffer.get_mut(..reply.count as usize).unwrap_or_default();
+        // What is in the page cache takes no other thread.
+        if reply.file.try_read_at(offset, room).ok() == Some(room.len()) {
+            return (Ok(brought(&reply, reply.count)), Some(buffer));
+        }
+        let read = self.lanes.run_beside(move |_| {
+            let room = buffer.get_mut(..reply.count as usize).unwrap_or_default();
+            let filled = fill(&*reply.file, offset, room);
+            (filled.map(|filled| brought(&reply, filled)), Some(buffer))
+        });
+        read.await.unwrap_or_else(|reason| (Err(reason), None))
     }
 
     async fn write_and_return(

@@ -44,6 +44,8 @@ pub const SMALL_READ_MAX: usize = 16 << 10;
 /// Slots for small READs and WRITEs under way on one core.
 pub const SMALL_SLOTS_MAX: usize = 256;
 
+/// Smallest READ or WRITE that a client sends of a longer range, whatever a server says about itself.
+pub const BLOCK_MIN: u32 = 4096;
 /// Symbolic links followed in one path walk, as on Linux.
 pub const SYMLINKS_MAX: u32 = 40;
 /// Components of a path that a client walks, those of symbolic links included.

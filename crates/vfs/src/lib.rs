@@ -18,9 +18,10 @@ pub use locks::{ByteLock, LockKind, LockRequest, Locked};
 pub use memory::in_memory;
 pub use status::Status;
 pub use types::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
-    DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind,
-    ReadReply, SetAttributes, SetTime, Stability, Time, Verifier, Wcc, WccBefore, WriteDone,
+    AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits,
+    FileSystemUsage, NodeKind, ReadReply, SetAttributes, SetTime, Stability, Time, TransferSizes,
+    Verifier, Wcc, WccBefore, WriteDone,
 };
 
 use gannet_runtime::Buffer;
@@ -88,6 +89,23 @@ pub trait Vfs: 'static {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Status>;
+
+    /// Reads at most `count` bytes at `offset`, and no more than `buffer` has room for, into its start. Fewer come only at
+    /// the end of the file. Remote file systems let their transports place the bytes there, without another copy.
+    ///
+    /// The buffer is the operation's until it is over, and comes back then; a file system that cannot say whether a peer
+    /// may still write to it keeps it. After an error its content is unknown.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>);
 
     /// Writes `data[range]` at `offset` (WRITE). The buffer is kept until the operation is over, and dropped then.
     async fn write(
@@ -206,6 +224,17 @@ pub trait Vfs: 'static {
 
     /// Fixed properties of the file system (FSINFO, PATHCONF).
     fn limits(&self) -> FileSystemLimits;
+
+    /// How many bytes to read and write at a time.
+    fn transfer_sizes(&self) -> TransferSizes {
+        TransferSizes::default()
+    }
+
+    /// Why the operation that was answered last with `status` failed, for people, where the status alone does not say
+    /// it: a lost connection, which server is away. Exact if it is asked before another operation is polled.
+    fn cause(&self, _status: Status) -> Option<String> {
+        None
+    }
 
     /// The verifier of WRITE and COMMIT: changes whenever unstable data may have been lost.
     fn write_verifier(&self) -> Verifier;

@@ -1,7 +1,7 @@
 //! The values that file operations take and give. Shapes follow RFC 1813 section 2.
 
 use crate::Status;
-use crate::limits::{CALL_GROUPS_MAX, GROUPS_MAX, HANDLE_MAX};
+use crate::limits::{CALL_GROUPS_MAX, GROUPS_MAX, HANDLE_MAX, TRANSFER_MAX};
 use gannet_runtime::FileRef;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -326,6 +326,42 @@ pub struct ReadReply {
     pub eof: bool,
     /// Attributes, always (clients place READ data by their presence).
     pub attributes: Attributes,
+}
+
+/// What a read into memory of the caller's brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BytesRead {
+    /// Bytes, at the start of the memory.
+    pub count: u32,
+    /// The last of them is the last of the file, or the file ends before them.
+    pub eof: bool,
+    /// The file's attributes, where they came with the data.
+    pub attributes: Option<Attributes>,
+}
+
+/// How many bytes a file system moves at a time (FSINFO), each at least 1 and at most
+/// [`TRANSFER_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferSizes {
+    /// Of a read, best.
+    pub read_preferred: u32,
+    /// Of a read, at most.
+    pub read_max: u32,
+    /// Of a write, best.
+    pub write_preferred: u32,
+    /// Of a write, at most.
+    pub write_max: u32,
+}
+
+impl Default for TransferSizes {
+    fn default() -> TransferSizes {
+        TransferSizes {
+            read_preferred: TRANSFER_MAX,
+            read_max: TRANSFER_MAX,
+            write_preferred: TRANSFER_MAX,
+            write_max: TRANSFER_MAX,
+        }
+    }
 }
 
 /// What a WRITE did.

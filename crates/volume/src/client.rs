@@ -17,7 +17,7 @@ mod verifier;
 mod written;
 
 pub use file::{File, FileError};
-pub use file_system::{BytesRead, Striping, VolumeFs};
+pub use file_system::{Striping, VolumeFs};
 pub use gannet_wire::volume::{Level, Piece, Shape};
 pub use pin_down::{PinDownCache, PinDownCounters};
 pub use policy::TransferPolicy;

@@ -129,7 +129,7 @@ impl Native {
 
     /// What a person is told: which server has failed with what, where a status alone does not help.
     fn error(&self, status: Status) -> Error {
-        match self.volume.trouble(status) {
+        match self.volume.cause(status) {
             Some(trouble) => Error::Local(io::Error::other(trouble)),
             None => Error::Status(status),
         }
@@ -246,9 +246,7 @@ impl Direct for Native {
         self.timed(async move {
             let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
             let (volume, range) = (&self.volume, (offset, count));
-            let read = volume
-                .read_into(&self.caller, file, range, &mut buffer)
-                .await;
+            let read = volume.read_at(&self.caller, file, range, &mut buffer).await;
             let done = self.done(read)?;
             Ok(ReadDone {
                 buffer,

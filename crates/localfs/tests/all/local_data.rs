@@ -413,3 +413,32 @@ fn modes_are_taken_exactly() {
         });
     });
 }
+
+#[test]
+fn a_read_into_memory_ends_with_the_file_or_the_memory() {
+    with_each_scheme(|world| {
+        world.serve(|store| async move {
+            let file = create(&store, &store.root(), b"f").await;
+            write(&store, &file, 0, b"0123456789").await;
+            let cases = [
+                (0, 4, 8, &b"0123"[..], false),
+                (2, 8, 3, b"234", false),
+                (6, 8, 8, b"6789", true),
+                (10, 8, 8, b"", true),
+                (99, 1, 8, b"", true),
+            ];
+            for (offset, count, room, there, eof) in cases {
+                let memory = Buffer::zeroed(room);
+                let read = store.read_into(&me(), &file, offset, count, memory).await;
+                let (done, memory) = (read.0.unwrap(), read.1.unwrap());
+                assert_eq!(memory.get(..done.count as usize), Some(there));
+                assert_eq!((memory.len(), done.eof), (room, eof));
+                assert_eq!(done.attributes.map(|it| it.size), Some(10));
+            }
+            let directory = store.root();
+            let memory = Buffer::zeroed(8);
+            let (refused, memory) = store.read_into(&me(), &directory, 0, 8, memory).await;
+            assert_eq!((refused, memory.is_some()), (Err(Status::Isdir), true));
+        });
+    });
+}

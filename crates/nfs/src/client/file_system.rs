@@ -2,23 +2,25 @@
 
 mod transfer;
 
-use super::listing::{check_name, readdirplus_listing};
-use super::{Client, Error, Files, Found, Position};
+use super::listing::{check_name, readdir_listing, readdirplus_listing, without_object};
+use super::{Client, Error, Found, Position};
 use crate::convert::attributes_from_wire;
-use crate::limits::LISTING_PAGE;
+use crate::limits::{BLOCK_MIN, LISTING_PAGE, TRANSFER_MAX};
 use gannet_rpc::CallerCredential;
-use gannet_runtime::{Arena, Buffer, Handle, LogLimit};
+use gannet_runtime::{Arena, Buffer, LogLimit};
 use gannet_vfs::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
-    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
-    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
+    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes, Verifier, Vfs, Wcc,
+    WriteDone,
 };
-use gannet_wire::nfs3::PathconfOk;
+use gannet_wire::nfs3::EntryPlus;
 use gannet_wire::rpc::Groups;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
+use transfer::read_block;
 
 /// Failures that are not the server's answers are logged this far apart.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,8 +32,8 @@ const BUFFERS_MAX: usize = 64;
 /// Nothing is cached. Calls are repeated over lost connections and restarts of the server as the connection's settings
 /// say; what a restarted server may have lost shows in the verifier, and is its writer's to write again.
 pub struct NfsFs {
-    runtime: Handle,
-    files: Files,
+    client: Client,
+    root: FileHandle,
     /// What the server is told this machine is called.
     machine_name: String,
     /// Credentials of the last caller, ready to be sent.
@@ -39,51 +41,89 @@ pub struct NfsFs {
     /// Of the last WRITE or COMMIT.
     verifier: Cell<Verifier>,
     limits: FileSystemLimits,
+    sizes: TransferSizes,
+    /// The server has said that it has no READDIRPLUS.
+    lists_names_only: Cell<bool>,
     /// Memory for whole READs.
     arena: Arena,
-    log: LogLimit,
+    /// Why the last operation failed, if not by the server's own answer, and what it was answered with.
+    cause: RefCell<Option<(Status, String)>>,
+    /// Failures that are not the server's answers are logged.
+    log: Option<LogLimit>,
 }
 
 impl NfsFs {
-    /// The mounted export `files`, which is reached by RPC; asks for its fixed properties. Each operation is called for
-    /// by its caller (AUTH_SYS) at the machine of this name; what has no caller, by whom the connection is for.
+    /// What `client`'s server has below `root`, which MOUNT gave; asks for its sizes. Each operation is called for by
+    /// its caller (AUTH_SYS) at the machine of this name; what has no caller, by whom the connection is for.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn open(runtime: Handle, files: Files, machine_name: String) -> Result<NfsFs, Error> {
-        let root = files.root();
-        let info = files.client().fsinfo(&root).await?;
-        let names = match files.client().pathconf(&root).await {
-            Ok(names) => names,
-            // Some servers have no PATHCONF.
-            Err(Error::Status(_)) => unknown_names(),
-            Err(error) => return Err(error),
+    /// The handle is not the server's, or no answer.
+    pub async fn open(
+        client: Client,
+        root: FileHandle,
+        machine_name: String,
+    ) -> Result<NfsFs, Error> {
+        let info = client.fsinfo(&root).await?;
+        let sane = |value: u32| value.clamp(BLOCK_MIN, TRANSFER_MAX);
+        let sizes = TransferSizes {
+            read_preferred: sane(info.read_preferred.min(info.read_max)),
+            read_max: sane(info.read_max),
+            write_preferred: sane(info.write_preferred.min(info.write_max)),
+            write_max: sane(info.write_max),
         };
-        let (read_block, _) = files.blocks();
         Ok(NfsFs {
-            limits: FileSystemLimits {
-                file_size_max: info.file_size_max,
-                link_max: names.link_max,
-                name_max: names.name_max,
-                time_delta: crate::convert::time_from_wire(info.time_delta),
-            },
-            arena: Arena::new(read_block as usize, BUFFERS_MAX),
-            runtime,
-            files,
+            client,
+            root,
             machine_name,
             last_caller: RefCell::default(),
             verifier: Cell::default(),
-            log: LogLimit::new(LOG_INTERVAL),
+            limits: FileSystemLimits {
+                file_size_max: info.file_size_max,
+                time_delta: crate::convert::time_from_wire(info.time_delta),
+                // What POSIX promises at least, but for the length of names, which is what all servers have.
+                link_max: 8,
+                name_max: 255,
+            },
+            arena: Arena::new(sizes.read_preferred as usize, BUFFERS_MAX),
+            sizes,
+            lists_names_only: Cell::default(),
+            cause: RefCell::default(),
+            log: None,
         })
     }
 
+    /// The same for a front end, which passes statuses and limits on and nothing else: asks for the server's limits of
+    /// names, and logs why operations fail.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn for_front_end(self) -> Result<NfsFs, Error> {
+        let mut limits = self.limits;
+        match self.client.pathconf(&self.root).await {
+            Ok(names) => (limits.link_max, limits.name_max) = (names.link_max, names.name_max),
+            // Some servers have no PATHCONF.
+            Err(Error::Status(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(NfsFs {
+            limits,
+            log: Some(LogLimit::new(LOG_INTERVAL)),
+            ..self
+        })
+    }
+
+    /// The procedures below, called for by whom the connection is for.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The client that calls as `caller`.
-    fn client(&self, caller: &Credentials) -> Client {
+    fn client_of(&self, caller: &Credentials) -> Client {
         let mut last = self.last_caller.borrow_mut();
         if let Some((known, credential)) = &*last
             && known == caller
         {
-            return self.files.client().calling_as(Rc::clone(credential));
+            return self.client.calling_as(Rc::clone(credential));
         }
         let credential = Rc::new(CallerCredential::Sys {
             machine_name: self.machine_name.clone(),
@@ -92,19 +132,24 @@ impl NfsFs {
             groups: Groups::new(caller.groups()),
         });
         *last = Some((caller.clone(), Rc::clone(&credential)));
-        self.files.client().calling_as(credential)
+        self.client.calling_as(credential)
     }
 
-    /// What `error` is to a caller of files.
+    /// What `error` is to a caller of files; [`Vfs::cause`] says the rest.
     fn status(&self, error: Error) -> Status {
         let status = match &error {
-            Error::Status(status) => return *status,
+            Error::Status(status) => {
+                self.cause.take();
+                return *status;
+            }
             Error::Malformed(_) => Status::Serverfault,
             _ => Status::Io,
         };
-        if let Some(left_out) = self.log.admit(self.runtime.now()) {
+        let limit = self.log.as_ref();
+        if let Some(left_out) = limit.and_then(|it| it.admit(self.client.runtime.now())) {
             tracing::warn!(%error, left_out, "an operation on the server failed");
         }
+        self.cause.replace(Some((status, error.to_string())));
         status
     }
 
@@ -127,73 +172,94 @@ impl NfsFs {
         self.changed(made, None)
     }
 
-    /// A page of the listing, all of which `entries` may not take.
+    /// A page of the listing, all of which `entries` may not take: by READDIRPLUS if objects are wanted and the server
+    /// has it, by READDIR otherwise, which waits for nobody who knows attributes.
     async fn list(
         &self,
         client: &Client,
         directory: &FileHandle,
-        position: (u64, Verifier),
+        position: Position,
         entries: &mut dyn Entries,
     ) -> Result<DirectoryPage, Error> {
-        let (cookie, verifier) = position;
-        let position = Position { cookie, verifier };
-        let reply = client
-            .readdirplus_reply(directory, position, LISTING_PAGE)
-            .await?;
-        let listing = readdirplus_listing(&reply)?;
-        let (mut eof, mut empty) = (listing.eof, true);
-        for entry in listing.entries.iter() {
-            empty = false;
-            check_name(entry.name.0)?;
-            let handle = entry.handle.and_then(|it| FileHandle::new(it.0));
-            let attributes = entry.attributes.as_ref().map(attributes_from_wire);
-            let taken = entries.push(&DirectoryEntry {
-                fileid: entry.fileid,
-                name: entry.name.0,
-                cookie: entry.cookie,
-                object: handle.zip(attributes),
-            });
-            if !taken {
-                eof = false;
-                break;
+        if entries.wants_objects() && !self.lists_names_only.get() {
+            let reply = client.readdirplus_reply(directory, position, LISTING_PAGE);
+            let reply = reply.await?;
+            match readdirplus_listing(&reply) {
+                Err(Error::Status(Status::Notsupp)) => self.lists_names_only.set(true),
+                listing => {
+                    let listing = listing?;
+                    let after = listing.attributes.as_ref().map(attributes_from_wire);
+                    let eof = push_all(entries, listing.entries.iter(), listing.eof)?;
+                    let page = (after, eof, listing.verifier);
+                    return self.page(client, directory, page).await;
+                }
             }
         }
-        if empty && !eof {
-            return Err(Error::Malformed("an empty page that is not the last"));
-        }
-        let attributes = match listing.attributes.as_ref().map(attributes_from_wire) {
+        let reply = client.readdir_reply(directory, position, LISTING_PAGE);
+        let reply = reply.await?;
+        let listing = readdir_listing(&reply)?;
+        let after = listing.attributes.as_ref().map(attributes_from_wire);
+        let names = listing.entries.iter().map(without_object);
+        let eof = push_all(entries, names, listing.eof)?;
+        let page = (after, eof, listing.verifier);
+        self.page(client, directory, page).await
+    }
+
+    /// How a page ended, with the directory's attributes, asked for if they did not come along.
+    async fn page(
+        &self,
+        client: &Client,
+        directory: &FileHandle,
+        (after, eof, verifier): (Option<Attributes>, bool, Verifier),
+    ) -> Result<DirectoryPage, Error> {
+        let attributes = match after {
             Some(attributes) => attributes,
             None => client.getattr(directory).await?,
         };
         Ok(DirectoryPage {
             attributes,
             eof,
-            verifier: listing.verifier,
+            verifier,
         })
     }
 }
 
-/// What POSIX promises at least, but for the length of names, which is what all servers have.
-fn unknown_names() -> PathconfOk {
-    PathconfOk {
-        attributes: None,
-        link_max: 8,
-        name_max: 255,
-        no_truncation: true,
-        chown_restricted: true,
-        case_insensitive: false,
-        case_preserving: true,
+/// Gives a page's entries to `entries`; whether that was the end of the directory.
+fn push_all<'a>(
+    entries: &mut dyn Entries,
+    listed: impl Iterator<Item = EntryPlus<'a>>,
+    eof: bool,
+) -> Result<bool, Error> {
+    let mut is_empty = true;
+    for entry in listed {
+        is_empty = false;
+        check_name(entry.name.0)?;
+        let handle = entry.handle.and_then(|it| FileHandle::new(it.0));
+        let attributes = entry.attributes.as_ref().map(attributes_from_wire);
+        let taken = entries.push(&DirectoryEntry {
+            fileid: entry.fileid,
+            name: entry.name.0,
+            cookie: entry.cookie,
+            object: handle.zip(attributes),
+        });
+        if !taken {
+            return Ok(false);
+        }
+    }
+    match is_empty && !eof {
+        true => Err(Error::Malformed("an empty page that is not the last")),
+        false => Ok(eof),
     }
 }
 
 impl Vfs for NfsFs {
     fn root(&self) -> FileHandle {
-        self.files.root()
+        self.root
     }
 
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
-        let client = self.client(cred);
-        let mut at = self.files.root();
+        let client = self.client_of(cred);
+        let mut at = self.root;
         for name in path {
             let found = client.lookup(&at, name).await;
             at = found.map_err(|error| self.status(error))?.handle;
@@ -202,11 +268,8 @@ impl Vfs for NfsFs {
     }
 
     async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
-        let client = self.files.client();
-        client
-            .getattr(file)
-            .await
-            .map_err(|error| self.status(error))
+        let found = self.client.getattr(file).await;
+        found.map_err(|error| self.status(error))
     }
 
     async fn set_attributes(
@@ -216,7 +279,7 @@ impl Vfs for NfsFs {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Changed<()> {
-        match self.client(cred).setattr(file, change, guard).await {
+        match self.client_of(cred).setattr(file, change, guard).await {
             Ok(after) => self.changed(Ok(()), after),
             Err(error) => self.changed(Err(error), None),
         }
@@ -228,7 +291,7 @@ impl Vfs for NfsFs {
         directory: &FileHandle,
         name: &[u8],
     ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         let found = client.find(directory, name).await;
         (found.map_err(|error| self.status(error)), None)
     }
@@ -239,7 +302,7 @@ impl Vfs for NfsFs {
         file: &FileHandle,
         wanted: AccessMask,
     ) -> Result<(AccessMask, Attributes), Status> {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         let granted = client.access(file, wanted).await;
         let granted = granted.map_err(|error| self.status(error))?;
         Ok((granted, self.attributes(file).await?))
@@ -250,7 +313,7 @@ impl Vfs for NfsFs {
         cred: &Credentials,
         file: &FileHandle,
     ) -> Result<(Vec<u8>, Attributes), Status> {
-        let target = self.client(cred).readlink(file).await;
+        let target = self.client_of(cred).readlink(file).await;
         let target = target.map_err(|error| self.status(error))?;
         Ok((target, self.attributes(file).await?))
     }
@@ -262,9 +325,24 @@ impl Vfs for NfsFs {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Status> {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         let read = self.read_range(&client, file, offset, count);
         read.await.map_err(|error| self.status(error))
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        let client = self.client_of(cred);
+        match read_block(&client, file, offset, count, buffer).await {
+            Ok((read, buffer)) => (Ok(read), Some(buffer)),
+            Err(error) => (Err(self.status(error)), None),
+        }
     }
 
     async fn write_and_return(
@@ -276,7 +354,7 @@ impl Vfs for NfsFs {
         range: Range<usize>,
         stability: Stability,
     ) -> (Changed<WriteDone>, Option<Buffer>) {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         let written = self.write_range(&client, file, offset, (data, range), stability);
         match written.await {
             Ok((done, after, data)) => {
@@ -294,7 +372,7 @@ impl Vfs for NfsFs {
         offset: u64,
         count: u32,
     ) -> Changed<Commit> {
-        match self.client(cred).commit(file, offset, count).await {
+        match self.client_of(cred).commit(file, offset, count).await {
             Ok(done) => {
                 let verifier = done.verifier;
                 self.verifier.set(verifier);
@@ -311,7 +389,7 @@ impl Vfs for NfsFs {
         name: &[u8],
         mode: &CreateMode,
     ) -> Changed<Created> {
-        self.made(self.client(cred).create(directory, name, mode).await)
+        self.made(self.client_of(cred).create(directory, name, mode).await)
     }
 
     async fn make_directory(
@@ -321,7 +399,7 @@ impl Vfs for NfsFs {
         name: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         self.made(client.mkdir(directory, name, attributes).await)
     }
 
@@ -333,7 +411,7 @@ impl Vfs for NfsFs {
         target: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         self.made(client.symlink(directory, name, target, attributes).await)
     }
 
@@ -345,12 +423,12 @@ impl Vfs for NfsFs {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        let client = self.client(cred);
+        let client = self.client_of(cred);
         self.made(client.mknod(directory, name, kind, attributes).await)
     }
 
     async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
-        self.changed(self.client(cred).remove(directory, name).await, None)
+        self.changed(self.client_of(cred).remove(directory, name).await, None)
     }
 
     async fn remove_directory(
@@ -359,7 +437,7 @@ impl Vfs for NfsFs {
         directory: &FileHandle,
         name: &[u8],
     ) -> Changed<()> {
-        self.changed(self.client(cred).rmdir(directory, name).await, None)
+        self.changed(self.client_of(cred).rmdir(directory, name).await, None)
     }
 
     async fn rename(
@@ -368,7 +446,7 @@ impl Vfs for NfsFs {
         from: (&FileHandle, &[u8]),
         to: (&FileHandle, &[u8]),
     ) -> (Result<(), Status>, Wcc, Wcc) {
-        let moved = self.client(cred).rename(from, to).await;
+        let moved = self.client_of(cred).rename(from, to).await;
         let moved = moved.map_err(|error| self.status(error));
         (moved, Wcc::default(), Wcc::default())
     }
@@ -380,7 +458,7 @@ impl Vfs for NfsFs {
         directory: &FileHandle,
         name: &[u8],
     ) -> (Changed<()>, Option<Attributes>) {
-        let linked = self.client(cred).link(file, directory, name).await;
+        let linked = self.client_of(cred).link(file, directory, name).await;
         (self.changed(linked, None), None)
     }
 
@@ -392,18 +470,28 @@ impl Vfs for NfsFs {
         verifier: Verifier,
         entries: &mut dyn Entries,
     ) -> Result<DirectoryPage, Status> {
-        let client = self.client(cred);
-        let listed = self.list(&client, directory, (cookie, verifier), entries);
+        let client = self.client_of(cred);
+        let listed = self.list(&client, directory, Position { cookie, verifier }, entries);
         listed.await.map_err(|error| self.status(error))
     }
 
     async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
-        let usage = self.files.client().fsstat(file).await;
+        let usage = self.client.fsstat(file).await;
         usage.map_err(|error| self.status(error))
     }
 
     fn limits(&self) -> FileSystemLimits {
         self.limits
+    }
+
+    fn transfer_sizes(&self) -> TransferSizes {
+        self.sizes
+    }
+
+    fn cause(&self, status: Status) -> Option<String> {
+        let last = self.cause.borrow();
+        let (_, why) = last.as_ref().filter(|(last, _)| *last == status)?;
+        Some(why.clone())
     }
 
     fn write_verifier(&self) -> Verifier {

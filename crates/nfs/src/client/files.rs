@@ -2,14 +2,11 @@
 
 use super::walk::{split_last, twice_if_stale};
 use super::{Client, Error, Follow, Found, Item, Reader, Transfer, Writer, Zeros};
-use crate::limits::{PIPELINE_DEPTH_MAX, TRANSFER_MAX};
+use crate::limits::{BLOCK_MIN, PIPELINE_DEPTH_MAX, TRANSFER_MAX};
 use gannet_vfs::{
     Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, SetAttributes, Status,
 };
 use std::ops::Range;
-
-/// Smallest block used, whatever a server says about itself.
-const BLOCK_MIN: u32 = 4096;
 
 /// An object with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,11 +372,6 @@ impl Files {
             self.client.fsstat(&node.handle).await
         })
         .await
-    }
-
-    /// Bytes per READ and per WRITE that suit the server best.
-    pub(super) fn blocks(&self) -> (u32, u32) {
-        (self.read_block, self.write_block)
     }
 
     /// Reads `range` of a file, in order, with several READs in flight. Give `0..u64::MAX` for all of it.

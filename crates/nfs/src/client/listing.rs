@@ -5,8 +5,8 @@ use crate::convert::attributes_from_wire;
 use crate::limits::{LISTING_ENTRIES_MAX, LISTING_PAGE, LISTING_RESTARTS_MAX};
 use gannet_vfs::{Attributes, FileHandle, Status, Verifier};
 use gannet_wire::nfs3::{
-    DirectoryListing, EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs, ReaddirResult,
-    ReaddirplusArgs, ReaddirplusResult,
+    DirectoryListing, Entry, EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs,
+    ReaddirResult, ReaddirplusArgs, ReaddirplusResult,
 };
 
 /// One name in a directory; never `.` or `..`, never with a slash or a NUL in it.
@@ -82,22 +82,26 @@ impl Client {
         position: Position,
         bytes: u32,
     ) -> Result<Page, Error> {
+        let reply = self.readdir_reply(directory, position, bytes).await?;
+        let listing = readdir_listing(&reply)?;
+        let entries = listing.entries.iter().map(without_object);
+        page(entries, listing.verifier, listing.eof)
+    }
+
+    /// READDIR, not decoded yet: see [`readdir_listing`].
+    pub(super) async fn readdir_reply(
+        &self,
+        directory: &FileHandle,
+        position: Position,
+        bytes: u32,
+    ) -> Result<Vec<u8>, Error> {
         let arguments = ReaddirArgs {
             directory: WireHandle(directory.as_bytes()),
             cookie: position.cookie,
             verifier: position.verifier,
             count: bytes,
         };
-        let reply = self.exchange(Procedure::Readdir, &arguments, bytes).await?;
-        let listing = good(results::<ReaddirResult<'_>>(&reply)?)?;
-        let entries = listing.entries.iter().map(|entry| EntryPlus {
-            fileid: entry.fileid,
-            name: entry.name,
-            cookie: entry.cookie,
-            attributes: None,
-            handle: None,
-        });
-        page(entries, listing.verifier, listing.eof)
+        self.exchange(Procedure::Readdir, &arguments, bytes).await
     }
 
     /// Everything in a directory. Names whose attributes the server kept to itself come without.
@@ -171,6 +175,22 @@ pub(super) fn readdirplus_listing(
     reply: &[u8],
 ) -> Result<DirectoryListing<'_, EntryPlus<'_>>, Error> {
     good(results::<ReaddirplusResult<'_>>(reply)?)
+}
+
+/// What a READDIR brought.
+pub(super) fn readdir_listing(reply: &[u8]) -> Result<DirectoryListing<'_, Entry<'_>>, Error> {
+    good(results::<ReaddirResult<'_>>(reply)?)
+}
+
+/// An entry of READDIR as one of READDIRPLUS whose server keeps the rest to itself.
+pub(super) fn without_object(entry: Entry<'_>) -> EntryPlus<'_> {
+    EntryPlus {
+        fileid: entry.fileid,
+        name: entry.name,
+        cookie: entry.cookie,
+        attributes: None,
+        handle: None,
+    }
 }
 
 /// Refuses a name that would not stay where it is put: what is listed may become a local path.

@@ -17,9 +17,9 @@ use cache::PageCache;
 use disk::{Content, FileSystem, Make, ROOT, handle_of};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryEntry,
-    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
-    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
+    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -414,6 +414,32 @@ impl Vfs for SimStore {
         let range = offset.min(end)..end;
         self.pay_read(inode, range, reply.attributes.size).await;
         Ok(reply)
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+        let reply = match self.read(cred, file, offset, count).await {
+            Ok(reply) => reply,
+            Err(reason) => return (Err(reason), Some(buffer)),
+        };
+        let room = buffer.get_mut(..reply.count as usize).unwrap_or_default();
+        // The disk's time has been paid: nothing waits here.
+        let read = match reply.file.read_at(offset, room) {
+            Ok(copied) => Ok(BytesRead {
+                count: u32::try_from(copied).unwrap_or(count),
+                eof: reply.eof || copied < room.len(),
+                attributes: Some(reply.attributes),
+            }),
+            Err(_) => Err(Status::Io),
+        };
+        (read, Some(buffer))
     }
 
     async fn write_and_return(

@@ -101,7 +101,7 @@ impl File {
     ) -> Result<usize, FileError> {
         let len = len.min(buffer.len());
         let range = (offset, part_of(len));
-        let read = self.fs.read_into(&self.caller, &self.handle, range, buffer);
+        let read = self.fs.read_at(&self.caller, &self.handle, range, buffer);
         Ok(read.await?.count as usize)
     }
 

@@ -8,7 +8,6 @@ mod places;
 mod shared;
 mod stripes;
 
-pub use bytes::BytesRead;
 pub use stripes::Striping;
 
 use super::data::{Mover, States, Target};
@@ -136,12 +135,6 @@ impl VolumeFs {
     /// It cannot be reached, or does not know us.
     pub async fn volume(&self) -> Result<VolumeRecord, LinkError> {
         self.servers.ask_manager().await
-    }
-
-    /// Why the last operation that servers had to do with was answered with `status`, or, for `Jukebox`, has not been
-    /// answered yet.
-    pub fn trouble(&self, status: Status) -> Option<String> {
-        self.trouble.why(status)
     }
 
     fn now(&self) -> Instant {

@@ -256,7 +256,7 @@ fn trouble_is_not_that_of_another_operation() {
             one.remove(&caller, &top, b"file").await.result,
             Err(Status::Jukebox)
         );
-        one.trouble(Status::Jukebox).unwrap()
+        one.cause(Status::Jukebox).unwrap()
     });
     let why = why.unwrap();
     assert!(!why.contains("I/O server"), "{why}");

@@ -44,7 +44,7 @@ async fn put(fs: &VolumeFs, file: &FileHandle, byte: u8, len: usize) {
 
 async fn first_byte(fs: &VolumeFs, file: &FileHandle) -> u8 {
     let mut buffer = Buffer::zeroed(1);
-    let read = fs.read_into(&root(), file, (0, 1), &mut buffer).await;
+    let read = fs.read_at(&root(), file, (0, 1), &mut buffer).await;
     assert_eq!(read.unwrap().count, 1);
     buffer[0]
 }

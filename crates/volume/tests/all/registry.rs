@@ -155,7 +155,7 @@ async fn read(volume: &VolumeFs, name: &[u8], len: usize) -> Vec<u8> {
     let (file, _) = found.0.unwrap();
     let mut buffer = Buffer::zeroed(len);
     let range = (0, len as u32);
-    let read = volume.read_into(&root(), &file, range, &mut buffer).await;
+    let read = volume.read_at(&root(), &file, range, &mut buffer).await;
     assert_eq!(read.unwrap().count as usize, len);
     buffer[..].to_vec()
 }
@@ -212,7 +212,7 @@ fn a_server_that_is_not_there_yet_is_waited_for() {
         write(&volume, b"file", &bytes).await;
         assert!(
             volume
-                .trouble(Status::Jukebox)
+                .cause(Status::Jukebox)
                 .unwrap()
                 .contains("I/O server 1")
         );

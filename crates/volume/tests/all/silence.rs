@@ -122,7 +122,7 @@ fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
             let gone = timeout(&runtime, Duration::from_secs(2), asking).await;
             assert!(gone.is_err(), "nobody answers");
         }
-        fs.trouble(Status::Jukebox)
+        fs.cause(Status::Jukebox)
     });
     assert!(done.unwrap().is_some(), "nobody has noticed");
 }

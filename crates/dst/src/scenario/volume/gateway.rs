@@ -3,7 +3,7 @@
 use super::Stage;
 use crate::scenario::server::{self, CLIENT_NAME};
 use gannet_fabric::Provider;
-use gannet_nfs::client::{Client, Error, Files, NfsFs};
+use gannet_nfs::client::{Client, Error, NfsFs};
 use gannet_rpc::RdmaOptions;
 use gannet_sim::Node;
 use gannet_vfs::FileHandle;
@@ -58,10 +58,9 @@ impl Gateway {
         let core = (runtime.random() % u64::from(CORES)) as u16;
         let target = server::target(&self.node, core, self.provider(stage, client));
         let rpc = gannet_rpc::Client::new(Rc::clone(&runtime), target, server::calling(0, 0));
-        let calls = Client::new(Rc::clone(&runtime), rpc).forgiving_echoes();
-        let files = Files::mount(calls, b"/").await?;
-        let root = files.root();
-        let fs = NfsFs::open(runtime, files, String::from(CLIENT_NAME)).await?;
-        Ok((fs, root))
+        let calls = Client::new(runtime, rpc).forgiving_echoes();
+        let root = calls.mount(b"/").await?;
+        let fs = NfsFs::open(calls, root, String::from(CLIENT_NAME)).await?;
+        Ok((fs.for_front_end().await?, root))
     }
 }

@@ -2,9 +2,9 @@
 
 use gannet_runtime::Buffer;
 use gannet_vfs::{
-    AccessMask, Attributes, Changed, Commit, CreateMode, Created, Credentials, DirectoryPage,
-    Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply, SetAttributes,
-    Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
+    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -90,6 +90,18 @@ impl<V: Vfs> Vfs for Timed<V> {
         count: u32,
     ) -> Result<ReadReply, Status> {
         self.timed(self.store.read(cred, file, offset, count)).await
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        let work = self.store.read_into(cred, file, offset, count, buffer);
+        self.timed(work).await
     }
 
     async fn write_and_return(

@@ -1,10 +1,9 @@
 //! READ and WRITE of ranges that may be longer than the server takes at a time: the parts go side by side.
 
 use super::NfsFs;
-use crate::client::reader::{Part, read_block};
 use crate::client::{Client, Error, WriteOutcome};
 use gannet_runtime::{Buffer, LocalFuture, all};
-use gannet_vfs::{Attributes, FileHandle, ReadReply, Stability, WriteDone, in_memory};
+use gannet_vfs::{Attributes, BytesRead, FileHandle, ReadReply, Stability, WriteDone, in_memory};
 use std::ops::Range;
 
 /// READs of this many bytes and more use memory that is kept.
@@ -18,22 +17,21 @@ impl NfsFs {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Error> {
-        let (block, _) = self.files.blocks();
-        let (buffer, len, eof, known) = if count <= block {
+        let block = self.sizes.read_preferred;
+        let (read, buffer) = if count <= block {
             let buffer = self.buffer(count as usize);
-            let part = read_block(client.clone(), *file, offset, count, buffer).await?;
-            (part.block.buffer, part.block.len, part.eof, part.attributes)
+            read_block(client, file, offset, count, buffer).await?
         } else {
             self.read_parts(client, file, offset, count, block).await?
         };
-        let attributes = match known {
+        let attributes = match read.attributes {
             Some(attributes) => attributes,
             None => client.getattr(file).await?,
         };
         Ok(ReadReply {
-            file: in_memory(offset, buffer, len),
-            count: u32::try_from(len).unwrap_or(count),
-            eof,
+            file: in_memory(offset, buffer, read.count as usize),
+            count: read.count,
+            eof: read.eof,
             attributes,
         })
     }
@@ -54,26 +52,31 @@ impl NfsFs {
         offset: u64,
         count: u32,
         block: u32,
-    ) -> Result<(Buffer, usize, bool, Option<Attributes>), Error> {
+    ) -> Result<(BytesRead, Buffer), Error> {
         let starts = (0..count).step_by(block as usize);
         let reads = starts.map(|start| {
             let part_len = block.min(count - start);
             let at = offset.saturating_add(u64::from(start));
             let buffer = self.buffer(part_len as usize);
-            let part: LocalFuture<Result<Part, Error>> =
-                Box::pin(read_block(client.clone(), *file, at, part_len, buffer));
-            part
+            Box::pin(read_block(client, file, at, part_len, buffer))
         });
-        let (mut bytes, mut eof, mut known) = (Vec::with_capacity(count as usize), false, None);
+        let mut bytes = Vec::with_capacity(count as usize);
+        let mut whole = BytesRead {
+            count: 0,
+            eof: false,
+            attributes: None,
+        };
         for part in all(reads).await {
-            let part = part?;
-            if !eof {
-                bytes.extend_from_slice(part.block.data());
-                (eof, known) = (part.eof, part.attributes);
+            let (part, buffer) = part?;
+            if !whole.eof {
+                bytes.extend_from_slice(buffer.get(..part.count as usize).unwrap_or_default());
+                whole = BytesRead {
+                    count: whole.count + part.count,
+                    ..part
+                };
             }
         }
-        let len = bytes.len();
-        Ok((Buffer::from_vec(bytes), len, eof, known))
+        Ok((whole, Buffer::from_vec(bytes)))
     }
 
     pub(super) async fn write_range(
@@ -84,7 +87,7 @@ impl NfsFs {
         (data, range): (Buffer, Range<usize>),
         stability: Stability,
     ) -> Result<(WriteDone, Option<Attributes>, Buffer), Error> {
-        let (_, block) = self.files.blocks();
+        let block = self.sizes.write_max;
         let len = u32::try_from(range.len()).unwrap_or(u32::MAX);
         if range.start == 0 && len <= block {
             let done = client.write(file, offset, data, len, stability).await?;
@@ -107,6 +110,40 @@ impl NfsFs {
         let (done, attributes) = joined(all(writes).await, block)?;
         Ok((done, attributes, data))
     }
+}
+
+/// Reads until `count` bytes are there or the file ends; servers may return less at a time.
+pub(super) async fn read_block(
+    client: &Client,
+    file: &FileHandle,
+    offset: u64,
+    count: u32,
+    buffer: Buffer,
+) -> Result<(BytesRead, Buffer), Error> {
+    let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+    let first = client.read(file, offset, count, buffer).await?;
+    let mut buffer = first.buffer;
+    let mut read = BytesRead {
+        count: first.count,
+        eof: first.eof,
+        attributes: first.attributes,
+    };
+    while read.count < count && !read.eof {
+        let rest = count - read.count;
+        let at = offset + u64::from(read.count);
+        let memory = Buffer::zeroed(rest as usize);
+        let more = client.read(file, at, rest, memory).await?;
+        if more.count == 0 && !more.eof {
+            return Err(Error::Malformed("READ of nothing before the end"));
+        }
+        let start = read.count as usize;
+        let room = buffer.get_mut(start..start + more.count as usize);
+        if let (Some(room), Some(data)) = (room, more.buffer.get(..more.count as usize)) {
+            room.copy_from_slice(data);
+        }
+        (read.count, read.eof) = (read.count + more.count, more.eof);
+    }
+    Ok((read, buffer))
 }
 
 fn outcome(done: &WriteOutcome) -> WriteDone {

@@ -12,22 +12,13 @@ use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
 use crate::meta::FileId;
 use gannet_runtime::{Buffer, LocalFuture, all, both};
-use gannet_vfs::{Attributes, Credentials, FileHandle, Stability, Status, Verifier, WriteDone};
+use gannet_vfs::{
+    Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,
+};
 use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Capability, Class, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
-
-/// What a read brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BytesRead {
-    /// Bytes, at the start of the buffer.
-    pub count: u32,
-    /// The last of them is the last of the file, or the file ends before them.
-    pub eof: bool,
-    /// How long the file was: at least so many bytes if the read did not come to its end, and exactly otherwise.
-    pub size: u64,
-}
 
 /// How bytes are moved, over all attempts.
 pub(super) struct Moving<'a> {
@@ -45,7 +36,7 @@ impl VolumeFs {
     ///
     /// # Errors
     /// As READ of NFSv3; `Jukebox` when servers were away for longer than [`VolumeFs::patient`] says.
-    pub async fn read_into(
+    pub async fn read_at(
         &self,
         caller: &Credentials,
         file: &FileHandle,
@@ -53,10 +44,16 @@ impl VolumeFs {
         buffer: &mut Buffer,
     ) -> Result<BytesRead, Status> {
         let read = self.read_all(caller, self.id(file)?, (offset, count), buffer);
-        Ok(read.await?.0)
+        let (count, eof, attributes) = read.await?;
+        Ok(BytesRead {
+            count,
+            eof,
+            attributes: self.attributes.then_some(attributes),
+        })
     }
 
-    /// What [`VolumeFs::read_into`] does; also gives attributes, which may be old if none are asked for.
+    /// What [`VolumeFs::read_at`] does: bytes read, whether they reach the end of the file, and its attributes, which
+    /// may be old if none are asked for.
     ///
     /// Bytes are real up to the size that was asked for before them, or that their own servers tell of. So attributes
     /// are asked for at the same time, in the belief that the file is as long as it was.
@@ -66,7 +63,7 @@ impl VolumeFs {
         id: FileId,
         (offset, count): (u64, u32),
         buffer: &mut Buffer,
-    ) -> Result<(BytesRead, Attributes), Status> {
+    ) -> Result<(u32, bool, Attributes), Status> {
         let seen = self.seen.borrow().get(&id).copied();
         let believed = seen.map_or(0, |seen| left(&seen, offset, count));
         let end = offset.saturating_add(u64::from(believed));
@@ -79,8 +76,7 @@ impl VolumeFs {
             if end <= proven {
                 let size = seen.size.max(proven);
                 let attributes = Attributes { size, ..seen };
-                let eof = false;
-                return Ok((BytesRead { count, eof, size }, attributes));
+                return Ok((count, false, attributes));
             }
         } else if believed > 0 {
             let reading = self.read_some(caller, id, (offset, believed), buffer);
@@ -122,7 +118,7 @@ impl VolumeFs {
     /// them.
     ///
     /// # Errors
-    /// As [`VolumeFs::read_into`]; any of the bytes may have been written.
+    /// As [`VolumeFs::read_at`]; any of the bytes may have been written.
     pub async fn write_from(
         &self,
         caller: &Credentials,
@@ -291,10 +287,9 @@ fn left(attributes: &Attributes, offset: u64, count: u32) -> u32 {
     u32::try_from(left).unwrap_or(u32::MAX).min(count)
 }
 
-fn brought(offset: u64, count: u32, attributes: Attributes) -> (BytesRead, Attributes) {
-    let size = attributes.size;
-    let eof = offset.saturating_add(u64::from(count)) >= size;
-    (BytesRead { count, eof, size }, attributes)
+fn brought(offset: u64, count: u32, attributes: Attributes) -> (u32, bool, Attributes) {
+    let eof = offset.saturating_add(u64::from(count)) >= attributes.size;
+    (count, eof, attributes)
 }
 
 async fn commit_objects(targets: &[Target], capability: Capability) -> Result<States, DataError> {

@@ -1,6 +1,6 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
-use super::{BytesRead, VolumeFs, status_of};
+use super::{VolumeFs, status_of};
 use crate::calls::{Call, Found, Page, parse_access, parse_link};
 use crate::client::trouble::Trouble;
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
@@ -8,7 +8,7 @@ use crate::meta::{FileId, ROOT};
 use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
-    AccessMask, Attributes, ByteLock, Changed, Commit, CreateMode, Created, Credentials,
+    AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
     DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
     LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier,
     Vfs, Wcc, WriteDone, in_memory,
@@ -229,13 +229,26 @@ impl Vfs for VolumeFs {
             false => Buffer::zeroed(count as usize),
         };
         let read = self.read_all(cred, self.id(file)?, (offset, count), &mut buffer);
-        let (BytesRead { count, eof, .. }, attributes) = read.await?;
+        let (count, eof, attributes) = read.await?;
         Ok(ReadReply {
             file: in_memory(offset, buffer, count as usize),
             count,
             eof,
             attributes,
         })
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        mut buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
+        let read = self.read_at(cred, file, (offset, count), &mut buffer);
+        (read.await, Some(buffer))
     }
 
     async fn write_and_return(
@@ -482,6 +495,10 @@ impl Vfs for VolumeFs {
                 nanoseconds: 1,
             },
         }
+    }
+
+    fn cause(&self, status: Status) -> Option<String> {
+        self.trouble.why(status)
     }
 
     fn write_verifier(&self) -> Verifier {
