@@ -8,7 +8,7 @@ use crate::session::{self, Session, with_session};
 use crate::show::{self, Listing, Shown};
 use crate::url::Url;
 use crate::{output, size};
-use gannet_nfs::client::{Follow, Node, Transfer};
+use gannet_client::{Follow, Node, Transfer};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileKind, Status};
 use serde::Serialize;
@@ -105,7 +105,7 @@ fn is_shown(name: &[u8], options: &LsOptions) -> bool {
 
 /// The names in a directory, sorted.
 async fn names(session: &Session, url: &Url, node: &Node) -> Result<Vec<Vec<u8>>, Failure> {
-    let listed = session.files().client().names(&node.handle).await;
+    let listed = session.objects().names(&node.handle).await;
     Ok(show::names_of(
         listed.explain(|| format!("cannot list {url}"))?,
     ))

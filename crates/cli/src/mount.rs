@@ -4,10 +4,10 @@ use crate::cli::{Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
-use crate::session::{Session, caller, machine_name, run as run_session, volume_of};
+use crate::session::{Session, caller, run as run_session, volume_of};
 use crate::url::Scheme;
+use gannet_client::Follow;
 use gannet_fuse::{Caching, Mount, MountError};
-use gannet_nfs::client::{Follow, NfsFs};
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::{FileHandle, FileKind, Vfs};
 use std::io;
@@ -54,15 +54,10 @@ async fn mount_export(runtime: &Handle, options: &MountOptions) -> Result<(), Fa
     let session = Session::connect(runtime, url, client).await?;
     let root = session.node(url, Follow::Yes).await?;
     check_kind(options, root.attributes.kind)?;
-    let files = session.files();
-    let store = async {
-        let store = NfsFs::open(files.client().clone(), files.root(), machine_name()).await?;
-        store.for_front_end().await
-    };
-    let store = store.await.explain(|| format!("cannot mount {url}"))?;
+    let store = session.export_for_front_end().await;
+    let store = store.explain(|| format!("cannot mount {url}"))?;
     let held = hold(runtime, (store, root.handle), options).await;
-    // A courtesy: nothing depends on it.
-    let _ = timeout(runtime, FAREWELL_MAX, files.unmount()).await;
+    let _ = timeout(runtime, FAREWELL_MAX, session.unmount()).await;
     held
 }
 

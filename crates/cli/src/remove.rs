@@ -9,7 +9,7 @@ use crate::session::{self, Session, with_session};
 use crate::show;
 use crate::tree::{Failures, Visitor, Walk};
 use crate::url::Url;
-use gannet_nfs::client::{Error, Follow, Node};
+use gannet_client::{Error, Follow, Node};
 use gannet_vfs::{FileHandle, FileKind, Status};
 use std::rc::Rc;
 
@@ -121,8 +121,8 @@ impl Visitor for Remover {
         let Object::Below(directory, entry) = &object else {
             return Ok(());
         };
-        let client = self.session.files().client();
-        let removed = client.remove(&directory.handle, &entry.name).await;
+        let objects = self.session.objects();
+        let removed = objects.remove(&directory.handle, &entry.name).await;
         removed.explain(|| format!("cannot remove {}", self.name(&object)))?;
         self.progress.add(entry.node.attributes.size);
         self.progress.file_done();
@@ -159,8 +159,8 @@ impl Visitor for Remover {
         let Some((above, name)) = directory.entry.as_ref().filter(|_| is_complete) else {
             return Ok(());
         };
-        let client = self.session.files().client();
-        let removed = client.rmdir(&above.handle, name).await;
+        let objects = self.session.objects();
+        let removed = objects.remove_directory(&above.handle, name).await;
         removed.explain(|| format!("cannot remove {}", directory.url))?;
         self.progress.directory_done();
         Ok(())

@@ -1,8 +1,8 @@
 //! A connection to one export of a server, as the commands see it: URLs in, files out, errors explained.
 
 mod contact;
-mod native;
 mod probe;
+mod remote;
 mod waiting;
 
 use crate::cli::ClientOptions;
@@ -10,18 +10,18 @@ use crate::failure::{Explain, Failure};
 use crate::url::{Scheme, Url};
 use crate::volume::{self, find};
 use contact::{CONNECTS, Contact};
+use gannet_client::{Error, Files, Follow, Node, Objects};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_nfs::client::{Client, Direct, Error, Files, Follow, Node};
+use gannet_nfs::client::{Client, NfsFs};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, timeout};
-use gannet_vfs::limits::TRANSFER_MAX;
-use gannet_vfs::{Credentials, FileHandle, Vfs};
+use gannet_vfs::{Credentials, FileHandle, Status};
 use gannet_volume::client::VolumeFs;
 use gannet_wire::rpc::Groups;
-use native::Native;
 use probe::{mount_failure, probe};
+pub use remote::Remote;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -48,14 +48,14 @@ pub struct Session {
 }
 
 struct Mounted {
-    files: Files,
+    files: Files<Remote>,
+    /// As MOUNT knows it; empty for a volume.
+    export: Vec<u8>,
     /// How many components of a URL's path name the export.
     export_len: usize,
     contact: Rc<Contact>,
     /// Connections that it took to mount.
     streams_to_mount: u64,
-    /// A volume; it has many connections.
-    native: Option<Rc<Native>>,
 }
 
 /// What a command does when the server falls silent.
@@ -118,7 +118,10 @@ impl Session {
         if url.scheme == Scheme::Native {
             let silence = silence_max(options, patience);
             let volume = volume_of(runtime, url, options, silence).await?;
-            return Ok(Session::native(runtime, volume, contact, caller(options)));
+            // Attributes are asked for when they are wanted.
+            let volume = Remote::Volume(volume.without_attributes());
+            let files = Files::new(Rc::clone(runtime), volume, caller(options));
+            return Ok(Session::of(files, contact, (Vec::new(), 0)));
         }
         let address = resolve(runtime, url).await?;
         let target = target(runtime, url, address, options);
@@ -135,49 +138,70 @@ impl Session {
         let found = probe(&contact, url, target.clone(), &config).await?;
         let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
         let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
-        let files = Files::at(client, found.root, &found.export).await;
-        let files = files.map_err(|error| mount_failure(url, &error))?;
-        Ok(Session::of(files, contact, found.export_len))
+        let export = NfsFs::open(client, found.root, machine_name()).await;
+        let export = export.map_err(|error| mount_failure(url, &error))?;
+        let files = Files::new(Rc::clone(runtime), Remote::Nfs(export), caller(options));
+        Ok(Session::of(
+            files,
+            contact,
+            (found.export, found.export_len),
+        ))
     }
 
-    fn of(files: Files, contact: Rc<Contact>, export_len: usize) -> Session {
+    fn of(
+        files: Files<Remote>,
+        contact: Rc<Contact>,
+        (export, export_len): (Vec<u8>, usize),
+    ) -> Session {
         let mounted = Mounted {
             files,
+            export,
             export_len,
             streams_to_mount: contact.streams(),
             contact,
-            native: None,
         };
         Session {
             mounted: Rc::new(mounted),
         }
     }
 
-    /// A volume's files, as `caller` sees them.
-    fn native(
-        runtime: &Handle,
-        volume: VolumeFs,
-        contact: Rc<Contact>,
-        caller: Credentials,
-    ) -> Session {
-        let root = volume.root();
-        let native = Rc::new(Native::new(runtime, volume.without_attributes(), caller));
-        let client = Client::over(Rc::clone(runtime), Rc::clone(&native) as Rc<dyn Direct>);
-        let mounted = Mounted {
-            files: Files::over(client, root, TRANSFER_MAX),
-            export_len: 0,
-            streams_to_mount: contact.streams(),
-            contact,
-            native: Some(native),
-        };
-        Session {
-            mounted: Rc::new(mounted),
-        }
-    }
-
-    /// The mounted export.
-    pub fn files(&self) -> &Files {
+    /// The mounted export, in paths.
+    pub fn files(&self) -> &Files<Remote> {
         &self.mounted.files
+    }
+
+    /// The mounted export, in handles.
+    pub fn objects(&self) -> &Objects<Remote> {
+        self.mounted.files.objects()
+    }
+
+    /// The mounted export itself.
+    pub fn remote(&self) -> &Remote {
+        self.objects().file_system()
+    }
+
+    /// An export once more, for a front end.
+    ///
+    /// # Errors
+    /// It is a volume, or the server does not answer.
+    pub(crate) async fn export_for_front_end(&self) -> Result<NfsFs, gannet_nfs::client::Error> {
+        let client = self.remote().nfs();
+        let client = client.ok_or(gannet_nfs::client::Error::Status(Status::Notsupp))?;
+        let root = self.files().root();
+        let export = NfsFs::open(client.clone(), root, machine_name()).await?;
+        export.for_front_end().await
+    }
+
+    /// The connection of RPC, where files are reached by that.
+    pub fn rpc(&self) -> Option<&gannet_rpc::Client> {
+        self.remote().nfs().map(Client::rpc)
+    }
+
+    /// Tells the server that the export is no longer used. A courtesy: nothing depends on it.
+    pub(crate) async fn unmount(&self) {
+        if let Some(client) = self.remote().nfs() {
+            let _ = client.unmount(&self.mounted.export).await;
+        }
     }
 
     /// Makes an empty file for `replaced`, to take its place later, where a volume has it: the new file is striped like
@@ -189,14 +213,16 @@ impl Session {
         name: &[u8],
         mode: u32,
     ) -> Option<Result<FileHandle, Error>> {
-        let native = self.mounted.native.as_ref()?;
-        Some(native.create_like(replaced, (directory, name), mode).await)
+        let (objects, volume) = (self.objects(), self.remote().volume()?);
+        let place = (directory, name);
+        let made = remote::create_like((volume, objects.caller()), replaced, place, mode).await;
+        Some(made.map_err(|status| objects.error(status)))
     }
 
     /// How often the connection was lost and made anew since the export was mounted.
     pub fn reconnects(&self) -> u64 {
-        match &self.mounted.native {
-            Some(native) => native.reconnects(),
+        match self.remote().volume() {
+            Some(volume) => volume.reconnects(),
             None => self.mounted.contact.streams() - self.mounted.streams_to_mount,
         }
     }
@@ -254,7 +280,7 @@ impl Session {
 
     /// Whether the server may take the caller for another one: it is root. (Servers of volumes do not.)
     pub(crate) fn may_be_squashed(&self, options: &ClientOptions) -> bool {
-        self.mounted.native.is_none() && caller(options).uid == 0
+        self.remote().volume().is_none() && caller(options).uid == 0
     }
 }
 
@@ -362,7 +388,7 @@ pub(crate) fn provider(runtime: &Handle, options: &ClientOptions) -> Rc<dyn Prov
     IwarpProvider::new(Rc::clone(runtime), config)
 }
 
-/// The caller's own identity, unless the options say otherwise.
+/// [`caller`], as a connection calls for it.
 fn credential(options: &ClientOptions) -> CallerCredential {
     let caller = caller(options);
     CallerCredential::Sys {

@@ -5,8 +5,8 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session::Session;
 use crate::url::Url;
+use gannet_client::{Error, Item, Listed, Node};
 use gannet_dump::printable;
-use gannet_nfs::client::{Error, Item, Listed, Node};
 use gannet_vfs::{FileKind, Time};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -204,7 +204,7 @@ async fn link_target(session: &Session, url: &Url, node: &Node) -> Result<Option
     if node.attributes.kind != FileKind::Symlink {
         return Ok(None);
     }
-    let target = session.files().client().readlink(&node.handle).await;
+    let target = session.objects().read_link(&node.handle).await;
     let target = target.explain(|| format!("cannot read a link at {url}"))?;
     Ok(Some(printable(&target)))
 }

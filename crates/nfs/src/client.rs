@@ -1,39 +1,28 @@
-//! The client: every procedure as a typed `async` method, and whole files and directories above them.
+//! The client: every procedure as a typed `async` method, and an export as a file system above them.
 //!
 //! [`Client`] speaks to one server over one [`gannet_rpc::Client`] (TCP or RDMA alike) in handles, names and
-//! [`gannet_vfs::Status`]. [`Files`] is an export mounted through it, spoken to in paths; its [`Reader`] and
-//! [`Writer`] move whole files with many calls in flight. Nothing is cached between calls.
+//! [`gannet_vfs::Status`]. [`NfsFs`] is an export mounted through it, a [`gannet_vfs::Vfs`] like any other. Nothing is
+//! cached between calls.
 //!
 //! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
 //! the RPC layer, as its settings say; see [`Client::forgiving_echoes`] for those that a restarted server finds done
 //! already. Replies are not believed: a READ that returns more than was asked for, a name with a slash in it, a
 //! listing that does not move on are errors, not data.
 
-mod direct;
 mod error;
 mod file_system;
-mod files;
 mod listing;
 mod mount;
-mod pipeline;
 mod procedures;
-mod reader;
-mod walk;
-mod writer;
 
-pub use direct::{Direct, DirectAnswer};
 pub use error::Error;
 pub use file_system::NfsFs;
-pub use files::{Existing, Files, Listed, Node};
 pub use listing::{Item, Page, Position};
 pub use mount::ExportedPath;
 pub use procedures::{Committed, Found, ReadDone, WriteOutcome};
-pub use reader::{Block, Reader};
-pub use walk::Follow;
-pub use writer::{Writer, Written, Zeros};
 
 use crate::convert::status_from_wire;
-use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN, PIPELINE_DEPTH};
+use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN};
 use gannet_rpc::{CallerCredential, Request, Response};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
@@ -46,35 +35,10 @@ use std::time::Duration;
 /// Room for a few words that a server may add to its longest reply.
 const REPLY_SLACK: usize = 32;
 
-/// How a file is moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transfer {
-    /// Bytes per READ or WRITE; `None` for what the server prefers. Never more than it takes.
-    pub block: Option<u32>,
-    /// READs or WRITEs in flight; at least 1, at most [`crate::limits::PIPELINE_DEPTH_MAX`].
-    pub depth: usize,
-}
-
-impl Default for Transfer {
-    fn default() -> Transfer {
-        Transfer {
-            block: None,
-            depth: PIPELINE_DEPTH,
-        }
-    }
-}
-
-/// How procedures reach the files.
-#[derive(Clone)]
-enum Way {
-    Rpc(gannet_rpc::Client),
-    Direct(Rc<dyn Direct>),
-}
-
 /// NFSv3 and MOUNT, procedure by procedure. Clones share the connection.
 #[derive(Clone)]
 pub struct Client {
-    way: Way,
+    rpc: gannet_rpc::Client,
     runtime: Handle,
     forgives_echoes: bool,
     /// Who calls, if not whom the connection is for.
@@ -84,17 +48,8 @@ pub struct Client {
 impl Client {
     /// A client over `rpc`, whose settings say who calls and how patient it is.
     pub fn new(runtime: Handle, rpc: gannet_rpc::Client) -> Client {
-        Client::by(Way::Rpc(rpc), runtime)
-    }
-
-    /// A client of files that are not reached by RPC. There is no MOUNT, FSINFO, PATHCONF and READDIR then.
-    pub fn over(runtime: Handle, direct: Rc<dyn Direct>) -> Client {
-        Client::by(Way::Direct(direct), runtime)
-    }
-
-    fn by(way: Way, runtime: Handle) -> Client {
         Client {
-            way,
+            rpc,
             runtime,
             forgives_echoes: false,
             credential: None,
@@ -122,25 +77,13 @@ impl Client {
         }
     }
 
-    /// The connection below, to close it, if there is one.
-    pub fn rpc(&self) -> Option<&gannet_rpc::Client> {
-        match &self.way {
-            Way::Rpc(rpc) => Some(rpc),
-            Way::Direct(_) => None,
-        }
+    /// The connection below, to close it.
+    pub fn rpc(&self) -> &gannet_rpc::Client {
+        &self.rpc
     }
 
-    fn direct(&self) -> Option<&dyn Direct> {
-        match &self.way {
-            Way::Rpc(_) => None,
-            Way::Direct(direct) => Some(&**direct),
-        }
-    }
-
-    /// Sends a call, where there is somebody to send it to.
     async fn call(&self, request: Request) -> Result<Response, Error> {
-        let rpc = self.rpc().ok_or(Error::Status(Status::Notsupp))?;
-        Ok(rpc.call(request).await?)
+        Ok(self.rpc.call(request).await?)
     }
 
     /// An empty call of `procedure`, with room for its longest reply.

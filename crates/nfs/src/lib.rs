@@ -5,8 +5,8 @@
 //! read-only means, how much goes into one reply. What an operation does to files is the store's business, how a
 //! call arrived is the transport's ([`gannet_rpc`]).
 //!
-//! [`client::Client`] makes every procedure a typed `async` method; [`client::Files`] above it walks paths, lists
-//! directories and moves whole files with many calls in flight.
+//! [`client::Client`] makes every procedure a typed `async` method; [`client::NfsFs`] above it is a mounted export as
+//! a [`gannet_vfs::Vfs`].
 //!
 //! What this crate refuses: sockets, system calls, threads, a fabric provider's name; NFSv2 and NFSv4, locking
 //! (NLM), ACLs, RPCSEC_GSS.

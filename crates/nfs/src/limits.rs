@@ -46,22 +46,6 @@ pub const SMALL_SLOTS_MAX: usize = 256;
 
 /// Smallest READ or WRITE that a client sends of a longer range, whatever a server says about itself.
 pub const BLOCK_MIN: u32 = 4096;
-/// Symbolic links followed in one path walk, as on Linux.
-pub const SYMLINKS_MAX: u32 = 40;
-/// Components of a path that a client walks, those of symbolic links included.
-pub const WALK_COMPONENTS_MAX: usize = 4096;
-/// READs or WRITEs a client has in flight per file, unless told otherwise.
-pub const PIPELINE_DEPTH: usize = 16;
-/// Most READs or WRITEs in flight per file, whatever is asked.
-pub const PIPELINE_DEPTH_MAX: usize = 64;
-/// Bytes written unstably that a client keeps until a COMMIT.
-pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
-/// How often a file is written again because the server lost unstable data (it restarted).
-pub const RESENDS_MAX: u32 = 8;
-/// How often a listing starts over because its cookies went stale.
-pub const LISTING_RESTARTS_MAX: u32 = 4;
-/// Names in one listing that a client collects: about a gibibyte of them.
-pub const LISTING_ENTRIES_MAX: usize = 4_000_000;
 /// Directory bytes a client asks for at a time.
 pub const LISTING_PAGE: u32 = 32 << 10;
 /// First pause after the server said it is busy (JUKEBOX); doubles up to [`JUKEBOX_PAUSE_MAX`].

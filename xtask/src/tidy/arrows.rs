@@ -28,12 +28,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         "volume",
         &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
     ),
+    ("client", &["runtime", "vfs"]),
     ("fuse", &["runtime", "vfs"]),
     (
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "volume", "fuse", "dump",
+            "nfs", "volume", "client", "fuse", "dump",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),
@@ -41,14 +42,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dst",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
-            "sim",
+            "client", "sim",
         ],
     ),
     (
         "lab",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "cli", "sim",
-            "dst",
+            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "client",
+            "localfs", "cli", "sim", "dst",
         ],
     ),
     (

@@ -5,8 +5,8 @@ use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{Patience, Session};
 use crate::url::Url;
+use gannet_client::{Error, Follow};
 use gannet_fabric::registration::Counters;
-use gannet_nfs::client::{Error, Follow};
 use gannet_rpc::Design;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
@@ -201,7 +201,7 @@ impl Shared {
             registration: None,
             design: Design::default(),
         };
-        let rpc = session.files().client().rpc();
+        let rpc = session.rpc();
         let starved = || rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved);
         let (starved_at_start, reconnects_at_start) = (starved(), session.reconnects());
         let mut memory = Buffer::zeroed(load.record as usize);
@@ -216,12 +216,7 @@ impl Shared {
                 .saturating_record(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         if load.op == BenchOp::Write {
-            session
-                .files()
-                .client()
-                .commit(&target, 0, 0)
-                .await
-                .explain(what)?;
+            session.objects().commit(&target).await.explain(what)?;
         }
         stream.ended = Instant::now();
         stream.credit_starved = starved().saturating_sub(starved_at_start);
@@ -240,11 +235,7 @@ impl Shared {
         if self.load.op == BenchOp::Stat {
             for number in 0..self.load.files {
                 let name = small_file(number);
-                let found = session
-                    .files()
-                    .client()
-                    .lookup(&target, name.as_bytes())
-                    .await?;
+                let found = session.objects().lookup(&target, name.as_bytes()).await?;
                 handles.push(found.handle);
             }
         }
@@ -261,34 +252,33 @@ impl Shared {
         memory: Buffer,
     ) -> Result<Buffer, Failure> {
         let what = || self.load.what();
-        let (client, record) = (session.files().client(), self.load.record);
+        let (objects, record) = (session.objects(), self.load.record);
         let (offset, memory, count) = match self.load.op {
             BenchOp::Read | BenchOp::Randread => {
                 let is_random = self.load.op == BenchOp::Randread;
                 let offset = self.offset(if is_random { scatter(number) } else { number });
-                let read = client.read(&target, offset, record, memory).await;
-                let read = read.explain(what)?;
-                (offset, read.buffer, read.count)
+                let read = objects.read_into(&target, offset, record, memory).await;
+                let (read, memory) = read.explain(what)?;
+                (offset, memory, read.count)
             }
             BenchOp::Write => {
                 let offset = self.offset(number);
-                let written = client
-                    .write(&target, offset, memory, record, Stability::Unstable)
-                    .await
-                    .explain(what)?;
-                (offset, written.buffer, written.count)
+                let part = (memory, record);
+                let written = objects.write(&target, offset, part, Stability::Unstable);
+                let (written, memory) = written.await.explain(what)?;
+                (offset, memory, written.count)
             }
             BenchOp::Stat => {
                 let turn = usize::try_from(number).unwrap_or(0) % handles.len().max(1);
                 let handle = handles.get(turn).unwrap_or(&target);
-                client.getattr(handle).await.explain(what)?;
+                objects.attributes(handle).await.explain(what)?;
                 return Ok(memory);
             }
             BenchOp::Create => {
                 // Of this row alone: rows share the directory.
                 let name = format!("new-{}-{number}", self.load.threads);
                 let how = CreateMode::Unchecked(SetAttributes::default());
-                let created = client.create(&target, name.as_bytes(), &how).await;
+                let created = objects.create(&target, name.as_bytes(), &how).await;
                 created.explain(what)?;
                 return Ok(memory);
             }

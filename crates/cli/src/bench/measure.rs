@@ -3,10 +3,10 @@
 pub use super::interrupt::Interrupt;
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
-use crate::session::{self, Session};
+use crate::session::{self, Remote, Session};
 use crate::size;
 use crate::url::Url;
-use gannet_nfs::client::{Client, Error, Follow};
+use gannet_client::{Error, Follow, Objects};
 use gannet_runtime::{all, sleep};
 use gannet_vfs::{FileHandle, Status};
 use hdrhistogram::Histogram;
@@ -159,7 +159,7 @@ async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
     let node = session.node(folder, Follow::No).await?;
     let (files, path) = (session.files(), session.path_of(folder));
     for _ in 0..REMOVE_ROUNDS {
-        empty(files.client(), &node.handle).await.explain(what)?;
+        empty(session.objects(), &node.handle).await.explain(what)?;
         match files.remove(&path).await {
             // Made by a call that was under way when its connection was closed.
             Err(Error::Status(Status::Notempty)) => {}
@@ -170,11 +170,11 @@ async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
 }
 
 /// Removes the files of a directory.
-async fn empty(client: &Client, directory: &FileHandle) -> Result<(), Error> {
-    for items in client.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
+async fn empty(objects: &Objects<Remote>, directory: &FileHandle) -> Result<(), Error> {
+    for items in objects.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
         let removing = items
             .iter()
-            .map(|item| Box::pin(client.remove(directory, &item.name)));
+            .map(|item| Box::pin(objects.remove(directory, &item.name)));
         for removed in all(removing).await {
             match removed {
                 Err(Error::Status(Status::Noent)) => {}

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
-use gannet_nfs::client::{Existing, Transfer, Zeros};
+use gannet_client::{Existing, Transfer, Zeros};
 use load::{Load, Measured};
 use measure::{Interrupt, check_records, in_folder, rounded, with_session};
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use super::local;
 use super::place::locally;
-use crate::session::Session;
-use gannet_nfs::client::{Block, Reader, Transfer, Writer, Zeros};
+use crate::session::{Remote, Session};
+use gannet_client::{Block, Reader, Transfer, Writer, Zeros};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::FileHandle;
 use std::fs::File;
@@ -21,7 +21,7 @@ const BLOCK_LEN: u32 = gannet_vfs::limits::TRANSFER_MAX;
 /// Where blocks come from.
 pub(crate) enum Source {
     Local(LocalSource),
-    Remote(Reader),
+    Remote(Reader<Remote>),
 }
 
 /// A local file, read ahead by the blocking pool; its holes give no blocks.
@@ -122,7 +122,7 @@ impl LocalSource {
 /// Where blocks go.
 pub(crate) enum Sink {
     Local(LocalSink),
-    Remote(Box<Writer>),
+    Remote(Box<Writer<Remote>>),
 }
 
 /// A local file, written behind by the blocking pool.

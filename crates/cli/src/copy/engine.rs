@@ -7,7 +7,7 @@ use super::verify::first_difference;
 use crate::failure::{Explain, Failure};
 use crate::progress::Progress;
 use crate::tree::{Failures, Visitor, Walk};
-use gannet_nfs::client::Transfer;
+use gannet_client::Transfer;
 use gannet_vfs::NodeKind;
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -18,7 +18,7 @@ use crate::process::Signals;
 use crate::progress::{Progress, Work};
 use crate::session::{self, Patience, SQUASHED, Session};
 use crate::url::{Location, Url};
-use gannet_nfs::client::{Error, Follow};
+use gannet_client::{Error, Follow};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
 use std::collections::HashMap;

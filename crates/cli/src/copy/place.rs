@@ -6,8 +6,8 @@ use super::local;
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
 use crate::url::Url;
+use gannet_client::{Error, Transfer};
 use gannet_dump::printable;
-use gannet_nfs::client::{Error, Transfer};
 use gannet_runtime::{Handle, run_blocking};
 use gannet_vfs::{
     Attributes, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
@@ -208,16 +208,10 @@ pub(super) async fn lookup(
     directory: &FileHandle,
     name: &OsStr,
 ) -> Result<Option<(FileHandle, Attributes)>, Error> {
-    let client = session.files().client();
-    let found = match client.lookup(directory, name.as_bytes()).await {
-        Err(Error::Status(Status::Noent)) => return Ok(None),
-        found => found?,
-    };
-    let attributes = match found.attributes {
-        Some(attributes) => attributes,
-        None => client.getattr(&found.handle).await?,
-    };
-    Ok(Some((found.handle, attributes)))
+    match session.objects().lookup(directory, name.as_bytes()).await {
+        Err(Error::Status(Status::Noent)) => Ok(None),
+        found => found.map(|found| Some((found.handle, found.attributes))),
+    }
 }
 
 /// Whether a local path may name the file of a server that `look` finds: servers know files by the numbers that local
@@ -298,12 +292,9 @@ impl Place {
         let what = || format!("cannot read the link {self}");
         match self {
             Place::Local(local) => local.with(local::read_link).await.explain(what),
-            Place::Remote(session, handle, _) => session
-                .files()
-                .client()
-                .readlink(handle)
-                .await
-                .explain(what),
+            Place::Remote(session, handle, _) => {
+                session.objects().read_link(handle).await.explain(what)
+            }
         }
     }
 
@@ -356,12 +347,12 @@ impl Place {
                 Ok(Place::Local(made))
             }
             Place::Remote(session, handle, url) => {
-                let client = session.files().client();
+                let objects = session.objects();
                 let (bytes, plain) = (name.as_bytes(), SetAttributes::default());
-                let made = match client.symlink(handle, bytes, target, &plain).await {
+                let made = match objects.make_symlink(handle, bytes, target, &plain).await {
                     Err(Error::Status(Status::Exist)) => {
-                        client.remove(handle, bytes).await.explain(what)?;
-                        client.symlink(handle, bytes, target, &plain).await
+                        objects.remove(handle, bytes).await.explain(what)?;
+                        objects.make_symlink(handle, bytes, target, &plain).await
                     }
                     made => made,
                 };
@@ -387,16 +378,16 @@ impl Place {
                 Ok(Place::Local(made))
             }
             Place::Remote(session, handle, url) => {
-                let client = session.files().client();
+                let objects = session.objects();
                 let bytes = name.as_bytes();
                 let private = SetAttributes {
                     mode: Some(FILE_MODE),
                     ..SetAttributes::default()
                 };
-                let made = match client.mknod(handle, bytes, kind, &private).await {
+                let made = match objects.make_node(handle, bytes, kind, &private).await {
                     Err(Error::Status(Status::Exist)) => {
-                        client.remove(handle, bytes).await.explain(what)?;
-                        client.mknod(handle, bytes, kind, &private).await
+                        objects.remove(handle, bytes).await.explain(what)?;
+                        objects.make_node(handle, bytes, kind, &private).await
                     }
                     made => made,
                 };
@@ -426,7 +417,7 @@ impl Place {
                 is_seen_at(local, look).await.explain(what)?
             }
             (Place::Local(local), Place::Remote(session, file, _)) => {
-                let look = async || session.files().client().getattr(file).await.map(Some);
+                let look = async || session.objects().attributes(file).await.map(Some);
                 let target = local.child(name).explain(what)?;
                 is_seen_at(&target, look).await.explain(what)?
             }
@@ -472,11 +463,7 @@ impl Place {
                     modify_time: SetTime::To(time),
                     ..SetAttributes::default()
                 };
-                let changed = session
-                    .files()
-                    .client()
-                    .setattr(handle, &change, None)
-                    .await;
+                let changed = session.objects().set_attributes(handle, &change).await;
                 changed.map(|_| ()).explain(what)
             }
         }

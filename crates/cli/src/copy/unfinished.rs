@@ -10,8 +10,8 @@ use super::verify::Cursor;
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
 use crate::url::Url;
+use gannet_client::{Error, Existing, Transfer};
 use gannet_dump::printable;
-use gannet_nfs::client::{Error, Existing, Transfer};
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status};
 use std::cell::{Cell, RefCell};
@@ -42,8 +42,8 @@ struct Temporary {
 
 impl Temporary {
     async fn remove(&self) {
-        let client = self.session.files().client();
-        if let Err(error) = client.remove(&self.directory, &self.name).await {
+        let objects = self.session.objects();
+        if let Err(error) = objects.remove(&self.directory, &self.name).await {
             tracing::debug!(name = %printable(&self.name), %error, "an unfinished file is left");
         }
     }
@@ -235,8 +235,8 @@ impl Unfinished {
                     modify_time: SetTime::To(time),
                     ..SetAttributes::default()
                 };
-                let client = remote.session.files().client();
-                let changed = client.setattr(&remote.file, &change, None).await;
+                let objects = remote.session.objects();
+                let changed = objects.set_attributes(&remote.file, &change).await;
                 changed.map(|_| ()).explain(what)
             }
         }
@@ -253,9 +253,11 @@ impl Unfinished {
                     .explain(what)
             }
             UnfinishedFile::Remote(remote) => {
-                let client = remote.session.files().client();
+                let objects = remote.session.objects();
                 let from = (&remote.directory, &remote.temporary[..]);
-                let renamed = client.rename(from, (&remote.directory, &remote.name)).await;
+                let renamed = objects
+                    .rename(from, (&remote.directory, &remote.name))
+                    .await;
                 match renamed {
                     Ok(()) => {
                         remote.temporaries.forget(remote.number);

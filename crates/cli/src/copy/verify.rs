@@ -4,8 +4,8 @@ use super::local;
 use super::place::{Place, locally};
 use super::unfinished::Unfinished;
 use crate::failure::{Explain, Failure};
-use crate::session::Session;
-use gannet_nfs::client::{Block, Reader, Transfer};
+use crate::session::{Remote, Session};
+use gannet_client::{Block, Reader, Transfer};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::FileHandle;
 use std::fs::File;
@@ -58,7 +58,7 @@ pub(super) struct Cursor {
 
 enum Bytes {
     Local(Handle, Arc<File>, u64),
-    Remote(Reader),
+    Remote(Reader<Remote>),
 }
 
 impl Cursor {

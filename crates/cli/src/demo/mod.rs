@@ -15,7 +15,7 @@ use crate::session::{self, Session};
 use crate::url::{Scheme, Url};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
-use gannet_nfs::client::Follow;
+use gannet_client::Follow;
 use gannet_runtime::Handle;
 use serde::Serialize;
 use server::Server;

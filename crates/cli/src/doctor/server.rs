@@ -4,10 +4,11 @@ use super::{Finding, Verdict};
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
-use crate::url::{Scheme, Url};
-use gannet_nfs::client::Follow;
+use crate::url::Url;
+use gannet_client::Follow;
+use gannet_nfs::client::Client;
 use gannet_runtime::Handle;
-use gannet_vfs::{Attributes, CreateMode, FileKind, SetAttributes, Status};
+use gannet_vfs::{Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Status};
 
 /// Null calls that are timed.
 const CALLS: u32 = 20;
@@ -27,10 +28,10 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
     let called = round_trip(runtime, &session).await;
     findings.push(called.unwrap_or_else(|failure| failed(&failure)));
     findings.push(writing(&session, url, options).await);
-    match url.scheme {
-        Scheme::Native => findings.extend(io_servers(runtime, url, options).await),
-        Scheme::Tcp | Scheme::Rdma => {
-            let found = transfers(&session).await;
+    match session.remote().nfs() {
+        None => findings.extend(io_servers(runtime, url, options).await),
+        Some(client) => {
+            let found = transfers(client, session.files().root()).await;
             findings.push(found.unwrap_or_else(|failure| failed(&failure)));
         }
     }
@@ -71,11 +72,9 @@ fn failed(failure: &Failure) -> Finding {
 }
 
 async fn round_trip(runtime: &Handle, session: &Session) -> Result<Finding, Failure> {
-    let client = session.files().client();
     let start = runtime.now();
     for _ in 0..CALLS {
-        let answered = client.null().await;
-        answered.map_err(|error| Failure::new("a null call failed", error))?;
+        session.remote().ping().await?;
     }
     let each = runtime.now().duration_since(start) / CALLS;
     let micros = each.as_secs_f64() * 1e6;
@@ -100,12 +99,12 @@ async fn writing(session: &Session, url: &Url, options: &ClientOptions) -> Findi
         Ok(random) => format!(".gannet-doctor-{random:016x}"),
         Err(error) => return failed(&Failure::new("cannot get random bytes", error)),
     };
-    let (client, directory) = (session.files().client(), &node.handle);
+    let (objects, directory) = (session.objects(), &node.handle);
     let mode = CreateMode::Guarded(SetAttributes {
         mode: Some(0o600),
         ..SetAttributes::default()
     });
-    if let Err(error) = client.create(directory, name.as_bytes(), &mode).await {
+    if let Err(error) = objects.create(directory, name.as_bytes(), &mode).await {
         let Attributes { mode, uid, gid, .. } = node.attributes;
         let found = format!("user {} cannot make files in {url}: {error}", caller.uid);
         let fix = match error.status() {
@@ -126,7 +125,7 @@ async fn writing(session: &Session, url: &Url, options: &ClientOptions) -> Findi
         };
         return Finding::warn(WHAT, found, fix);
     }
-    match client.remove(directory, name.as_bytes()).await {
+    match objects.remove(directory, name.as_bytes()).await {
         Ok(()) => Finding::ok(
             WHAT,
             format!("user {} can make and remove files in {url}", caller.uid),
@@ -139,9 +138,8 @@ async fn writing(session: &Session, url: &Url, options: &ClientOptions) -> Findi
     }
 }
 
-async fn transfers(session: &Session) -> Result<Finding, Failure> {
-    let files = session.files();
-    let info = files.client().fsinfo(&files.root()).await;
+async fn transfers(client: &Client, root: FileHandle) -> Result<Finding, Failure> {
+    let info = client.fsinfo(&root).await;
     let info = info.map_err(|error| Failure::new("FSINFO failed", error))?;
     let found = format!(
         "reads up to {} KiB, writes up to {} KiB",

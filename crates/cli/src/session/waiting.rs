@@ -1,10 +1,11 @@
 //! What a person hears while a server does not answer: for whom the command waits, since when, and how to stop it.
 
+use super::remote::away;
 use super::{HEARTBEAT_PAUSE, Session, server_of};
 use crate::failure::Failure;
 use crate::output;
 use crate::url::Url;
-use gannet_nfs::client::{Error, Listed};
+use gannet_client::{Error, Listed};
 use gannet_runtime::{Handle, Instant, all, sleep, timeout};
 use gannet_vfs::{FileHandle, Status};
 use std::cell::Cell;
@@ -88,10 +89,7 @@ impl Session {
     pub(super) async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
         let heard = async {
             let pause = HEARTBEAT_PAUSE.min(max);
-            while timeout(runtime, max, self.mounted.files.client().null())
-                .await
-                .is_ok()
-            {
+            while timeout(runtime, max, self.remote().ping()).await.is_ok() {
                 sleep(runtime, pause).await;
             }
         };
@@ -105,10 +103,10 @@ impl Session {
     async fn tell_of_waits(&self, runtime: &Handle, url: &Url) -> Infallible {
         let notice = Notice::new(runtime, url);
         loop {
-            match &self.mounted.native {
-                Some(native) => match native.waits_since() {
+            match self.remote().volume() {
+                Some(volume) => match self.objects().waits_since() {
                     Some(since) if runtime.now() >= since + TOLD_AFTER => {
-                        let away = native.away(GREETING_MAX).await;
+                        let away = away(volume, GREETING_MAX).await;
                         let why = away.unwrap_or_else(|| String::from("no answer"));
                         notice.waits(since, &why);
                     }
@@ -116,7 +114,7 @@ impl Session {
                 },
                 None => {
                     let asked = runtime.now();
-                    let mut answer = pin!(self.mounted.files.client().null());
+                    let mut answer = pin!(self.remote().ping());
                     if timeout(runtime, TOLD_AFTER, answer.as_mut()).await.is_err() {
                         notice.waits(asked, "no answer");
                         // Whatever came of it: somebody is there.
@@ -148,15 +146,15 @@ impl Session {
     /// # Errors
     /// The directory cannot be read.
     pub(crate) async fn list_known(&self, directory: &FileHandle) -> Result<Listed, Error> {
-        let files = self.files();
-        let Some(native) = &self.mounted.native else {
+        let (files, objects) = (self.files(), self.objects());
+        let Some(volume) = self.remote().volume() else {
             return files.list_known(directory).await;
         };
         let runtime = &(Rc::clone(&self.mounted.contact) as Handle);
         let away = async {
             sleep(runtime, LISTING_LATE_AFTER).await;
             loop {
-                if let Some(away) = native.away(GREETING_MAX).await {
+                if let Some(away) = away(volume, GREETING_MAX).await {
                     return away;
                 }
                 sleep(runtime, HEARTBEAT_PAUSE).await;
@@ -167,14 +165,18 @@ impl Session {
             why = away => why,
         };
         let mut listed = Listed::default();
-        let mut items = files.client().names(directory).await?;
+        let mut items = objects.names(directory).await?;
         let deadline = runtime.now() + LOOKUPS_MAX;
         let mut unknown = Vec::new();
         while !items.is_empty() {
             let left = deadline.duration_since(runtime.now());
             let next = items.split_off(items.len().saturating_sub(LOOKUPS_AT_A_TIME));
             let found = all(next.iter().map(|item| {
-                Box::pin(timeout(runtime, left, files.look_up(directory, &item.name)))
+                Box::pin(timeout(
+                    runtime,
+                    left,
+                    objects.lookup(directory, &item.name),
+                ))
             }));
             let found = found.await;
             for (item, found) in next.into_iter().zip(found) {
@@ -187,7 +189,11 @@ impl Session {
             }
         }
         if !unknown.is_empty() {
-            listed.unknown = Some((unknown, Error::Local(std::io::Error::other(why))));
+            let why = Error::Failed {
+                status: Status::Jukebox,
+                cause: why,
+            };
+            listed.unknown = Some((unknown, why));
         }
         Ok(listed)
     }

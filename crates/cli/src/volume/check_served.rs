@@ -7,7 +7,7 @@ use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
 use crate::show;
 use crate::url::Url;
-use gannet_nfs::client::{Follow, Node};
+use gannet_client::{Follow, Node};
 use gannet_vfs::FileKind;
 use std::collections::{BTreeSet, HashMap};
 
@@ -163,7 +163,7 @@ impl Seen {
 
 /// Whether somebody has changed a directory since it was looked at.
 async fn changed(session: &Session, node: &Node) -> Result<bool, Failure> {
-    let now = session.files().client().getattr(&node.handle).await;
+    let now = session.objects().attributes(&node.handle).await;
     let now = now.explain(|| String::from("cannot look at a directory again"))?;
     Ok(now.change_time != node.attributes.change_time)
 }

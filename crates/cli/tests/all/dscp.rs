@@ -8,7 +8,7 @@ use clap::Parser;
 use gannet_cli::cli::ClientOptions;
 use gannet_cli::session::Session;
 use gannet_cli::url::Url;
-use gannet_nfs::client::Follow;
+use gannet_client::Follow;
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
 use rustix::io::Errno;
@@ -137,10 +137,10 @@ fn links_to_the_manager_and_those_with_data_are_marked_at_both_ends() {
             let session = Session::connect(&runtime, &url, &options.client).await;
             let session = session.unwrap();
             let node = session.node(&url, Follow::No).await.unwrap();
-            let client = session.files().client();
+            let objects = session.objects();
             let memory = Buffer::zeroed(1 << 20);
-            let read = client.read(&node.handle, 0, 1 << 20, memory).await;
-            assert_eq!(read.unwrap().count, 300_000);
+            let read = objects.read_into(&node.handle, 0, 1 << 20, memory).await;
+            assert_eq!(read.unwrap().0.count, 300_000);
             let here = std::process::id();
             [manager, io_server].map(|there| classes_between(here, there))
         });

@@ -84,10 +84,7 @@ impl Worker {
             self.step().await?;
         }
         self.verify().await?;
-        self.client
-            .rpc()
-            .into_iter()
-            .for_each(gannet_rpc::Client::close);
+        self.client.rpc().close();
         Ok(())
     }
 

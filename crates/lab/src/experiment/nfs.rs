@@ -212,7 +212,7 @@ async fn play(testbed: &Testbed, workload: &Workload, random: &Random) -> Result
     match stage.failure.take() {
         Some(failure) => Err(failure),
         None => {
-            let of_first = mounts.first().and_then(|mount| mount.rpc()?.registration());
+            let of_first = mounts.first().and_then(|mount| mount.rpc().registration());
             let of_server = testbed.service.registrations();
             Ok(Outcome {
                 p50_latency_ns: latency_ns[0],

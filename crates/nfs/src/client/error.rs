@@ -13,24 +13,12 @@ pub enum Error {
     /// The reply follows the RPC protocol but not NFS's; the server is not to be trusted with more.
     #[error("the server's reply makes no sense: {0}")]
     Malformed(&'static str),
-    /// The server lost unstable data again and again, faster than it could be sent anew.
-    #[error("the server keeps losing what was written")]
-    DataLost,
     /// No results: the connection, the RPC layer, or the caller's credential.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// More symbolic links on the way than [`crate::limits::SYMLINKS_MAX`].
-    #[error("too many levels of symbolic links")]
-    SymlinkLoop,
-    /// A path that cannot be walked: too many components, or a NUL in it.
-    #[error("path cannot be used: {0}")]
-    Path(&'static str),
-    /// More names in a directory than [`crate::limits::LISTING_ENTRIES_MAX`].
-    #[error("directory too large to list")]
-    DirectoryTooLarge,
-    /// The caller's own source or destination of data failed.
-    #[error("{0}")]
-    Local(#[source] std::io::Error),
+    /// A path longer than MOUNT can carry.
+    #[error("path cannot be used: too long to mount")]
+    PathTooLong,
 }
 
 impl Error {

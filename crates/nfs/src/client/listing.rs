@@ -1,9 +1,8 @@
-//! READDIR, READDIRPLUS, and whole listings made of their pages.
+//! READDIR and READDIRPLUS.
 
 use super::{Client, Error, good, results};
 use crate::convert::attributes_from_wire;
-use crate::limits::{LISTING_ENTRIES_MAX, LISTING_PAGE, LISTING_RESTARTS_MAX};
-use gannet_vfs::{Attributes, FileHandle, Status, Verifier};
+use gannet_vfs::{Attributes, FileHandle, Verifier};
 use gannet_wire::nfs3::{
     DirectoryListing, Entry, EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs,
     ReaddirResult, ReaddirplusArgs, ReaddirplusResult,
@@ -103,71 +102,6 @@ impl Client {
         };
         self.exchange(Procedure::Readdir, &arguments, bytes).await
     }
-
-    /// Everything in a directory. Names whose attributes the server kept to itself come without.
-    ///
-    /// A server without READDIRPLUS is asked by READDIR. When its cookies go stale on the way the listing starts
-    /// over, a few times; so it does when a name comes twice, as one may that is given anew meanwhile.
-    ///
-    /// # Errors
-    /// See [`Error`]. A server that says a name twice again and again is not believed: what the name stands for would
-    /// depend on who looks first, and the two would take each other's place in a copy.
-    pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
-        self.list_by(directory, true).await
-    }
-
-    /// As [`Client::list`], without attributes: by READDIR, which waits for nobody who knows them.
-    ///
-    /// # Errors
-    /// As [`Client::list`].
-    pub async fn names(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
-        self.list_by(directory, false).await
-    }
-
-    async fn list_by(&self, directory: &FileHandle, plus: bool) -> Result<Vec<Item>, Error> {
-        for _ in 0..=LISTING_RESTARTS_MAX {
-            let items = match (self.direct(), plus) {
-                (Some(direct), true) => direct.list(directory).await?,
-                (Some(direct), false) => direct.names(directory).await?,
-                (None, _) => self.list_pages(directory, plus).await?,
-            };
-            items.iter().try_for_each(|item| check_name(&item.name))?;
-            if !has_twins(&items) {
-                return Ok(items);
-            }
-        }
-        Err(Error::Malformed("a name twice in a directory"))
-    }
-
-    async fn list_pages(&self, directory: &FileHandle, mut plus: bool) -> Result<Vec<Item>, Error> {
-        let (mut items, mut position, mut restarts) = (Vec::new(), Position::default(), 0);
-        loop {
-            let page = if plus {
-                self.readdirplus(directory, position, LISTING_PAGE).await
-            } else {
-                self.readdir(directory, position, LISTING_PAGE).await
-            };
-            match page {
-                Ok(page) => {
-                    items.extend(page.items);
-                    if items.len() > LISTING_ENTRIES_MAX {
-                        return Err(Error::DirectoryTooLarge);
-                    }
-                    match page.next {
-                        Some(next) => position = next,
-                        None => return Ok(items),
-                    }
-                }
-                Err(Error::Status(Status::Notsupp)) if plus => plus = false,
-                Err(Error::Status(Status::BadCookie)) if restarts < LISTING_RESTARTS_MAX => {
-                    restarts += 1;
-                    items.clear();
-                    position = Position::default();
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 /// What a READDIRPLUS brought.
@@ -201,13 +135,6 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), Error> {
         )),
         false => Ok(()),
     }
-}
-
-/// Whether a name is there more than once.
-fn has_twins(items: &[Item]) -> bool {
-    let mut names: Vec<&[u8]> = items.iter().map(|item| &item.name[..]).collect();
-    names.sort_unstable();
-    names.windows(2).any(|pair| pair.first() == pair.last())
 }
 
 fn page<'a>(

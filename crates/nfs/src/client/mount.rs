@@ -73,7 +73,7 @@ impl Client {
 
 fn path_of(path: &[u8]) -> Result<DirPath<'_>, Error> {
     if path.len() > PATH_MAX {
-        return Err(Error::Path("too long to mount"));
+        return Err(Error::PathTooLong);
     }
     Ok(DirPath(path))
 }

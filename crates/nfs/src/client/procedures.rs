@@ -88,9 +88,6 @@ impl Client {
     /// # Errors
     /// No answer.
     pub async fn null(&self) -> Result<(), Error> {
-        if let Some(direct) = self.direct() {
-            return direct.null().await;
-        }
         self.call(self.request(Procedure::Null, 0)).await?;
         Ok(())
     }
@@ -100,9 +97,6 @@ impl Client {
     /// # Errors
     /// See [`Error`]; so for all that follow.
     pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.getattr(object).await;
-        }
         let bytes = self.exchange(Procedure::Getattr, &wire(object), 0).await?;
         let attributes = good(results::<nfs3::GetattrResult>(&bytes)?)?;
         Ok(attributes_from_wire(&attributes))
@@ -116,9 +110,6 @@ impl Client {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Result<Option<Attributes>, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.setattr(object, change, guard).await;
-        }
         let arguments = nfs3::SetattrArgs {
             object: wire(object),
             change: set_attributes_to_wire(change),
@@ -131,9 +122,6 @@ impl Client {
 
     /// LOOKUP.
     pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Found, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.lookup(directory, name).await;
-        }
         let bytes = self
             .exchange(Procedure::Lookup, &at(directory, name), 0)
             .await?;
@@ -150,9 +138,6 @@ impl Client {
         object: &FileHandle,
         wanted: AccessMask,
     ) -> Result<AccessMask, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.access(object, wanted).await;
-        }
         let arguments = nfs3::AccessArgs {
             object: wire(object),
             access: wanted.0,
@@ -164,9 +149,6 @@ impl Client {
 
     /// READLINK.
     pub async fn readlink(&self, link: &FileHandle) -> Result<Vec<u8>, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.readlink(link).await;
-        }
         let room = nfs3::PATH_MAX as u32;
         let bytes = self
             .exchange(Procedure::Readlink, &wire(link), room)
@@ -183,9 +165,6 @@ impl Client {
         count: u32,
         mut buffer: Buffer,
     ) -> Result<ReadDone, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.read(file, offset, count, buffer).await;
-        }
         let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
@@ -235,9 +214,6 @@ impl Client {
         len: u32,
         stability: Stability,
     ) -> Result<WriteOutcome, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.write(file, offset, (buffer, len), stability).await;
-        }
         let count = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
@@ -282,9 +258,6 @@ impl Client {
         name: &[u8],
         mode: &CreateMode,
     ) -> Result<Found, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.create(directory, name, mode).await;
-        }
         let how = match mode {
             CreateMode::Unchecked(set) => nfs3::CreateHow::Unchecked(set_attributes_to_wire(set)),
             CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)),
@@ -303,9 +276,6 @@ impl Client {
         name: &[u8],
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.mkdir(directory, name, attributes).await;
-        }
         let arguments = nfs3::MkdirArgs {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
@@ -324,9 +294,6 @@ impl Client {
         target: &[u8],
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.symlink(directory, name, target, attributes).await;
-        }
         let arguments = nfs3::SymlinkArgs {
             place: at(directory, name),
             attributes: set_attributes_to_wire(attributes),
@@ -347,9 +314,6 @@ impl Client {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.mknod(directory, name, kind, attributes).await;
-        }
         let set = set_attributes_to_wire(attributes);
         let device = |major, minor| nfs3::Device { major, minor };
         let what = match kind {
@@ -434,9 +398,6 @@ impl Client {
 
     /// REMOVE. See [`Client::forgiving_echoes`].
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
-        if let Some(direct) = self.direct() {
-            return direct.remove(directory, name).await;
-        }
         let answer = self
             .exchange_change(Procedure::Remove, &at(directory, name), 0)
             .await?;
@@ -446,9 +407,6 @@ impl Client {
 
     /// RMDIR; as [`Client::remove`].
     pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
-        if let Some(direct) = self.direct() {
-            return direct.rmdir(directory, name).await;
-        }
         let answer = self
             .exchange_change(Procedure::Rmdir, &at(directory, name), 0)
             .await?;
@@ -463,9 +421,6 @@ impl Client {
         from: (&FileHandle, &[u8]),
         to: (&FileHandle, &[u8]),
     ) -> Result<(), Error> {
-        if let Some(direct) = self.direct() {
-            return direct.rename(from, to).await;
-        }
         let arguments = nfs3::RenameArgs {
             from: at(from.0, from.1),
             to: at(to.0, to.1),
@@ -493,9 +448,6 @@ impl Client {
         directory: &FileHandle,
         name: &[u8],
     ) -> Result<(), Error> {
-        if let Some(direct) = self.direct() {
-            return direct.link(file, directory, name).await;
-        }
         let arguments = nfs3::LinkArgs {
             file: wire(file),
             place: at(directory, name),
@@ -521,9 +473,6 @@ impl Client {
 
     /// FSSTAT.
     pub async fn fsstat(&self, object: &FileHandle) -> Result<FileSystemUsage, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.fsstat(object).await;
-        }
         let bytes = self.exchange(Procedure::Fsstat, &wire(object), 0).await?;
         let usage = good(results::<nfs3::FsstatResult>(&bytes)?)?;
         Ok(FileSystemUsage {
@@ -555,9 +504,6 @@ impl Client {
         offset: u64,
         count: u32,
     ) -> Result<Committed, Error> {
-        if let Some(direct) = self.direct() {
-            return direct.commit(file).await;
-        }
         let file = wire(file);
         let arguments = nfs3::CommitArgs {
             file,

@@ -4,8 +4,9 @@
 
 use crate::support;
 
-use gannet_nfs::client::{Client, Error, Files, Position, Transfer, Written, Zeros};
-use gannet_nfs::limits::RESENDS_MAX;
+use gannet_client::limits::RESENDS_MAX;
+use gannet_client::{Transfer, Written, Zeros};
+use gannet_nfs::client::{Client, Error, Position};
 use gannet_rpc::{Call, CallerCredential, Program, Reply, Service};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{FileHandle, SetAttributes, Stability, Status};
@@ -15,7 +16,7 @@ use gannet_wire::xdr::Encoder;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use support::{Addresses, Running, run, status};
+use support::{Addresses, Calls, Files, Running, mount, run, status};
 
 const PROGRAMS: [Program; 2] = [
     Program {
@@ -75,6 +76,13 @@ fn script(runtime: &Handle, answers: Vec<Vec<u8>>) -> (Running<Script>, Client) 
     (running, client)
 }
 
+/// As [`script`], after a mount.
+async fn mounted(runtime: &Handle, answers: Vec<Vec<u8>>) -> (Running<Script>, Files) {
+    let (running, client) = script(runtime, [mount_answers(8192), answers].concat());
+    let files = mount(runtime, client, (0, &[]), b"/").await.unwrap();
+    (running, files)
+}
+
 fn bytes(value: &impl Encode) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode(&mut Encoder::new(&mut bytes));
@@ -91,6 +99,15 @@ fn is_malformed<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(
         matches!(error, Error::Malformed(_)) || is_call(&error),
         "{error:?}"
+    );
+}
+
+/// As [`is_malformed`], of what is made of several replies.
+fn is_nonsense<T: std::fmt::Debug>(result: Result<T, gannet_client::Error>) {
+    let error = result.expect_err("taken at face value").to_string();
+    assert!(
+        error.starts_with("the server's reply makes no sense"),
+        "{error}"
     );
 }
 
@@ -187,7 +204,7 @@ fn listing(names: &[&[u8]], eof: bool) -> Vec<u8> {
         })
         .collect();
     let result: nfs3::ReaddirplusResult<'_> = Ok(DirectoryListing {
-        attributes: None,
+        attributes: Some(attributes()),
         verifier: [0; 8],
         entries: List::new(&entries),
         eof,
@@ -227,20 +244,20 @@ fn a_name_that_is_there_twice() {
             listing(&[b"a", b"b"], true),
             listing(&[b"b", b"a", b"b"], true),
         );
-        let (_running, client) = script(&runtime, vec![twice.clone(); 9]);
-        is_malformed(client.list(&handle()).await);
+        let (_running, files) = mounted(&runtime, vec![twice.clone(); 9]).await;
+        is_nonsense(files.objects().list(&handle()).await);
         // It was given anew while the directory was listed.
         let across = vec![listing(&[b"a"], false), listing(&[b"a"], true), once];
-        let (_running, client) = script(&runtime, across);
-        assert_eq!(client.list(&handle()).await.unwrap().len(), 2);
+        let (_running, files) = mounted(&runtime, across).await;
+        assert_eq!(files.objects().list(&handle()).await.unwrap().len(), 2);
     });
 }
 
 #[test]
 fn listings_that_never_end() {
     run(|runtime| async move {
-        let (_running, client) = script(&runtime, vec![listing(&[], false)]);
-        is_malformed(client.list(&handle()).await);
+        let (_running, files) = mounted(&runtime, vec![listing(&[], false)]).await;
+        is_nonsense(files.objects().list(&handle()).await);
     });
 }
 
@@ -318,11 +335,14 @@ const ONE_BY_ONE: Transfer = Transfer {
 };
 
 /// Writes one block of 8 bytes to a server that answers this, after the mount.
-async fn write_to(runtime: &Handle, answers: Vec<Vec<u8>>) -> Result<Written, Error> {
+async fn write_to(
+    runtime: &Handle,
+    answers: Vec<Vec<u8>>,
+) -> Result<Written, gannet_client::Error> {
     let script = Script::new([mount_answers(8192), answers].concat());
     let running = Running::serve(runtime, script.clone(), Addresses::any());
     let client = running.client(runtime, CallerCredential::None);
-    let files = Files::mount(client, b"/").await.unwrap();
+    let files = mount(runtime, client, (0, &[]), b"/").await.unwrap();
     let mut writer = files.write_file(&handle(), Zeros::Write, ONE_BY_ONE);
     let buffer = writer.buffer();
     writer.write(0, buffer, 8).await?;
@@ -359,7 +379,10 @@ fn what_a_server_lost_is_written_again() {
         }
         always.push(commit(RESENDS_MAX as u8 + 1));
         let lost = write_to(&runtime, always).await;
-        assert!(matches!(lost, Err(Error::DataLost)), "{lost:?}");
+        assert!(
+            matches!(lost, Err(gannet_client::Error::DataLost)),
+            "{lost:?}"
+        );
     });
 }
 
@@ -408,7 +431,7 @@ fn short_reads_are_continued() {
             read_answer(2, true, b"gh"),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = Files::mount(client, b"/").await.unwrap();
+        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
         let mut reader = files.read_file(&handle(), 0..8, ONE_BY_ONE);
         let mut seen = Vec::new();
         while let Some(block) = reader.next().await.unwrap() {
@@ -447,7 +470,7 @@ fn nothing_is_asked_for_behind_a_known_end() {
             let script = Script::new([mount_answers(8192), reads, spare].concat());
             let running = Running::serve(&runtime, script.clone(), Addresses::any());
             let client = running.client(&runtime, CallerCredential::None);
-            let files = Files::mount(client, b"/").await.unwrap();
+            let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
             let mut reader = files.read_file(&handle(), 0..u64::MAX, how);
             let mut seen = Vec::new();
             while let Some(block) = reader.next().await.unwrap() {
@@ -474,12 +497,51 @@ fn a_listing_starts_over_when_its_cookies_go_stale() {
             listing(&[b"b"], false),
             listing(&[b"c"], true),
         ];
-        let (_running, client) = script(&runtime, answers);
-        let items = client.list(&handle()).await.unwrap();
+        let (_running, files) = mounted(&runtime, answers).await;
+        let items = files.objects().list(&handle()).await.unwrap();
         let names: Vec<_> = items.iter().map(|item| &item.name[..]).collect();
         assert_eq!(names, [b"b", b"c"]);
-        let (_running, client) = script(&runtime, vec![bytes(&stale); 5]);
-        assert_eq!(status(client.list(&handle()).await), Status::BadCookie);
+        let (_running, files) = mounted(&runtime, vec![bytes(&stale); 5]).await;
+        let listed = files.objects().list(&handle()).await;
+        assert_eq!(status(listed), Status::BadCookie);
+    });
+}
+
+#[test]
+fn a_server_without_readdirplus_lists_names() {
+    run(|runtime| async move {
+        let missing: nfs3::ReaddirplusResult<'_> = Err(Failed {
+            status: Nfsstat::NOTSUPP,
+            body: None,
+        });
+        // Without the directory's attributes, which are asked for.
+        let names = |name: &[u8], eof| {
+            let entries = [nfs3::Entry {
+                fileid: 9,
+                name: Name(name),
+                cookie: 4,
+            }];
+            let result: nfs3::ReaddirResult<'_> = Ok(DirectoryListing {
+                attributes: None,
+                verifier: [0; 8],
+                entries: List::new(&entries),
+                eof,
+            });
+            bytes(&result)
+        };
+        let directory = bytes(&nfs3::GetattrResult::Ok(attributes()));
+        let answers = vec![
+            bytes(&missing),
+            names(b"a", false),
+            directory.clone(),
+            names(b"b", true),
+            directory,
+        ];
+        let (_running, files) = mounted(&runtime, answers).await;
+        let items = files.objects().list(&handle()).await.unwrap();
+        let names: Vec<_> = items.iter().map(|item| &item.name[..]).collect();
+        assert_eq!(names, [b"a", b"b"]);
+        assert!(items.iter().all(|item| item.node.is_none()));
     });
 }
 
@@ -505,7 +567,7 @@ fn names_without_handles_are_looked_up() {
             found(2),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = Files::mount(client, b"/").await.unwrap();
+        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
         let listed = files.list(b"").await.unwrap();
         let handles: Vec<_> = listed.iter().map(|(_, node)| node.handle).collect();
         let expected = [[1; 8], [2; 8]].map(|bytes| FileHandle::new(&bytes).unwrap());
@@ -542,7 +604,7 @@ fn transfer_sizes_out_of_bounds_are_brought_back() {
             let mut answers = mount_answers(said);
             answers.push(read_answer(0, true, b""));
             let (_running, client) = script(&runtime, answers);
-            let files = Files::mount(client, b"/").await.unwrap();
+            let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
             let mut writer = files.write_file(&handle(), Zeros::Skip, Transfer::default());
             assert_eq!(writer.buffer().len(), used);
             let one = Transfer {
@@ -577,7 +639,7 @@ fn a_stale_handle_on_the_way_is_looked_up_again() {
             })),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = Files::mount(client, b"/").await.unwrap();
+        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
         let node = files.stat(b"name").await.unwrap();
         assert_eq!(node.handle.as_bytes(), [9; 8]);
     });

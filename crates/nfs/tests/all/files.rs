@@ -4,13 +4,13 @@
 
 use crate::support;
 
-use gannet_nfs::client::{Error, Existing, Files, Follow, Transfer, Written, Zeros};
+use gannet_client::{Error, Existing, Follow, Transfer, Written, Zeros};
 use gannet_runtime::Buffer;
 use gannet_sim::limits::DISK_INODES;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{FileHandle, FileKind, Status};
 use std::ops::Range;
-use support::{run, served, status};
+use support::{Calls, Files, run, served, status};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64)
@@ -288,7 +288,7 @@ fn things_are_made_moved_and_removed_by_path() {
         assert!(matches!(files.remove(b"/").await, Err(Error::Path(_))));
         let usage = files.usage(b"/").await.unwrap();
         assert_eq!(usage.files_free, DISK_INODES - 1, "the root alone is left");
-        files.unmount().await.unwrap();
+        files.client().unmount(b"/").await.unwrap();
     });
 }
 

@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_nfs::client::Existing;
+use gannet_client::Existing;
 use gannet_nfs::server::Server;
 use gannet_rpc::{CallError, Client, ClientConfig, Request};
 use gannet_runtime::{Buffer, Handle};
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::fmt::Debug;
-use support::{run, served};
+use support::{Calls, run, served};
 
 fn is<'a, T: Decode<'a> + Debug>(bytes: &'a [u8], what: &str) {
     let value = from_bytes::<T>(bytes);

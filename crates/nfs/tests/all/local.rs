@@ -4,8 +4,9 @@
 
 use crate::support;
 
+use gannet_client::{Existing, Transfer, Zeros};
 use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree};
-use gannet_nfs::client::{Client, Existing, Files, Transfer, Zeros};
+use gannet_nfs::client::Client;
 use gannet_nfs::server::{Server, Squash, UserGroups};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{
@@ -16,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use support::{Addresses, Running, export, run, status, user};
+use support::{Addresses, Calls, Files, Running, export, mount, run, status, user};
 
 struct Scratch {
     root: tempfile::TempDir,
@@ -58,15 +59,16 @@ impl Scratch {
     }
 }
 
-/// The user that runs the test: what it makes is then its own, root or not.
-fn me() -> gannet_rpc::CallerCredential {
+/// The user that runs the test, and its group: what it makes is then its own, root or not.
+fn me() -> (u32, u32) {
     let uid = rustix::process::geteuid().as_raw();
-    user(uid, &[rustix::process::getegid().as_raw()])
+    (uid, rustix::process::getegid().as_raw())
 }
 
 async fn mounted(runtime: &Handle, running: &Running<Server<LocalStore>>) -> Files {
-    let client: Client = running.client(runtime, me());
-    Files::mount(client, b"/").await.unwrap()
+    let (uid, gid) = me();
+    let client: Client = running.client(runtime, user(uid, &[gid]));
+    mount(runtime, client, (uid, &[gid]), b"/").await.unwrap()
 }
 
 async fn put(files: &Files, path: &str, bytes: &[u8], zeros: Zeros) -> FileHandle {
@@ -245,7 +247,8 @@ fn a_handle_under_the_mark_of_another_export_opens_nothing() {
             (export("/b"), other.store(&runtime, HandleScheme::Automatic)),
         ];
         let running = Running::start(&runtime, exports);
-        let client = running.client(&runtime, me());
+        let (uid, gid) = me();
+        let client = running.client(&runtime, user(uid, &[gid]));
         let root = client.mount(b"/a").await.unwrap();
         let mut forged = root.as_bytes().to_vec();
         forged[0] = client.mount(b"/b").await.unwrap().as_bytes()[0];
@@ -371,9 +374,7 @@ fn callers_are_held_to_the_modes_when_the_server_is_root() {
     run(|runtime| async move {
         let scratch = Scratch::new();
         let running = scratch.serve(&runtime, HandleScheme::Automatic, Squash::Root);
-        let owner = Files::mount(running.client(&runtime, user(1000, &[1000])), b"/")
-            .await
-            .unwrap();
+        let owner = running.mount(&runtime).await;
         let made = owner
             .create(b"private", 0o600, Existing::Refuse)
             .await

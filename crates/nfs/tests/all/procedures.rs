@@ -4,7 +4,8 @@
 
 use crate::support;
 
-use gannet_nfs::client::{Client, Files, Position, Transfer};
+use gannet_client::Transfer;
+use gannet_nfs::client::{Client, Position};
 use gannet_runtime::Buffer;
 use gannet_sim::limits::{DISK_BYTES, DISK_INODES, FILE_MAX, LINK_MAX};
 use gannet_sim::store::DiskProfile;
@@ -12,7 +13,7 @@ use gannet_vfs::{
     AccessMask, CreateMode, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Stability,
     Status, Time,
 };
-use support::{run, served, status};
+use support::{Calls, Files, run, served, status};
 
 fn mode(mode: u32) -> SetAttributes {
     SetAttributes {

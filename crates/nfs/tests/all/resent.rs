@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_nfs::client::{Client, Files};
+use gannet_nfs::client::Client;
 use gannet_nfs::server::Server;
 use gannet_rpc::{Call, ClientConfig, Persistence, Program, Reply, Service};
 use gannet_runtime::{Handle, Notify};
@@ -14,7 +14,7 @@ use gannet_wire::nfs3::Nfsstat;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use support::{Addresses, Running, export, run, status, store, user};
+use support::{Addresses, Calls, Files, Running, export, mount, run, status, store, user};
 
 /// What a test tells its server.
 #[derive(Default)]
@@ -78,8 +78,9 @@ fn story<F: Future<Output = ()>>(body: impl Fn(Files, Rc<Switch>) -> F) {
             ..ClientConfig::default()
         };
         let rpc = gannet_rpc::Client::new(Rc::clone(&runtime), running.target(), config);
-        let client = Client::new(runtime, rpc).forgiving_echoes();
-        let files = Files::mount(client, b"/").await.unwrap();
+        let client = Client::new(runtime.clone(), rpc).forgiving_echoes();
+        let files = mount(&runtime, client, (1000, &[1000]), b"/").await;
+        let files = files.unwrap();
         body(files, Rc::clone(&switch)).await;
         switch.end.notify();
         running.stop().await;

@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_nfs::client::{Existing, Transfer, Zeros};
+use gannet_client::{Existing, Transfer, Zeros};
 use gannet_sim::store::SimStore;
 use support::{Running, disk, export, run};
 

@@ -3,7 +3,7 @@
 use super::*;
 use gannet_cli::session::Session;
 use gannet_cli::url::Url;
-use gannet_nfs::client::Follow;
+use gannet_client::Follow;
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::FileHandle;
@@ -125,14 +125,16 @@ fn a_handle_of_an_nfs_client_outlives_the_clients_key() {
 
     // No name is looked up: what the client holds is all that it sends.
     let read = over_nfs(&nfs(&bed, "/"), async |session, _| {
-        let client = session.files().client();
+        let objects = session.objects();
         let memory = Buffer::zeroed(64 << 10);
-        let read = client.read(&held, 0, 64 << 10, memory).await.unwrap();
+        let read = objects.read_into(&held, 0, 64 << 10, memory).await;
+        let (read, memory) = read.unwrap();
         let mut forged = held.as_bytes().to_vec();
         *forged.last_mut().unwrap() ^= 1;
-        let forged = client.getattr(&FileHandle::new(&forged).unwrap()).await;
+        let forged = FileHandle::new(&forged).unwrap();
+        let forged = objects.attributes(&forged).await;
         assert!(forged.is_err(), "any handle would do");
-        read.buffer[..read.count as usize].to_vec()
+        memory[..read.count as usize].to_vec()
     });
     assert!(read == bytes(3, 50_000));
     let error = fail(&["ls", &bed.url("/"), "--volume-key", &old], 1);

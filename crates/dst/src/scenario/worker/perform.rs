@@ -2,7 +2,8 @@
 
 use super::Worker;
 use crate::model::{Answer, Create, Key, Operation, Outcome};
-use gannet_nfs::client::{Error, Found};
+use gannet_nfs::client::{Error, Found, Position};
+use gannet_nfs::limits::LISTING_PAGE;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
     Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Stability, Verifier,
@@ -44,11 +45,7 @@ impl Worker {
                 &self.client.getattr(&self.handle(*object)?).await?,
             )),
             Operation::List { directory } => {
-                let items = self.client.list(&self.handle(*directory)?).await?;
-                let names = items.into_iter().map(|item| item.name);
-                let mut names: Vec<Vec<u8>> =
-                    names.filter(|name| name != b"." && name != b"..").collect();
-                names.sort();
+                let names = self.names(&self.handle(*directory)?).await?;
                 Ok(Answer::Names(names))
             }
             Operation::Read { file, offset, len } => self.read_call(*file, *offset, *len).await,
@@ -97,6 +94,22 @@ impl Worker {
                 Ok(Answer::Done)
             }
             names => self.call_on_names(names).await,
+        }
+    }
+
+    /// What is in a directory, sorted. A name that was given anew meanwhile may come twice: the listing starts over then.
+    async fn names(&self, directory: &FileHandle) -> Result<Vec<Vec<u8>>, Error> {
+        loop {
+            let (mut names, mut position) = (Vec::new(), Some(Position::default()));
+            while let Some(at) = position {
+                let page = self.client.readdirplus(directory, at, LISTING_PAGE).await?;
+                names.extend(page.items.into_iter().map(|item| item.name));
+                position = page.next;
+            }
+            names.sort();
+            if names.windows(2).all(|pair| pair.first() != pair.last()) {
+                return Ok(names);
+            }
         }
     }
 

@@ -1,16 +1,13 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
 use crate::cli::IozoneOp;
-use gannet_cli::bench::measure::Interrupt;
-use gannet_cli::bench::measure::check_moved;
-use gannet_cli::bench::measure::thread_cpu;
-use gannet_cli::bench::measure::{histogram, scatter};
+use gannet_cli::bench::measure::{Interrupt, check_moved, histogram, scatter, thread_cpu};
 use gannet_cli::cli::ClientOptions;
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::session::{Patience, Session};
 use gannet_cli::url::Url;
+use gannet_client::{Existing, Follow, Transfer, Zeros};
 use gannet_fabric::registration::Counters;
-use gannet_nfs::client::{Existing, Follow, Transfer, Zeros};
 use gannet_rpc::Design;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
@@ -310,14 +307,14 @@ impl<'a> Worker<'a> {
             }
         }
         part.spent = self.spent().minus(spent_before);
-        let rpc = self.session.files().client().rpc();
+        let rpc = self.session.rpc();
         part.design = rpc.map_or_else(Default::default, gannet_rpc::Client::design);
         Ok(part)
     }
 
     /// What this connection has spent its time on so far, as far as it knows.
     fn spent(&self) -> Spent {
-        let rpc = self.session.files().client().rpc();
+        let rpc = self.session.rpc();
         Spent::of(
             &rpc.and_then(gannet_rpc::Client::registration)
                 .unwrap_or_default(),
@@ -331,12 +328,7 @@ impl<'a> Worker<'a> {
     }
 
     async fn commit(&self) -> Result<(), Failure> {
-        let done = self
-            .session
-            .files()
-            .client()
-            .commit(&self.handle()?, 0, 0)
-            .await;
+        let done = self.session.objects().commit(&self.handle()?).await;
         done.map(|_| ())
             .explain(|| format!("cannot commit {}", self.url))
     }
@@ -344,7 +336,7 @@ impl<'a> Worker<'a> {
     /// The `number`th record of `op`.
     async fn operate(&mut self, op: IozoneOp, number: u64) -> Result<(), Failure> {
         let what = || format!("{} failed on {}", op.name(), self.url);
-        let (client, file) = (self.session.files().client(), self.handle()?);
+        let (objects, file) = (self.session.objects(), self.handle()?);
         let place = if op.is_random() {
             // Threads must not all go the same way.
             scatter(number + ((self.index as u64) << 32)) % self.cell.records
@@ -355,11 +347,14 @@ impl<'a> Worker<'a> {
         let memory = std::mem::take(&mut self.memory);
         let (memory, count) = if op.is_write() {
             let stability = self.cell.stability;
-            let done = client.write(&file, offset, memory, record, stability).await;
-            done.map(|done| (done.buffer, done.count)).explain(what)?
+            let part = (memory, record);
+            let done = objects.write(&file, offset, part, stability).await;
+            done.map(|(done, memory)| (memory, done.count))
+                .explain(what)?
         } else {
-            let done = client.read(&file, offset, record, memory).await;
-            done.map(|done| (done.buffer, done.count)).explain(what)?
+            let done = objects.read_into(&file, offset, record, memory).await;
+            done.map(|(done, memory)| (memory, done.count))
+                .explain(what)?
         };
         self.memory = memory;
         check_moved(what, (count, record), offset)

@@ -4,7 +4,7 @@
 use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_nfs::client::{Client, Files};
+use gannet_nfs::client::{Client, Error, NfsFs};
 use gannet_nfs::server::{Export, Server};
 use gannet_rpc::{
     CacheLimits, CallerCredential, ClientConfig, Counters, Persistence, ReplyCache, Service,
@@ -13,7 +13,7 @@ use gannet_rpc::{
 use gannet_runtime::Handle;
 use gannet_sim::World;
 use gannet_sim::store::{Disk, SimStore};
-use gannet_vfs::{Status, Vfs};
+use gannet_vfs::{Credentials, Status, Vfs};
 use gannet_wire::rpc::Groups;
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -133,7 +133,57 @@ impl<S: Service> Running<S> {
 
     pub(crate) async fn mount(&self, runtime: &Handle) -> Files {
         let client = self.client(runtime, user(1000, &[1000]));
-        Files::mount(client, b"/").await.unwrap()
+        mount(runtime, client, (1000, &[1000]), b"/").await.unwrap()
+    }
+}
+
+/// A mounted export.
+pub(crate) type Files = gannet_client::Files<NfsFs>;
+
+/// Mounts `path`, for a user with groups.
+pub(crate) async fn mount(
+    runtime: &Handle,
+    client: Client,
+    (uid, groups): (u32, &[u32]),
+    path: &[u8],
+) -> Result<Files, Error> {
+    let root = client.mount(path).await?;
+    let export = NfsFs::open(client, root, "test".to_owned()).await?;
+    let gid = groups.first().copied().unwrap_or(uid);
+    let caller = Credentials::new(uid, gid, groups);
+    Ok(Files::new(runtime.clone(), export, caller))
+}
+
+/// The procedures that something is reached by.
+pub(crate) trait Calls {
+    /// See the trait.
+    fn client(&self) -> &Client;
+}
+
+impl Calls for Files {
+    fn client(&self) -> &Client {
+        self.objects().file_system().client()
+    }
+}
+
+/// Why something failed, if by a status.
+pub(crate) trait Refused: Debug {
+    /// See the trait.
+    fn status(&self) -> Option<Status>;
+}
+
+impl Refused for Error {
+    fn status(&self) -> Option<Status> {
+        self.status()
+    }
+}
+
+impl Refused for gannet_client::Error {
+    fn status(&self) -> Option<Status> {
+        match self {
+            gannet_client::Error::Status(status) => Some(*status),
+            _ => None,
+        }
     }
 }
 
@@ -181,6 +231,6 @@ pub(crate) async fn served(runtime: &Handle) -> (Running<Server<SimStore>>, Rc<D
 }
 
 /// The status an operation was refused with.
-pub(crate) fn status<T: Debug>(result: Result<T, gannet_nfs::client::Error>) -> Status {
+pub(crate) fn status<T: Debug, E: Refused>(result: Result<T, E>) -> Status {
     result.unwrap_err().status().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use super::{Error, Files, Node};
 use crate::limits::{SYMLINKS_MAX, WALK_COMPONENTS_MAX};
-use gannet_vfs::{FileKind, Status};
+use gannet_vfs::{FileKind, Status, Vfs};
 use std::collections::VecDeque;
 
 /// Whether the last name of a path is followed if it is a symbolic link. Those before it always are.
@@ -14,10 +14,10 @@ pub enum Follow {
     No,
 }
 
-impl Files {
-    /// The object at `path`, which is taken from the mounted root, with or without a slash in front.
+impl<V: Vfs> Files<V> {
+    /// The object at `path`, which is taken from the root, with or without a slash in front.
     ///
-    /// Symbolic links are followed here, not by the server: absolute ones from the mounted root, `..` never above
+    /// Symbolic links are followed here, not by the server: absolute ones from the root, `..` never above
     /// it. If something on the way is gone in the middle of it, it is walked once more.
     ///
     /// # Errors
@@ -46,8 +46,7 @@ impl Files {
             if here.attributes.kind != FileKind::Directory {
                 return Err(Error::Status(Status::Notdir));
             }
-            let found = self.client().lookup(&here.handle, &name).await?;
-            let node = self.node(found).await?;
+            let node = self.objects().lookup(&here.handle, &name).await?;
             let is_last = ahead.is_empty();
             if node.attributes.kind != FileKind::Symlink || (is_last && follow == Follow::No) {
                 way.push(node);
@@ -57,7 +56,7 @@ impl Files {
             if links > SYMLINKS_MAX {
                 return Err(Error::SymlinkLoop);
             }
-            let target = self.client().readlink(&node.handle).await?;
+            let target = self.objects().read_link(&node.handle).await?;
             if target.starts_with(b"/") {
                 way.truncate(1);
             }

@@ -1,10 +1,12 @@
-//! A mounted export, spoken to in paths.
+//! A file system, spoken to in paths.
 
 use super::walk::{split_last, twice_if_stale};
-use super::{Client, Error, Follow, Found, Item, Reader, Transfer, Writer, Zeros};
-use crate::limits::{BLOCK_MIN, PIPELINE_DEPTH_MAX, TRANSFER_MAX};
+use super::{Error, Follow, Item, Objects, Reader, Transfer, Writer, Zeros};
+use crate::limits::PIPELINE_DEPTH_MAX;
+use gannet_runtime::Handle;
 use gannet_vfs::{
-    Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, SetAttributes, Status,
+    Attributes, CreateMode, Created, Credentials, FileHandle, FileKind, FileSystemUsage,
+    SetAttributes, Status, TransferSizes, Vfs,
 };
 use std::ops::Range;
 
@@ -37,91 +39,46 @@ pub enum Existing {
     Refuse,
 }
 
-/// A mounted export. Clones share the connection. Paths are taken from its root, with or without a slash in front.
-#[derive(Clone)]
-pub struct Files {
-    client: Client,
+/// A file system, spoken to in paths by one caller. Clones share it. Paths are taken from its root, with or without a
+/// slash in front.
+pub struct Files<V> {
+    objects: Objects<V>,
     root: FileHandle,
-    path: Vec<u8>,
-    read_block: u32,
-    read_max: u32,
-    write_block: u32,
-    write_max: u32,
+    sizes: TransferSizes,
 }
 
-impl Files {
-    /// Mounts `path`, and asks for the server's transfer sizes.
-    ///
-    /// # Errors
-    /// No such export, not for us, or no answer.
-    pub async fn mount(client: Client, path: &[u8]) -> Result<Files, Error> {
-        let root = client.mount(path).await?;
-        Files::at(client, root, path).await
-    }
-
-    /// Takes `root`, which MOUNT gave on another connection for `path`, and asks for the server's transfer sizes.
-    ///
-    /// # Errors
-    /// The handle is not the server's, or no answer.
-    pub async fn at(client: Client, root: FileHandle, path: &[u8]) -> Result<Files, Error> {
-        let info = client.fsinfo(&root).await?;
-        let sane = |value: u32| value.clamp(BLOCK_MIN, TRANSFER_MAX);
-        Ok(Files {
-            client,
-            root,
-            path: path.to_vec(),
-            read_block: sane(info.read_preferred.min(info.read_max)),
-            read_max: sane(info.read_max),
-            write_block: sane(info.write_preferred.min(info.write_max)),
-            write_max: sane(info.write_max),
-        })
-    }
-
-    /// Takes all below `root`, which is not reached by RPC; it is moved in blocks of `block` bytes.
-    pub fn over(client: Client, root: FileHandle, block: u32) -> Files {
-        let block = block.clamp(BLOCK_MIN, TRANSFER_MAX);
+impl<V> Clone for Files<V> {
+    fn clone(&self) -> Files<V> {
         Files {
-            client,
-            root,
-            path: Vec::new(),
-            read_block: block,
-            read_max: block,
-            write_block: block,
-            write_max: block,
+            objects: self.objects.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<V: Vfs> Files<V> {
+    /// What `caller` has in `file_system`, on the core of `runtime`.
+    pub fn new(runtime: Handle, file_system: V, caller: Credentials) -> Files<V> {
+        Files {
+            root: file_system.root(),
+            sizes: file_system.transfer_sizes(),
+            objects: Objects::new(runtime, file_system, caller),
         }
     }
 
-    /// Tells the server that the export is no longer used. The connection stays.
-    ///
-    /// # Errors
-    /// No answer.
-    pub async fn unmount(&self) -> Result<(), Error> {
-        self.client.unmount(&self.path).await
+    /// The operations below, by handles.
+    pub fn objects(&self) -> &Objects<V> {
+        &self.objects
     }
 
-    /// The procedures below.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// The mounted directory.
+    /// The directory that paths begin in.
     pub fn root(&self) -> FileHandle {
         self.root
     }
 
     pub(super) async fn root_node(&self) -> Result<Node, Error> {
-        let attributes = self.client.getattr(&self.root).await?;
+        let attributes = self.objects.attributes(&self.root).await?;
         let handle = self.root;
-        Ok(Node { handle, attributes })
-    }
-
-    /// An object with its attributes, fetched if they did not come along.
-    pub(super) async fn node(&self, found: Found) -> Result<Node, Error> {
-        let handle = found.handle;
-        let attributes = match found.attributes {
-            Some(attributes) => attributes,
-            None => self.client.getattr(&handle).await?,
-        };
         Ok(Node { handle, attributes })
     }
 
@@ -157,11 +114,11 @@ impl Files {
     /// # Errors
     /// The directory cannot be read.
     pub async fn list_known(&self, directory: &FileHandle) -> Result<Listed, Error> {
-        let items = self.client.list(directory).await?;
+        let items = self.objects.list(directory).await?;
         let mut listed = Listed::default();
         for item in items {
-            if let (Some(handle), Some(attributes)) = (item.handle, item.attributes) {
-                listed.known.push((item, Node { handle, attributes }));
+            if let Some(node) = item.node {
+                listed.known.push((item, node));
                 continue;
             }
             if let Some((names, why)) = &mut listed.unknown
@@ -171,7 +128,7 @@ impl Files {
                 names.push(item);
                 continue;
             }
-            let found = self.look_up(directory, &item.name).await;
+            let found = self.objects.lookup(directory, &item.name).await;
             match (found, &mut listed.unknown) {
                 (Ok(node), _) => listed.known.push((item, node)),
                 // Gone meanwhile.
@@ -184,12 +141,6 @@ impl Files {
             }
         }
         Ok(listed)
-    }
-
-    /// What a name in a directory stands for.
-    pub async fn look_up(&self, directory: &FileHandle, name: &[u8]) -> Result<Node, Error> {
-        let found = self.client.lookup(directory, name).await?;
-        self.node(found).await
     }
 
     /// Makes or takes the regular file at `path`; a symbolic link at its end is followed.
@@ -228,8 +179,8 @@ impl Files {
             Existing::Refuse => CreateMode::Guarded(attributes),
             Existing::Truncate | Existing::Keep => CreateMode::Unchecked(attributes),
         };
-        let found = self.client.create(directory, name, &how).await?;
-        self.node(found).await
+        let made = self.objects.create(directory, name, &how).await?;
+        self.objects.node(made).await
     }
 
     async fn take(&self, node: Node, existing: Existing) -> Result<Node, Error> {
@@ -246,18 +197,16 @@ impl Files {
             size: Some(0),
             ..SetAttributes::default()
         };
-        let attributes = self.client.setattr(&handle, &empty, None).await?;
-        self.node(Found { handle, attributes }).await
+        let attributes = self.objects.set_attributes(&handle, &empty).await?;
+        self.objects.node(Created { handle, attributes }).await
     }
 
     /// Changes attributes of the object at `path`.
     pub async fn set_attributes(&self, path: &[u8], change: &SetAttributes) -> Result<(), Error> {
         twice_if_stale(async || {
             let node = self.walk(path, Follow::Yes).await?;
-            self.client
-                .setattr(&node.handle, change, None)
-                .await
-                .map(|_| ())
+            let changed = self.objects.set_attributes(&node.handle, change);
+            changed.await.map(|_| ())
         })
         .await
     }
@@ -282,8 +231,8 @@ impl Files {
             mode: Some(mode),
             ..SetAttributes::default()
         };
-        let found = self.client.mkdir(directory, name, &attributes).await?;
-        self.node(found).await
+        let made = self.objects.make_directory(directory, name, &attributes);
+        self.objects.node(made.await?).await
     }
 
     /// Makes a directory and those above it, as far as they are missing; takes it if it is there.
@@ -320,11 +269,9 @@ impl Files {
                 mode: Some(0o777),
                 ..SetAttributes::default()
             };
-            let found = self
-                .client
-                .symlink(&directory.handle, name, target, &attributes)
-                .await?;
-            self.node(found).await
+            let directory = &directory.handle;
+            let made = (self.objects).make_symlink(directory, name, target, &attributes);
+            self.objects.node(made.await?).await
         })
         .await
     }
@@ -337,12 +284,11 @@ impl Files {
 
     async fn remove_once(&self, path: &[u8]) -> Result<(), Error> {
         let (directory, name) = self.walk_to_parent(path).await?;
-        let found = self.client.lookup(&directory.handle, name).await?;
-        let node = self.node(found).await?;
+        let node = self.objects.lookup(&directory.handle, name).await?;
         if node.attributes.kind == FileKind::Directory {
-            self.client.rmdir(&directory.handle, name).await
+            self.objects.remove_directory(&directory.handle, name).await
         } else {
-            self.client.remove(&directory.handle, name).await
+            self.objects.remove(&directory.handle, name).await
         }
     }
 
@@ -360,7 +306,9 @@ impl Files {
                 None => self.walk_to_parent(to).await?,
             };
             let (source, target) = (&source.handle, &target.handle);
-            self.client.rename((source, name), (target, new_name)).await
+            self.objects
+                .rename((source, name), (target, new_name))
+                .await
         })
         .await
     }
@@ -369,28 +317,24 @@ impl Files {
     pub async fn usage(&self, path: &[u8]) -> Result<FileSystemUsage, Error> {
         twice_if_stale(async || {
             let node = self.walk(path, Follow::Yes).await?;
-            self.client.fsstat(&node.handle).await
+            self.objects.usage(&node.handle).await
         })
         .await
     }
 
-    /// Reads `range` of a file, in order, with several READs in flight. Give `0..u64::MAX` for all of it.
-    pub fn read_file(&self, file: &FileHandle, range: Range<u64>, transfer: Transfer) -> Reader {
-        let block = transfer
-            .block
-            .unwrap_or(self.read_block)
-            .clamp(1, self.read_max);
+    /// Reads `range` of a file, in order, with several reads in flight. Give `0..u64::MAX` for all of it.
+    pub fn read_file(&self, file: &FileHandle, range: Range<u64>, transfer: Transfer) -> Reader<V> {
+        let block = transfer.block.unwrap_or(self.sizes.read_preferred);
+        let block = block.clamp(1, self.sizes.read_max);
         let depth = transfer.depth.clamp(1, PIPELINE_DEPTH_MAX);
-        Reader::new(self.client.clone(), *file, range, block, depth)
+        Reader::new(self.objects.clone(), *file, range, block, depth)
     }
 
-    /// Writes a file with several WRITEs in flight; see [`Writer`].
-    pub fn write_file(&self, file: &FileHandle, zeros: Zeros, transfer: Transfer) -> Writer {
-        let block = transfer
-            .block
-            .unwrap_or(self.write_block)
-            .clamp(1, self.write_max);
+    /// Writes a file with several writes in flight; see [`Writer`].
+    pub fn write_file(&self, file: &FileHandle, zeros: Zeros, transfer: Transfer) -> Writer<V> {
+        let block = transfer.block.unwrap_or(self.sizes.write_preferred);
+        let block = block.clamp(1, self.sizes.write_max);
         let depth = transfer.depth.clamp(1, PIPELINE_DEPTH_MAX);
-        Writer::new(self.client.clone(), *file, zeros, block, depth)
+        Writer::new(self.objects.clone(), *file, zeros, block, depth)
     }
 }

@@ -1,11 +1,11 @@
-//! A file from its start to its end, with several WRITEs in flight, durable when it is done.
+//! A file from its start to its end, with several writes in flight, durable when it is done.
 
 use super::pipeline::InOrder;
 use super::reader::is_zero;
-use super::{Client, Error};
+use super::{Error, Objects};
 use crate::limits::{RESENDS_MAX, UNCOMMITTED_BYTES_MAX};
 use gannet_runtime::Buffer;
-use gannet_vfs::{FileHandle, SetAttributes, Stability, Verifier};
+use gannet_vfs::{FileHandle, SetAttributes, Stability, Verifier, Vfs};
 
 /// What a writer does with blocks of nothing but zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub struct Written {
     pub sent: u64,
 }
 
-/// Writes a file with several unstable WRITEs in flight, and makes it durable with COMMIT.
+/// Writes a file with several unstable writes in flight, and makes it durable with a commit.
 ///
 /// Take memory from [`Writer::buffer`], fill it, hand it to [`Writer::write`]; end with [`Writer::finish`]. What was
-/// written unstably is kept until a COMMIT has answered with the same verifier, and written again if the server
-/// restarted in between; when more than [`UNCOMMITTED_BYTES_MAX`] is kept there is a COMMIT on the way.
-pub struct Writer {
-    client: Client,
+/// written unstably is kept until a commit has answered with the same verifier, and written again if the server
+/// restarted in between; when more than [`UNCOMMITTED_BYTES_MAX`] is kept there is a commit on the way.
+pub struct Writer<V> {
+    objects: Objects<V>,
     file: FileHandle,
     zeros: Zeros,
     block: u32,
@@ -56,16 +56,16 @@ struct Kept {
     committed: Stability,
 }
 
-impl Writer {
+impl<V: Vfs> Writer<V> {
     pub(super) fn new(
-        client: Client,
+        objects: Objects<V>,
         file: FileHandle,
         zeros: Zeros,
         block: u32,
         depth: usize,
-    ) -> Writer {
+    ) -> Writer<V> {
         Writer {
-            client,
+            objects,
             file,
             zeros,
             block,
@@ -87,11 +87,11 @@ impl Writer {
             .unwrap_or_else(|| Buffer::zeroed(self.block as usize))
     }
 
-    /// Writes the first `len` bytes of `buffer` at `offset`; waits when enough WRITEs are in flight. Blocks may come
+    /// Writes the first `len` bytes of `buffer` at `offset`; waits when enough writes are in flight. Blocks may come
     /// in any order, but not twice. A block longer than those that [`Writer::buffer`] gives is copied into such.
     ///
     /// # Errors
-    /// This or an earlier WRITE failed; the writer is of no use then.
+    /// This or an earlier write failed; the writer is of no use then.
     pub async fn write(&mut self, offset: u64, buffer: Buffer, len: usize) -> Result<(), Error> {
         let data = buffer.get(..len).unwrap_or(&buffer);
         if data.len() <= self.block as usize {
@@ -131,7 +131,7 @@ impl Writer {
     /// Waits for what is in flight, makes everything durable, and sets the length if the file ends in a hole.
     ///
     /// # Errors
-    /// A WRITE or the COMMIT failed, or the server keeps restarting; what is in the file is unknown then.
+    /// A write or the commit failed, or the server keeps restarting; what is in the file is unknown then.
     pub async fn finish(mut self) -> Result<Written, Error> {
         self.commit().await?;
         if self.written.end > self.data_end {
@@ -139,7 +139,7 @@ impl Writer {
                 size: Some(self.written.end),
                 ..SetAttributes::default()
             };
-            self.client.setattr(&self.file, &longer, None).await?;
+            self.objects.set_attributes(&self.file, &longer).await?;
         }
         Ok(self.written)
     }
@@ -148,12 +148,12 @@ impl Writer {
         while self.in_flight.len() >= self.depth {
             self.reap().await?;
         }
-        let written = write_block(self.client.clone(), self.file, offset, buffer, len);
+        let written = write_block(self.objects.clone(), self.file, offset, buffer, len);
         self.in_flight.start(Box::pin(written)).await;
         Ok(())
     }
 
-    /// Waits for the oldest WRITE; false when there is none.
+    /// Waits for the oldest write; false when there is none.
     async fn reap(&mut self) -> Result<bool, Error> {
         let Some(written) = self.in_flight.next().await else {
             return Ok(false);
@@ -174,7 +174,7 @@ impl Writer {
             if self.kept.is_empty() {
                 return Ok(());
             }
-            let verifier = self.client.commit(&self.file, 0, 0).await?.verifier;
+            let verifier = self.objects.commit(&self.file).await?.verifier;
             self.kept_bytes = 0;
             let mut lost = Vec::new();
             for kept in std::mem::take(&mut self.kept) {
@@ -211,20 +211,21 @@ impl Writer {
 }
 
 /// Writes until the whole block is there; servers may take less at a time.
-async fn write_block(
-    client: Client,
+async fn write_block<V: Vfs>(
+    objects: Objects<V>,
     file: FileHandle,
     offset: u64,
     buffer: Buffer,
     len: u32,
 ) -> Result<Kept, Error> {
-    let first = client
-        .write(&file, offset, buffer, len, Stability::Unstable)
+    let unstable = Stability::Unstable;
+    let (first, buffer) = objects
+        .write(&file, offset, (buffer, len), unstable)
         .await?;
     let mut done = first.count;
     let mut kept = Kept {
         offset,
-        buffer: first.buffer,
+        buffer,
         len,
         verifier: Some(first.verifier),
         committed: first.committed,
@@ -234,11 +235,12 @@ async fn write_block(
             .buffer
             .get(done as usize..len as usize)
             .unwrap_or_default();
-        let rest = Buffer::from_vec(rest.to_vec());
+        let rest = (Buffer::from_vec(rest.to_vec()), len - done);
         let at = offset.saturating_add(u64::from(done));
-        let more = client
-            .write(&file, at, rest, len - done, Stability::Unstable)
-            .await?;
+        let (more, _) = objects.write(&file, at, rest, unstable).await?;
+        if more.count == 0 {
+            return Err(Error::Malformed("a write of nothing"));
+        }
         kept.verifier = kept.verifier.filter(|verifier| *verifier == more.verifier);
         kept.committed = kept.committed.min(more.committed);
         done += more.count;

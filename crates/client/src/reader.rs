@@ -1,9 +1,9 @@
-//! A file from its start to its end, with several READs in flight.
+//! A file from its start to its end, with several reads in flight.
 
 use super::pipeline::InOrder;
-use super::{Client, Error};
+use super::{Error, Objects};
 use gannet_runtime::Buffer;
-use gannet_vfs::{Attributes, FileHandle};
+use gannet_vfs::{BytesRead, FileHandle, Vfs};
 use std::ops::Range;
 
 /// Part of a file.
@@ -37,47 +37,38 @@ pub(super) fn is_zero(data: &[u8]) -> bool {
     }
 }
 
-/// Reads a file block by block, in order, while the READs of the following blocks are under way.
+/// Reads a file block by block, in order, while the reads of the following blocks are under way.
 ///
 /// A range up to `u64::MAX` ends with the file. Call [`Reader::next`] until it gives `None`. Dropping it abandons the
-/// READs in flight.
-pub struct Reader {
-    client: Client,
+/// reads in flight.
+pub struct Reader<V> {
+    objects: Objects<V>,
     file: FileHandle,
     /// What has not been asked for yet.
     ahead: Range<u64>,
     block: u32,
     depth: usize,
-    /// READs that may be in flight now: doubles up to `depth` with each block, where the end of the file is not known
+    /// Reads that may be in flight now: doubles up to `depth` with each block, where the end of the file is not known
     /// and most of them might ask for what does not exist.
     window: usize,
-    in_flight: InOrder<Result<Part, Error>>,
-    /// The file's length, as the server said last.
+    in_flight: InOrder<Result<(BytesRead, Block), Error>>,
+    /// The file's length, as it was known last.
     size: Option<u64>,
     free: Vec<Buffer>,
     is_over: bool,
 }
 
-/// A block that was read.
-pub(super) struct Part {
-    pub(super) block: Block,
-    /// It is the last of the file.
-    pub(super) eof: bool,
-    /// The file's attributes, if the server sent them along.
-    pub(super) attributes: Option<Attributes>,
-}
-
-impl Reader {
+impl<V: Vfs> Reader<V> {
     pub(super) fn new(
-        client: Client,
+        objects: Objects<V>,
         file: FileHandle,
         range: Range<u64>,
         block: u32,
         depth: usize,
-    ) -> Reader {
+    ) -> Reader<V> {
         let window = if range.end == u64::MAX { 1 } else { depth };
         Reader {
-            client,
+            objects,
             file,
             ahead: range,
             block,
@@ -93,7 +84,7 @@ impl Reader {
     /// The next block; `None` at the end of the range or of the file.
     ///
     /// # Errors
-    /// A READ failed; the reader is over then.
+    /// A read failed; the reader is over then.
     pub async fn next(&mut self) -> Result<Option<Block>, Error> {
         if self.is_over {
             return Ok(None);
@@ -107,8 +98,7 @@ impl Reader {
                 .free
                 .pop()
                 .unwrap_or_else(|| Buffer::zeroed(self.block as usize));
-            let (client, file) = (self.client.clone(), self.file);
-            let read = read_block(client, file, offset, count, buffer);
+            let read = read_block(self.objects.clone(), self.file, (offset, count), buffer);
             self.in_flight.start(Box::pin(read)).await;
         }
         match self.in_flight.next().await {
@@ -120,21 +110,17 @@ impl Reader {
                 self.is_over = true;
                 Err(error)
             }
-            Some(Ok(Part {
-                block,
-                eof,
-                attributes,
-            })) => {
-                // What lies behind the end was asked for in vain; those READs are left to end by themselves.
-                self.is_over = eof;
-                self.size = attributes.map(|it| it.size).or(self.size);
+            Some(Ok((read, block))) => {
+                // What lies behind the end was asked for in vain; those reads are left to end by themselves.
+                self.is_over = read.eof;
+                self.size = read.attributes.map(|it| it.size).or(self.size);
                 self.window = self.depth.min(2 * self.window);
                 Ok((block.len > 0).then_some(block))
             }
         }
     }
 
-    /// Whether to ask for what comes next. Behind the end as it was known last, only the READ that learns whether the
+    /// Whether to ask for what comes next. Behind the end as it was known last, only the read that learns whether the
     /// file has grown.
     fn may_be_there(&self) -> bool {
         self.in_flight.len() == 0 || self.size.is_none_or(|size| self.ahead.start < size)
@@ -148,45 +134,23 @@ impl Reader {
     }
 }
 
-/// Reads until the block is full or the file ends; servers may return less at a time.
-pub(super) async fn read_block(
-    client: Client,
+async fn read_block<V: Vfs>(
+    objects: Objects<V>,
     file: FileHandle,
-    offset: u64,
-    count: u32,
+    (offset, count): (u64, u32),
     buffer: Buffer,
-) -> Result<Part, Error> {
-    let first = client.read(&file, offset, count, buffer).await?;
-    let (mut buffer, mut eof) = (first.buffer, first.eof);
-    let attributes = first.attributes;
-    let mut filled = first.count;
-    while filled < count && !eof {
-        let rest = count - filled;
-        let at = offset + u64::from(filled);
-        let more = client
-            .read(&file, at, rest, Buffer::zeroed(rest as usize))
-            .await?;
-        if more.count == 0 && !more.eof {
-            return Err(Error::Malformed("READ of nothing before the end"));
-        }
-        let start = filled as usize;
-        let room = buffer.get_mut(start..start + more.count as usize);
-        if let (Some(room), Some(data)) = (room, more.buffer.get(..more.count as usize)) {
-            room.copy_from_slice(data);
-        }
-        (filled, eof) = (filled + more.count, more.eof);
+) -> Result<(BytesRead, Block), Error> {
+    let (read, buffer) = objects.read_into(&file, offset, count, buffer).await?;
+    if read.count > count || (read.count < count && !read.eof) {
+        return Err(Error::Malformed("a read of another length"));
     }
-    let len = filled as usize;
+    let len = read.count as usize;
     let block = Block {
         offset,
         buffer,
         len,
     };
-    Ok(Part {
-        block,
-        eof,
-        attributes,
-    })
+    Ok((read, block))
 }
 
 #[cfg(test)]

@@ -1,0 +1,51 @@
+//! What programs do with a file system, whatever protocol reaches it: paths, listings, whole files.
+//!
+//! [`Files`] is a file system spoken to in paths, for one caller; [`Objects`] below it speaks in handles. [`Reader`]
+//! and [`Writer`] move whole files with many operations in flight. All of them work over any [`gannet_vfs::Vfs`]: an
+//! export reached by NFS, a volume, a directory of this machine, the simulator's store. Nothing is cached.
+//!
+//! File systems are not believed: a listing that does not move on, or has a name twice or with a slash in it, is an
+//! error.
+//!
+//! This crate refuses protocols, transports, and local paths: where else a file's bytes go is its caller's business.
+//!
+//! Layers, top down: [`Files`] and its walk over symbolic links; [`Reader`] and [`Writer`] over a pipeline; listings;
+//! [`Objects`]. First type to read: [`Files`].
+
+mod error;
+mod files;
+pub mod limits;
+mod listing;
+mod objects;
+mod pipeline;
+mod reader;
+mod walk;
+mod writer;
+
+pub use error::Error;
+pub use files::{Existing, Files, Listed, Node};
+pub use listing::Item;
+pub use objects::Objects;
+pub use reader::{Block, Reader};
+pub use walk::Follow;
+pub use writer::{Writer, Written, Zeros};
+
+use limits::PIPELINE_DEPTH;
+
+/// How a file is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes per read or write; `None` for what the file system prefers. Never more than it takes.
+    pub block: Option<u32>,
+    /// Reads or writes in flight; at least 1, at most [`limits::PIPELINE_DEPTH_MAX`].
+    pub depth: usize,
+}
+
+impl Default for Transfer {
+    fn default() -> Transfer {
+        Transfer {
+            block: None,
+            depth: PIPELINE_DEPTH,
+        }
+    }
+}

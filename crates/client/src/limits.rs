@@ -1,0 +1,20 @@
+//! Bounds of a program's use of files, in one place.
+
+/// Symbolic links followed in one path walk, as on Linux.
+pub const SYMLINKS_MAX: u32 = 40;
+/// Components of a path that is walked, those of symbolic links included.
+pub const WALK_COMPONENTS_MAX: usize = 4096;
+/// Reads or writes in flight per file, unless told otherwise.
+pub const PIPELINE_DEPTH: usize = 16;
+/// Most reads or writes in flight per file, whatever is asked.
+pub const PIPELINE_DEPTH_MAX: usize = 64;
+/// Bytes written unstably that are kept until a commit.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
+/// How often a file is written again because unstable data was lost (a server restarted).
+pub const RESENDS_MAX: u32 = 8;
+/// How often a listing starts over because its cookies went stale.
+pub const LISTING_RESTARTS_MAX: u32 = 4;
+/// Names in one listing that are collected: about a gibibyte of them.
+pub const LISTING_ENTRIES_MAX: usize = 4_000_000;
+/// Names taken from the file system at a time.
+pub(crate) const LISTING_PAGE_ENTRIES: usize = 4096;
