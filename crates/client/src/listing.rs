@@ -18,8 +18,8 @@ pub struct Item {
 impl<V: Vfs> Objects<V> {
     /// Everything in a directory. Names whose objects the file system kept to itself come without.
     ///
-    /// When its cookies go stale on the way the listing starts over, a few times; so it does when a name comes twice, as
-    /// one may that is given anew meanwhile.
+    /// When its cookies go stale on the way the listing starts over, a few times; so it does when a name comes twice,
+    /// as one may that is given anew meanwhile.
     ///
     /// # Errors
     /// See [`Error`]. A file system that says a name twice again and again is not believed: what the name stands for

@@ -157,8 +157,8 @@ impl<V: Vfs> Objects<V> {
         Ok(self.done(read)?.0)
     }
 
-    /// Reads at most `count` bytes at `offset` into the start of `buffer`; gives the memory back. Fewer come only at the
-    /// end of the file. A failed read keeps the memory.
+    /// Reads at most `count` bytes at `offset` into the start of `buffer`; gives the memory back. Fewer come only at
+    /// the end of the file. A failed read keeps the memory.
     pub async fn read_into(
         &self,
         file: &FileHandle,

@@ -90,11 +90,11 @@ pub trait Vfs: 'static {
         count: u32,
     ) -> Result<ReadReply, Status>;
 
-    /// Reads at most `count` bytes at `offset`, and no more than `buffer` has room for, into its start. Fewer come only at
-    /// the end of the file. Remote file systems let their transports place the bytes there, without another copy.
+    /// Reads at most `count` bytes at `offset`, and no more than `buffer` has room for, into its start. Fewer come only
+    /// at the end of the file. Remote file systems let their transports place the bytes there, without another copy.
     ///
-    /// The buffer is the operation's until it is over, and comes back then; a file system that cannot say whether a peer
-    /// may still write to it keeps it. After an error its content is unknown.
+    /// The buffer is the operation's until it is over, and comes back then; a file system that cannot say whether a
+    /// peer may still write to it keeps it. After an error its content is unknown.
     ///
     /// # Errors
     /// As [`Vfs::read`].
