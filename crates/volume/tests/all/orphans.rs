@@ -22,10 +22,9 @@ fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
             let mode = CreateMode::Guarded(SetAttributes::default());
             let created = volume.create(&caller, &volume.root(), name, &mode).await;
             let handle = created.result.unwrap().handle;
-            let mut buffer = Buffer::from_vec(noise(5000, 1));
-            let part = (&mut buffer, 5000);
-            let written = volume.write_from(&caller, &handle, 0, part, Stability::FileSync);
-            written.await.unwrap();
+            let (buffer, stable) = (Buffer::from_vec(noise(5000, 1)), Stability::FileSync);
+            let written = volume.write(&caller, &handle, 0, buffer, 0..5000, stable);
+            written.await.result.unwrap();
             made.push(FileId(volume.attributes(&handle).await.unwrap().fileid));
         }
         // Both inodes are lost; one of the names is too.

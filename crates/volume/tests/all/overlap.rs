@@ -36,17 +36,16 @@ fn run(seed: u64, story: impl AsyncFnOnce(&Bed, [VolumeFs; 2], FileHandle) + 'st
 
 /// Writes `byte` again and again from the start of a file on.
 async fn put(fs: &VolumeFs, file: &FileHandle, byte: u8, len: usize) {
-    let mut buffer = Buffer::from_vec(vec![byte; len]);
-    let (caller, range) = (root(), (&mut buffer, len as u32));
-    let written = fs.write_from(&caller, file, 0, range, Stability::FileSync);
-    assert_eq!(written.await.unwrap().count as usize, len);
+    let (caller, buffer) = (root(), Buffer::from_vec(vec![byte; len]));
+    let written = fs.write(&caller, file, 0, buffer, 0..len, Stability::FileSync);
+    assert_eq!(written.await.result.unwrap().count as usize, len);
 }
 
 async fn first_byte(fs: &VolumeFs, file: &FileHandle) -> u8 {
-    let mut buffer = Buffer::zeroed(1);
-    let read = fs.read_at(&root(), file, (0, 1), &mut buffer).await;
+    let buffer = Buffer::zeroed(1);
+    let (read, buffer) = fs.read_into(&root(), file, 0, 1, buffer).await;
     assert_eq!(read.unwrap().count, 1);
-    buffer[0]
+    buffer.unwrap()[0]
 }
 
 #[test]

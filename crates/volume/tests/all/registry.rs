@@ -141,23 +141,19 @@ async fn write(volume: &VolumeFs, name: &[u8], bytes: &[u8]) {
     let mode = CreateMode::Unchecked(SetAttributes::default());
     let made = volume.create(&root(), &volume.root(), name, &mode).await;
     let file = made.result.unwrap().handle;
-    let mut buffer = Buffer::from_vec(bytes.to_vec());
-    let part = (&mut buffer, bytes.len() as u32);
-    let stable = Stability::FileSync;
-    volume
-        .write_from(&root(), &file, 0, part, stable)
-        .await
-        .unwrap();
+    let (buffer, stable) = (Buffer::from_vec(bytes.to_vec()), Stability::FileSync);
+    let caller = root();
+    let written = volume.write(&caller, &file, 0, buffer, 0..bytes.len(), stable);
+    written.await.result.unwrap();
 }
 
 async fn read(volume: &VolumeFs, name: &[u8], len: usize) -> Vec<u8> {
     let found = volume.lookup(&root(), &volume.root(), name).await;
     let (file, _) = found.0.unwrap();
-    let mut buffer = Buffer::zeroed(len);
-    let range = (0, len as u32);
-    let read = volume.read_at(&root(), &file, range, &mut buffer).await;
+    let (buffer, count) = (Buffer::zeroed(len), len as u32);
+    let (read, buffer) = volume.read_into(&root(), &file, 0, count, buffer).await;
     assert_eq!(read.unwrap().count as usize, len);
-    buffer[..].to_vec()
+    buffer.unwrap()[..].to_vec()
 }
 
 #[test]

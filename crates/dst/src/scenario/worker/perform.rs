@@ -97,7 +97,8 @@ impl Worker {
         }
     }
 
-    /// What is in a directory, sorted. A name that was given anew meanwhile may come twice: the listing starts over then.
+    /// What is in a directory, sorted. A name that was given anew meanwhile may come twice: the listing starts over
+    /// then.
     async fn names(&self, directory: &FileHandle) -> Result<Vec<Vec<u8>>, Error> {
         loop {
             let (mut names, mut position) = (Vec::new(), Some(Position::default()));

@@ -36,7 +36,7 @@ impl VolumeFs {
     ///
     /// # Errors
     /// As READ of NFSv3; `Jukebox` when servers were away for longer than [`VolumeFs::patient`] says.
-    pub async fn read_at(
+    pub(in crate::client) async fn read_at(
         &self,
         caller: &Credentials,
         file: &FileHandle,
@@ -114,24 +114,11 @@ impl VolumeFs {
         Ok(proven)
     }
 
-    /// Writes the first `len` bytes of `buffer` at `offset` of a file. Servers fetch them by RDMA. The buffer keeps
-    /// them.
+    /// Writes `len` bytes of `buffer` from `start` on at `offset` of a file. Servers fetch them by RDMA. The buffer
+    /// keeps them.
     ///
     /// # Errors
     /// As [`VolumeFs::read_at`]; any of the bytes may have been written.
-    pub async fn write_from(
-        &self,
-        caller: &Credentials,
-        file: &FileHandle,
-        offset: u64,
-        (buffer, len): (&mut Buffer, u32),
-        stability: Stability,
-    ) -> Result<WriteDone, Status> {
-        self.write_part(caller, file, offset, (buffer, 0, len), stability)
-            .await
-    }
-
-    /// Writes `len` bytes of `buffer` from `start` on.
     pub(super) async fn write_part(
         &self,
         caller: &Credentials,
