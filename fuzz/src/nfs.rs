@@ -4,7 +4,7 @@ use gannet_wire::mount3::{self, DirPath, DumpResult, ExportResult, MntResult};
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
-use gannet_wire::xdr::{Decoder, Encoder};
+use gannet_wire::xdr::{Decoder, Encode, Encoder, from_bytes};
 
 /// Decodes a value, encodes it, and decodes that: both must print the same. The printer visits every field.
 macro_rules! check {

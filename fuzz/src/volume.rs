@@ -4,13 +4,12 @@ use gannet_volume::calls::{self, Call, Found, Granted, Page};
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_volume::meta::Inode;
 use gannet_volume::meta::answers::Done;
-use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
     Accepted, ClaimRecord, FilePage, Header, Hello, LayoutRecord, Lent, LentDone, Memory,
     ObjectList, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
     Shape, Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
 };
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
 use std::fmt::Debug;
 
 /// Decodes a value, encodes it, and decodes that: it must be the same.

@@ -9,7 +9,7 @@ use gannet_wire::rpc::{
     MESSAGE_REPLY, OpaqueAuth, RPC_VERSION, Rejection, ReplyHeader, ReplyHeaderError, ReplyOutcome,
 };
 use gannet_wire::rpcrdma::ChunkLists;
-use gannet_wire::xdr::{Decoder, XdrError};
+use gannet_wire::xdr::{Decoder, XdrError, from_bytes};
 use gannet_wire::{nfs3, nfsacl3};
 
 const PORTMAP_PROGRAM: u32 = 100_000;
@@ -229,10 +229,10 @@ fn arguments(
     }
     match mount_procedure(procedure) {
         Some(mount3::Procedure::Mnt | mount3::Procedure::Umnt) => {
-            let path: DirPath<'_> = nfs3::from_bytes(bytes)?;
+            let path: DirPath<'_> = from_bytes(bytes)?;
             part.name("path", path.0);
         }
-        Some(_) => nfs3::from_bytes::<()>(bytes)?,
+        Some(_) => from_bytes::<()>(bytes)?,
         None => {}
     }
     Ok(())
@@ -252,7 +252,7 @@ fn results_of(
         return nfs::acl_results(procedure, bytes, part, parts);
     }
     match mount_procedure(procedure) {
-        Some(mount3::Procedure::Mnt) => match nfs3::from_bytes::<MntResult<'_>>(bytes)? {
+        Some(mount3::Procedure::Mnt) => match from_bytes::<MntResult<'_>>(bytes)? {
             Ok(it) => {
                 let flavors = it.flavors.as_slice().iter();
                 let flavors = flavors.map(|flavor| flavor_name(AuthFlavor(*flavor)));
@@ -264,14 +264,14 @@ fn results_of(
             }
         },
         Some(mount3::Procedure::Export) => {
-            let exports: ExportResult<'_> = nfs3::from_bytes(bytes)?;
+            let exports: ExportResult<'_> = from_bytes(bytes)?;
             part.names("paths", exports.iter().map(|export| export.path.0));
         }
         Some(mount3::Procedure::Dump) => {
-            let mounts: DumpResult<'_> = nfs3::from_bytes(bytes)?;
+            let mounts: DumpResult<'_> = from_bytes(bytes)?;
             part.pair("mounts", mounts.iter().count());
         }
-        Some(_) => nfs3::from_bytes::<()>(bytes)?,
+        Some(_) => from_bytes::<()>(bytes)?,
         None => {}
     }
     Ok(())

@@ -26,9 +26,9 @@ use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN};
 use gannet_rpc::{CallerCredential, Request, Response};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
-use gannet_wire::nfs3::{self, Decode, Encode, Failed, Nfsstat, Procedure};
+use gannet_wire::nfs3::{self, Failed, Nfsstat, Procedure};
 use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decode, Decoder, Encode, from_bytes};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ impl Patience {
 
 /// Decodes results that end with their message.
 fn results<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    nfs3::from_bytes(bytes).map_err(|_| Error::Malformed("results"))
+    from_bytes(bytes).map_err(|_| Error::Malformed("results"))
 }
 
 /// The good side of a result.

@@ -33,9 +33,9 @@ use gannet_rpc::{Call, Credential, Program, Reply, Service};
 use gannet_runtime::{Arena, Buffer, Handle};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
-use gannet_wire::nfs3::{self, Decode, Encode, Failed, Procedure};
+use gannet_wire::nfs3::{self, Failed, Procedure};
 use gannet_wire::rpc::AcceptStatus;
-use gannet_wire::xdr::XdrError;
+use gannet_wire::xdr::{Decode, Encode, XdrError, from_bytes};
 use gannet_wire::{mount3, xdr};
 use groups::Groups;
 use mount::MountState;
@@ -327,7 +327,7 @@ impl<'s, V: Vfs> Target<'s, V> {
 
 /// The arguments of a call that has them in one piece.
 fn arguments<'a, T: Decode<'a>>(call: &'a Call) -> Result<T, XdrError> {
-    nfs3::from_bytes(call.arguments())
+    from_bytes(call.arguments())
 }
 
 /// Writes a result.

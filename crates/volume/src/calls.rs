@@ -11,9 +11,8 @@ pub use answers::{
 use crate::meta::{FileId, Stripes, put_stripes, take_stripes};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
-use gannet_wire::nfs3::{Decode, Encode};
 use gannet_wire::volume::{Caller, OBJECTS_MAX, Operation};
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 /// Longest name that a decoder lets through: one byte more than is allowed, so that the right error can be given.
 const NAME_MAX: usize = gannet_vfs::limits::NAME_MAX + 1;

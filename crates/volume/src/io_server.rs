@@ -26,12 +26,11 @@ use gannet_runtime::{Handle, LocalFuture, Zones, all};
 use gannet_vfs::{
     CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Vfs,
 };
-use gannet_wire::nfs3::{Decode, from_bytes};
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
     Transfer,
 };
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Decode, Encoder, from_bytes};
 use gone::Gone;
 use range_lock::RangeLocks;
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! MOUNT version 3 (RFC 1813 appendix I), and what version 1 shares with it: from the path of an export to the
 //! file handle of its root.
 
-use crate::nfs3::{self, Decode, Encode, HANDLE_MAX, List, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::nfs3::{self, HANDLE_MAX, List};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use core::fmt;
 
 /// The program number of MOUNT.

@@ -11,19 +11,15 @@
 //!
 //! Read [`Procedure`] first, then the arguments of one procedure.
 
-mod codec;
 mod list;
 mod procedures;
 mod sizes;
 mod types;
 
-pub use codec::{Decode, Encode, from_bytes};
 pub use list::{DirectoryListing, Entry, EntryPlus, List, ListIter};
 pub use procedures::*;
 pub use sizes::{ARGUMENTS_MAX, reply_max};
 pub use types::*;
-
-pub(crate) use codec::record;
 
 /// The program number of NFS.
 pub const PROGRAM: u32 = 100_003;

@@ -3,8 +3,8 @@
 //! No RFC describes it. A Linux client asks for it on every NFSv3 connection, and for the lists of every file that
 //! `ls -l` shows.
 
-use crate::nfs3::{Decode, Encode, Failed, FileHandle, PostOpAttributes, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::nfs3::{Failed, FileHandle, PostOpAttributes};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use core::fmt;
 
 /// The program number of NFSACL.
@@ -78,7 +78,7 @@ impl<'a> Acl<'a> {
         let (entries, _) = self.entries.as_chunks::<ENTRY_LEN>();
         entries
             .iter()
-            .filter_map(|entry| crate::nfs3::from_bytes(entry).ok())
+            .filter_map(|entry| crate::xdr::from_bytes(entry).ok())
     }
 }
 

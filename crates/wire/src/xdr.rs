@@ -7,6 +7,11 @@
 //! Pad bytes are written as zeros and accepted with any value (RFC 4506 section 4 wants zeros; foreign encoders
 //! leak whatever lay there), but they never reach a caller.
 
+mod codec;
+
+pub use codec::{Decode, Encode, from_bytes};
+pub(crate) use codec::{enumeration, record};
+
 use alloc::vec::Vec;
 
 /// Why bytes are not the XDR that was asked for.

@@ -3,14 +3,13 @@
 use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
 use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket};
 use gannet_volume::meta::{Body, Chosen, FileId, Inode, ROOT, Stripes};
-use gannet_wire::nfs3::Encode;
 use gannet_wire::volume::{
     Accepted, Capability, ClaimRecord, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent,
     LentDone, Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState,
     ObjectStates, Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Term,
     TermAnswer, TermCall, TermStage, Transfer, TransferDone,
 };
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Encode, Encoder};
 
 /// Target, kind and bytes of each.
 pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {

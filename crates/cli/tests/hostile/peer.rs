@@ -3,7 +3,7 @@
 use gannet_wire::mount3::{self, MntResult};
 use gannet_wire::nfs3;
 use gannet_wire::rpc::{CallHeader, OpaqueAuth, RecordMark};
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Encoder, from_bytes};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -107,7 +107,7 @@ impl Peer {
     pub(crate) fn mount(&mut self) -> Vec<u8> {
         let call = call((mount3::PROGRAM, 1), |arguments| arguments.opaque(b"/"));
         let reply = self.exchange(&call).unwrap();
-        let result: MntResult<'_> = nfs3::from_bytes(&reply[24..]).unwrap();
+        let result: MntResult<'_> = from_bytes(&reply[24..]).unwrap();
         result.unwrap().root.0.to_vec()
     }
 

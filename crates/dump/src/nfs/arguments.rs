@@ -4,7 +4,7 @@ use super::{Reading, acl_parts, acls, handle, hex, kind, rights, stable, time};
 use crate::line::Part;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
-use gannet_wire::xdr::{Decoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 
 /// Appends what the arguments `bytes` of `procedure` say to `part`.
 ///

@@ -5,7 +5,7 @@ use crate::limits::LIST_SHOWN_MAX;
 use crate::line::Part;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
-use gannet_wire::xdr::{Decoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 
 /// Appends what the results `bytes` of `procedure` say: status and main results to `part`, attributes to `parts`.
 ///

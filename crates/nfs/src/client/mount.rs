@@ -6,7 +6,7 @@ use gannet_vfs::FileHandle;
 use gannet_wire::mount3::{
     DirPath, ExportResult, MNT_REPLY_MAX, MntResult, PATH_MAX, PROGRAM, Procedure, VERSION,
 };
-use gannet_wire::nfs3::Encode;
+use gannet_wire::xdr::Encode;
 
 /// Most bytes of an EXPORT listing.
 const EXPORTS_BYTES_MAX: usize = 64 << 10;

@@ -11,8 +11,8 @@ use gannet_vfs::{
     AccessMask, Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, NodeKind,
     SetAttributes, Stability, Status, Time, Verifier,
 };
-use gannet_wire::nfs3::{self, Decode, DirectoryName, Encode, Name, Procedure};
-use gannet_wire::xdr::Decoder;
+use gannet_wire::nfs3::{self, DirectoryName, Name, Procedure};
+use gannet_wire::xdr::{Decode, Decoder, Encode};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

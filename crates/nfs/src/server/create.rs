@@ -6,9 +6,10 @@ use crate::convert::{attributes_to_wire, set_attributes_from_wire, wcc_to_wire};
 use gannet_rpc::{Call, Reply};
 use gannet_vfs::{Changed, CreateMode, Created, NodeKind, Status, Vfs};
 use gannet_wire::nfs3::{
-    CreateArgs, CreateHow, CreateOk, CreateResult, Decode, DirectoryName, MkdirArgs, MknodArgs,
-    MknodData, PATH_MAX, SetAttributes, WccData,
+    CreateArgs, CreateHow, CreateOk, CreateResult, DirectoryName, MkdirArgs, MknodArgs, MknodData,
+    PATH_MAX, SetAttributes, WccData,
 };
+use gannet_wire::xdr::Decode;
 
 /// RFC 1813 section 3.3.8.
 pub(super) async fn create<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {

@@ -7,10 +7,9 @@ use crate::limits::DIRECTORY_PAGE_MAX;
 use gannet_rpc::{Call, Reply};
 use gannet_vfs::{DirectoryEntry, DirectoryPage, Entries, Status, Vfs};
 use gannet_wire::nfs3::{
-    Attributes, Encode, EntryPlus, Name, PostOpAttributes, ReaddirArgs, ReaddirResult,
-    ReaddirplusArgs,
+    Attributes, EntryPlus, Name, PostOpAttributes, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
 };
-use gannet_wire::xdr::{Encoder, Reserved, padded};
+use gannet_wire::xdr::{Encode, Encoder, Reserved, padded};
 
 /// RFC 1813 section 3.3.16.
 pub(super) async fn readdir<V: Vfs>(

@@ -5,8 +5,9 @@ use crate::convert::attributes_to_wire;
 use gannet_rpc::{Call, Payload, Reply};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::nfs3::{
-    Encode, LookupArgs, LookupOk, LookupResult, PostOpAttributes, ReadlinkArgs, ReadlinkResult,
+    LookupArgs, LookupOk, LookupResult, PostOpAttributes, ReadlinkArgs, ReadlinkResult,
 };
+use gannet_wire::xdr::Encode;
 
 /// RFC 1813 section 3.3.3.
 pub(super) async fn lookup<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {

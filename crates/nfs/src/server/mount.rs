@@ -8,8 +8,8 @@ use gannet_rpc::{Call, Reply};
 use gannet_runtime::{Handle, LogLimit};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, Procedure, VERSION};
-use gannet_wire::nfs3::Encode;
 use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
+use gannet_wire::xdr::Encode;
 use std::sync::Arc;
 
 /// What a server keeps for MOUNT.

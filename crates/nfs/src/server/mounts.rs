@@ -2,8 +2,7 @@
 
 use crate::limits::MOUNT_LIST_BYTES_MAX;
 use gannet_wire::mount3::{DirPath, HostName, Mount};
-use gannet_wire::nfs3::Encode;
-use gannet_wire::xdr::{Encoder, pad_len};
+use gannet_wire::xdr::{Encode, Encoder, pad_len};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +88,7 @@ impl MountList {
 mod tests {
     use super::*;
     use gannet_wire::mount3::DumpResult;
-    use gannet_wire::nfs3::from_bytes;
+    use gannet_wire::xdr::from_bytes;
 
     fn dump(list: &MountList) -> Vec<(String, String)> {
         let mut bytes = Vec::new();

@@ -5,7 +5,8 @@ use crate::convert::attributes_to_wire;
 use crate::limits::TRANSFER_MAX;
 use gannet_rpc::{Call, Payload, Reply};
 use gannet_vfs::{ReadReply, Vfs};
-use gannet_wire::nfs3::{Encode, PostOpAttributes, ReadArgs, ReadResult};
+use gannet_wire::nfs3::{PostOpAttributes, ReadArgs, ReadResult};
+use gannet_wire::xdr::Encode;
 
 /// What READ answers when the file cannot be read after all: NFS3ERR_IO, no attributes.
 const UNREADABLE: [u8; 8] = [0, 0, 0, 5, 0, 0, 0, 0];

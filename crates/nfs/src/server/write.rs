@@ -6,10 +6,9 @@ use gannet_rpc::{Call, OpaqueArgument, Reply};
 use gannet_runtime::Buffer;
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::nfs3::{
-    CommitArgs, CommitOk, CommitResult, DATA_MAX, Decode, FileHandle, Stable, WccData, WriteOk,
-    WriteResult,
+    CommitArgs, CommitOk, CommitResult, DATA_MAX, FileHandle, Stable, WccData, WriteOk, WriteResult,
 };
-use gannet_wire::xdr::XdrError;
+use gannet_wire::xdr::{Decode, XdrError};
 
 /// RFC 1813 section 3.3.7.
 pub(super) async fn write<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {

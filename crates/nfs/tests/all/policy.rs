@@ -12,7 +12,7 @@ use gannet_sim::store::SimStore;
 use gannet_vfs::{
     AccessMask, CreateMode, FileHandle, NodeKind, SetAttributes, Stability, Status, Vfs,
 };
-use gannet_wire::{mount3, nfs3::from_bytes};
+use gannet_wire::{mount3, xdr::from_bytes};
 use std::sync::Arc;
 use support::{Addresses, Running, disk, export, mount, run, status, store, user};
 

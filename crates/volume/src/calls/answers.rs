@@ -4,9 +4,8 @@ use super::{NAME_MAX, put_time, take_file, take_time};
 use crate::meta::{FileId, Inode};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{AccessMask, Time};
-use gannet_wire::nfs3::{Decode, Encode};
 use gannet_wire::volume::{Capability, LayoutRecord, Token};
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 /// By which a change is known that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

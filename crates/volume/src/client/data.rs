@@ -10,10 +10,10 @@ use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
 use crate::link::{FastSlot, Link, LinkError, Message};
 use gannet_fabric::{Access, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
 use gannet_runtime::{Buffer, LocalFuture, all};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Transfer, TransferDone,
 };
+use gannet_wire::xdr::from_bytes;
 use std::rc::Rc;
 use thiserror::Error;
 

@@ -12,11 +12,11 @@ use crate::locks::{HeldLock, RangeLocks};
 use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, sleep};
 use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Status};
-use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::{
     self as wire, Caller, Class, LockAction, LockOutcome, LockRecord, LockReply, Operation,
     RenewLocksReply, RenewLocksRequest,
 };
+use gannet_wire::xdr::{Decode, Encode, from_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;

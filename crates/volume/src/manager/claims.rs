@@ -4,8 +4,8 @@ use super::{Manager, look};
 use crate::link::{Link, Message};
 use crate::meta::claims;
 use gannet_vfs::Status;
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role};
+use gannet_wire::xdr::from_bytes;
 
 impl Manager {
     /// What an I/O server says of its folder: that it is empty, or by registering that it has one.

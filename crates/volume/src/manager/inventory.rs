@@ -8,11 +8,11 @@ use crate::meta::standing::{Judge, NameSearch, standing_by_age};
 use crate::meta::{Body, FileId, Inode, MetaStore, ROOT, Table, View};
 use gannet_runtime::timeout;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     BODY_MAX, Capability, Class, FilePage, ObjectList, ObjectRange, ObjectState, ObjectStates,
     Operation, PAGE_FILES_MAX, Standing, Standings,
 };
+use gannet_wire::xdr::from_bytes;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ fn standing_of(state: &ObjectState, now: Duration) -> Standing {
     standing_by_age(Duration::from_secs(state.modified_seconds), now)
 }
 
-async fn ask<T: for<'a> gannet_wire::nfs3::Decode<'a>>(
+async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
     link: &Link,
     operation: Operation,
     body: &[u8],

@@ -26,11 +26,11 @@ use crate::meta::namespace::Outcome;
 use crate::meta::{FileId, View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_vfs::{AccessMask, Credentials, FileKind, Status};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     LockAction, LockOutcome, LockRecord, LockReply, LockRequest, Operation, RenewLocksReply,
     RenewLocksRequest, Role, Token,
 };
+use gannet_wire::xdr::from_bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -7,11 +7,10 @@ use crate::meta::Stripes;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_vfs::Status;
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, VolumeRecord,
 };
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decoder, from_bytes};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};

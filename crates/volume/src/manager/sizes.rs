@@ -15,10 +15,10 @@ use crate::link::{Link, LinkError};
 use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_vfs::{Status, Time};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Class, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates, Operation,
 };
+use gannet_wire::xdr::from_bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

@@ -4,8 +4,7 @@ use super::namespace::{Failure, Outcome};
 use super::{FileId, Inode, ROOT, StoreError, Table, Transaction, View};
 use crate::calls::Ticket;
 use gannet_vfs::Status;
-use gannet_wire::nfs3::{Decode, Encode, from_bytes};
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
 /// What a change came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,8 +5,8 @@ use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
 use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::LayoutRecord;
+use gannet_wire::xdr::from_bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What a look at all records found.

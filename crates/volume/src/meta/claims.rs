@@ -2,7 +2,7 @@
 
 use super::namespace::{Failure, Outcome};
 use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View};
-use gannet_wire::nfs3::from_bytes;
+use gannet_wire::xdr::from_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -6,9 +6,8 @@ use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, Credentials, FileKind, NodeKind, SetAttributes, SetTime, Time, Verifier,
 };
-use gannet_wire::nfs3::{Decode, Encode};
 use gannet_wire::volume::LayoutRecord;
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 /// A file's number in its volume, never given to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -337,7 +336,7 @@ fn take_body(kind: u32, decoder: &mut Decoder<'_>) -> Result<Body, XdrError> {
 mod tests {
     use super::super::Chosen;
     use super::*;
-    use gannet_wire::nfs3::from_bytes;
+    use gannet_wire::xdr::from_bytes;
 
     fn inode(body: Body) -> Inode {
         let time = |seconds| Time {

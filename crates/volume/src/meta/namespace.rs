@@ -15,9 +15,8 @@ use super::inode::Rights;
 use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View, numbers};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{AccessMask, Credentials, FileKind, Status, Time};
-use gannet_wire::nfs3::{Decode, Encode, from_bytes};
 use gannet_wire::volume::LayoutRecord;
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 use std::cell::RefCell;
 use thiserror::Error;
 

@@ -4,9 +4,8 @@
 use super::namespace::{Failure, Outcome};
 use super::{ROOT, StoreError, Table, Transaction, View};
 use crate::limits::TERMS_KEPT;
-use gannet_wire::nfs3::{Encode, from_bytes};
 use gannet_wire::volume::{TERM_LEN, Term};
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 
 const TERMS: &[u8] = b"terms";
 const CHANGES: &[u8] = b"changes";

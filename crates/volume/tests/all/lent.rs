@@ -10,9 +10,8 @@ use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Target};
 use gannet_volume::limits::{LENT_AGE, LENT_TO_ONE_MAX};
 use gannet_volume::link::Message;
-use gannet_wire::nfs3::{Encode, from_bytes};
 use gannet_wire::volume::{Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer};
-use gannet_wire::xdr::Encoder;
+use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 use servers::{Bed, capability, connect_all, contiguous, noise, read, request};
 use std::time::Duration;
 

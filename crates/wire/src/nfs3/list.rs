@@ -1,7 +1,7 @@
 //! XDR's optional lists (`*next`), decoded iteratively; the directory listings made of them.
 
-use super::{Decode, Encode, FileHandle, Name, PostOpAttributes, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use super::{FileHandle, Name, PostOpAttributes};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use core::fmt;
 use core::marker::PhantomData;
 

@@ -1,11 +1,10 @@
 //! Arguments and results, procedure by procedure in the order of their numbers (RFC 1813 section 3.3).
 
 use super::{
-    Attributes, DATA_MAX, Decode, Device, DirectoryListing, DirectoryName, Encode, Entry,
-    EntryPlus, Failed, FileHandle, FileType, Path, PostOpAttributes, SetAttributes, Stable, Time,
-    WccData, record,
+    Attributes, DATA_MAX, Device, DirectoryListing, DirectoryName, Entry, EntryPlus, Failed,
+    FileHandle, FileType, Path, PostOpAttributes, SetAttributes, Stable, Time, WccData,
 };
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 
 /// GETATTR's arguments: the object.
 pub type GetattrArgs<'a> = FileHandle<'a>;

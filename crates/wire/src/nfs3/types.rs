@@ -1,7 +1,7 @@
 //! The types that NFSv3's procedures are made of (RFC 1813 section 2.5 and 2.6).
 
-use super::{Decode, Encode, HANDLE_MAX, NAME_MAX, PATH_MAX, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use super::{HANDLE_MAX, NAME_MAX, PATH_MAX};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, record};
 use core::fmt;
 use core::num::NonZeroU32;
 
@@ -174,32 +174,6 @@ impl<'a, T: Decode<'a>, E: Decode<'a>> Decode<'a> for Result<T, Failed<E>> {
             }
         }
     }
-}
-
-macro_rules! enumeration {
-    ($(#[$meta:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $code:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u32)]
-        pub enum $name { $($(#[$note])* $variant = $code,)* }
-
-        impl Encode for $name {
-            #[inline]
-            fn encode(&self, encoder: &mut Encoder<'_>) {
-                encoder.u32(*self as u32);
-            }
-        }
-
-        impl Decode<'_> for $name {
-            #[inline]
-            fn decode(decoder: &mut Decoder<'_>) -> Result<Self, XdrError> {
-                match decoder.u32()? {
-                    $($code => Ok($name::$variant),)*
-                    _ => Err(XdrError::Value),
-                }
-            }
-        }
-    };
 }
 
 enumeration! {

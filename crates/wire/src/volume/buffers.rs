@@ -1,8 +1,7 @@
 //! Buffers that one side of a connection keeps for the other's short transfers.
 
 use super::FAST_SLOTS_MAX;
-use crate::nfs3::{Decode, Encode};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::vec::Vec;
 
 /// Where a buffer is: offsets are the key's own.
@@ -59,7 +58,7 @@ impl Decode<'_> for Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
     use alloc::vec;
 
     fn bytes_of(buffers: &Buffers) -> Vec<u8> {

@@ -1,8 +1,7 @@
 //! What there is: the objects of an I/O server and the files of a volume, page by page, for who compares them.
 
 use super::{LayoutRecord, OBJECTS_MAX};
-use crate::nfs3::{Decode, Encode, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
 /// Most objects of an [`ObjectPage`].
@@ -176,7 +175,7 @@ impl Decode<'_> for Standings {
 mod tests {
     use super::super::BODY_MAX;
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
     use alloc::vec;
 
     fn bytes(value: &impl Encode) -> Vec<u8> {

@@ -1,8 +1,7 @@
 //! Bodies of the I/O servers' operations, and what the manager tells for them.
 
 use super::{OBJECTS_MAX, Shape, TOKEN_LEN, Token, WIDTH_MAX};
-use crate::nfs3::{Decode, Encode, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
 /// Most supplementary groups of a [`Caller`], as AUTH_SYS has them (RFC 5531 appendix A).
@@ -394,9 +393,9 @@ impl Decode<'_> for LayoutRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
     use crate::volume::BODY_MAX;
     use crate::volume::{LEVELS_MAX, Level, PIECES_MAX, Piece};
+    use crate::xdr::from_bytes;
     use alloc::vec;
     use std::fmt::Debug;
 

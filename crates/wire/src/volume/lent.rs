@@ -1,8 +1,7 @@
 //! Memory that an I/O server lends to a client, which moves the bytes of long transfers itself: client-based RDMA.
 
 use super::{LENT_LEN_MAX, TransferDone};
-use crate::nfs3::{Decode, Encode, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 
 /// Memory of an I/O server that the client may reach by RDMA for a short while: to write to, when it was asked for or
 /// comes with the answer of a WRITE; to read from, when it comes with the answer of a READ.
@@ -58,8 +57,8 @@ record! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
     use crate::volume::ObjectState;
+    use crate::xdr::from_bytes;
     use alloc::vec;
     use alloc::vec::Vec;
 

@@ -1,8 +1,7 @@
 //! Locks of byte ranges of files, and places for appended bytes: what the manager is asked for them.
 
 use super::Caller;
-use crate::nfs3::{Decode, Encode, record};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 
 /// What a lock keeps others from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -176,7 +175,7 @@ record! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
     use alloc::vec;
     use alloc::vec::Vec;
 

@@ -1,8 +1,7 @@
 //! What the manager tells of the volume and of its I/O servers, and what these tell the manager.
 
 use super::WIDTH_MAX;
-use crate::nfs3::{Decode, Encode};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -149,7 +148,7 @@ impl Decode<'_> for RegisterRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
 
     fn bytes(value: &impl Encode) -> Vec<u8> {
         let mut bytes = Vec::new();

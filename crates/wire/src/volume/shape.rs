@@ -1,8 +1,7 @@
 //! Which bytes of a file, or of memory, a request is about: list I/O.
 
 use super::{LEVELS_MAX, NESTED_PIECES_MAX, PIECES_MAX, TRANSFER_MAX};
-use crate::nfs3::{Decode, Encode};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::vec::Vec;
 
 /// Bytes that lie together.
@@ -304,7 +303,7 @@ impl Decode<'_> for Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
     use alloc::vec;
     use std::vec::Vec;
 

@@ -1,8 +1,7 @@
 //! Which manager rules a volume: what it and the I/O servers tell each other of its term.
 
 use super::{TOKEN_LEN, Token};
-use crate::nfs3::{Decode, Encode};
-use crate::xdr::{Decoder, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 
 /// The time for which one process is the manager. Terms of a volume are counted; two that begin at once may have the
 /// same number, and differ by their tokens.
@@ -112,7 +111,7 @@ impl Decode<'_> for TermAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::from_bytes;
+    use crate::xdr::from_bytes;
     use alloc::vec::Vec;
 
     fn bytes(value: &impl Encode) -> Vec<u8> {

@@ -7,7 +7,7 @@ use crate::nfs_support;
 use gannet_wire::nfs3::*;
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
 use gannet_wire::rpcrdma::{self, ChunkLimits, ChunkLists, Header};
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decoder, from_bytes};
 use nfs_support::{bytes_of, encoded};
 use std::collections::BTreeMap;
 

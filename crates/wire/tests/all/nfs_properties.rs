@@ -5,7 +5,7 @@ use crate::nfs_support;
 use gannet_wire::mount3;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use nfs_support::*;
 use proptest::collection::vec;
 use proptest::option;

@@ -5,7 +5,7 @@ use crate::nfs_support;
 use gannet_wire::mount3;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
-use gannet_wire::xdr::{Decoder, XdrError};
+use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 use nfs_support::{bytes_of, check, encoded};
 
 const HANDLE: FileHandle<'_> = FileHandle(&[0xaa; 8]);

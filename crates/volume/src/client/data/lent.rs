@@ -4,10 +4,10 @@ use super::{DataError, Target, accepted};
 use crate::calls::encode;
 use crate::link::Link;
 use gannet_fabric::{RemoteAddress, RemoteKey, Source, Span};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer, TransferDone,
 };
+use gannet_wire::xdr::from_bytes;
 
 /// Moves a server's share of a READ or WRITE: `spans` are its bytes in our memory, in the order of the stream. `None`:
 /// the server lends nothing now.

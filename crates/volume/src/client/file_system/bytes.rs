@@ -15,10 +15,10 @@ use gannet_runtime::{Buffer, LocalFuture, all, both};
 use gannet_vfs::{
     Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,
 };
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Capability, Class, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
+use gannet_wire::xdr::from_bytes;
 
 /// How bytes are moved, over all attempts.
 pub(super) struct Moving<'a> {

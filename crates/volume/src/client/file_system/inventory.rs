@@ -5,10 +5,10 @@ use crate::calls::{Call, encode};
 use crate::link::LinkError;
 use crate::meta::FileId;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{
     Class, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation, Standing, Standings,
 };
+use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
     /// The objects of an I/O server from a position on: pages until [`gannet_wire::volume::FOLDERS`].

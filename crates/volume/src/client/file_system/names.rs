@@ -13,9 +13,8 @@ use gannet_vfs::{
     LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier,
     Vfs, Wcc, WriteDone, in_memory,
 };
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::{Class, Operation};
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decoder, from_bytes};
 use std::collections::HashSet;
 use std::ops::Range;
 

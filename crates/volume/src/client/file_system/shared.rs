@@ -10,8 +10,8 @@ use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,
 };
-use gannet_wire::nfs3::from_bytes;
 use gannet_wire::volume::Capability;
+use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
     /// Does what is asked with a lock, over restarts of the manager. An unlock that cannot be told is owed.

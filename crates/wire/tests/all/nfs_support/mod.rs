@@ -2,7 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)] // every test program uses its own part
 
 use gannet_wire::nfs3::*;
-use gannet_wire::xdr::{Encoder, XdrError};
+use gannet_wire::xdr::{Decode, Encode, Encoder, XdrError, from_bytes};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

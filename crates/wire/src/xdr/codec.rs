@@ -125,19 +125,19 @@ macro_rules! record {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $name { $($(#[$note])* pub $field: $type,)* }
 
-        impl $crate::nfs3::Encode for $name {
+        impl $crate::xdr::Encode for $name {
             #[inline]
             fn encode(&self, encoder: &mut $crate::xdr::Encoder<'_>) {
-                $($crate::nfs3::Encode::encode(&self.$field, encoder);)*
+                $($crate::xdr::Encode::encode(&self.$field, encoder);)*
             }
         }
 
-        impl $crate::nfs3::Decode<'_> for $name {
+        impl $crate::xdr::Decode<'_> for $name {
             #[inline]
             fn decode(
                 decoder: &mut $crate::xdr::Decoder<'_>,
             ) -> Result<Self, $crate::xdr::XdrError> {
-                Ok($name { $($field: $crate::nfs3::Decode::decode(decoder)?,)* })
+                Ok($name { $($field: $crate::xdr::Decode::decode(decoder)?,)* })
             }
         }
     };
@@ -148,22 +148,49 @@ macro_rules! record {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $name<$life> { $($(#[$note])* pub $field: $type,)* }
 
-        impl $crate::nfs3::Encode for $name<'_> {
+        impl $crate::xdr::Encode for $name<'_> {
             #[inline]
             fn encode(&self, encoder: &mut $crate::xdr::Encoder<'_>) {
-                $($crate::nfs3::Encode::encode(&self.$field, encoder);)*
+                $($crate::xdr::Encode::encode(&self.$field, encoder);)*
             }
         }
 
-        impl<$life> $crate::nfs3::Decode<$life> for $name<$life> {
+        impl<$life> $crate::xdr::Decode<$life> for $name<$life> {
             #[inline]
             fn decode(
                 decoder: &mut $crate::xdr::Decoder<$life>,
             ) -> Result<Self, $crate::xdr::XdrError> {
-                Ok($name { $($field: $crate::nfs3::Decode::decode(decoder)?,)* })
+                Ok($name { $($field: $crate::xdr::Decode::decode(decoder)?,)* })
             }
         }
     };
 }
 
-pub(crate) use record;
+/// Declares an enum whose XDR form is its number; other numbers are refused.
+macro_rules! enumeration {
+    ($(#[$meta:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum $name { $($(#[$note])* $variant = $code,)* }
+
+        impl $crate::xdr::Encode for $name {
+            #[inline]
+            fn encode(&self, encoder: &mut $crate::xdr::Encoder<'_>) {
+                encoder.u32(*self as u32);
+            }
+        }
+
+        impl $crate::xdr::Decode<'_> for $name {
+            #[inline]
+            fn decode(decoder: &mut $crate::xdr::Decoder<'_>) -> Result<Self, $crate::xdr::XdrError> {
+                match decoder.u32()? {
+                    $($code => Ok($name::$variant),)*
+                    _ => Err($crate::xdr::XdrError::Value),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {enumeration, record};
