@@ -11,6 +11,7 @@ mod cuts;
 mod faults;
 mod given_up;
 mod journal;
+mod known_answers;
 mod leases;
 mod lent;
 mod locks;
