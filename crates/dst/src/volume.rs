@@ -12,12 +12,12 @@ use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, Session};
 use gannet_volume::manager::{Manager, TermError};
 use gannet_volume::meta::{
-    JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View,
-    claims, namespace,
+    JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
+    namespace,
 };
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Hello, Role, Token};
+use gannet_wire::volume::{Hello, Role, Stripes, Token};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -14,10 +14,9 @@ mod turns;
 mod walk;
 mod write;
 
-use crate::calls::encode;
 use crate::limits::{
-    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, UNIT_MAX,
-    UNIT_MIN, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
+    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
+    WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
@@ -28,9 +27,9 @@ use gannet_vfs::{
 };
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
-    Transfer,
+    Transfer, UNIT_MAX, UNIT_MIN,
 };
-use gannet_wire::xdr::{Decode, Encoder, from_bytes};
+use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use gone::Gone;
 use range_lock::RangeLocks;
 use std::cell::{Cell, RefCell};
@@ -290,7 +289,7 @@ impl<V: Vfs> IoServer<V> {
             Ok(state) => (0, state),
             Err(status) => (status as u32, nothing),
         });
-        Ok(encode(&ObjectStates {
+        Ok(to_bytes(&ObjectStates {
             states: states.collect(),
         }))
     }
@@ -302,7 +301,7 @@ impl<V: Vfs> IoServer<V> {
         if let Some(handle) = &object {
             self.store.commit(&own(), handle, 0, 0).await.result?;
         }
-        Ok(encode(&self.state_of(object.as_ref()).await?))
+        Ok(to_bytes(&self.state_of(object.as_ref()).await?))
     }
 
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
@@ -334,7 +333,7 @@ impl<V: Vfs> IoServer<V> {
             drop(guard);
             self.store.commit(&own(), handle, 0, 0).await.result?;
         }
-        Ok(encode(&self.state_of(object.as_ref()).await?))
+        Ok(to_bytes(&self.state_of(object.as_ref()).await?))
     }
 
     async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {

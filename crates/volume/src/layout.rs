@@ -3,8 +3,9 @@
 //! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
 //! its object, so that a contiguous range of the file is one contiguous range of each object.
 
-use crate::meta::{Chosen, Stripes};
-use gannet_wire::volume::{LayoutRecord, Piece, Pieces, Placement, Shape, WIDTH_MAX};
+use gannet_wire::volume::{
+    Chosen, LayoutRecord, Piece, Pieces, Placement, Shape, Stripes, WIDTH_MAX,
+};
 
 /// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
 /// `turn` goes round over them where no first one is chosen.

@@ -8,8 +8,8 @@
 //!
 //! First type to read: [`layout::Parts`].
 
-pub mod calls;
 pub mod client;
+mod convert;
 pub mod io_server;
 pub mod layout;
 pub mod limits;

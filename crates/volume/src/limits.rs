@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-/// Smallest stripe unit in bytes.
-pub const UNIT_MIN: u32 = 4 << 10;
-/// Largest stripe unit in bytes.
-pub const UNIT_MAX: u32 = 16 << 20;
 /// The stripe unit of files for which nobody chose another.
 pub const UNIT_DEFAULT: u32 = 64 << 10;
 /// Largest file, as with NFSv3's signed offsets.

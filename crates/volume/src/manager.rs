@@ -16,20 +16,21 @@ mod sizes;
 mod term;
 mod watched;
 
-use crate::calls::{
-    Appending, Call, Found, Granted, Listed, PAGE_ENTRIES_MAX, Page, Ticket, encode, put_found,
-};
 use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::{self, Body, FileId, Inode, MetaStore, Stripes, View, gives_privileges};
+use crate::meta::{self, MetaStore, View, gives_privileges};
 use crate::secret::ServerKeys;
 use appends::Appends;
 use change::{Task, Work};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
-use gannet_vfs::{AccessMask, Credentials, FileKind, SetTime, Status, Time};
-use gannet_wire::volume::{BODY_MAX, Capability, LayoutRecord, Operation};
-use gannet_wire::xdr::Encoder;
+use gannet_vfs::Status;
+use gannet_wire::volume::{
+    AccessAnswer, AccessMask, Appending, BODY_MAX, Body, Call, Caller, Capability, Entry, FileId,
+    FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, LinkAnswer, Listed, Operation,
+    PAGE_ENTRIES_MAX, Page, SetTimestamp, Stripes, Ticket, Timestamp,
+};
+use gannet_wire::xdr::{padded, to_bytes};
 use gathering::Gathering;
 use locks::Locks;
 use promises::{Objects, Promises};
@@ -145,18 +146,20 @@ impl Manager {
 
     async fn perform(
         self: &Rc<Self>,
-        caller: Credentials,
+        caller: Caller,
         ticket: Ticket,
         call: Call,
         cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
         match call {
-            Call::Getattr(id) => {
+            Call::Getattr { file: id } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
-                put_found(&mut body, &[self.found(id, inode).await?]);
+                body = found_body(vec![self.found(id, inode).await?]);
             }
-            Call::Lookup((directory, name)) => {
+            Call::Lookup {
+                entry: Entry { directory, name },
+            } => {
                 let looked = self.look(|view| {
                     let inside = namespace::inode(view, directory)?;
                     let (id, inode) = namespace::lookup(view, &caller, directory, &name)?;
@@ -164,52 +167,76 @@ impl Manager {
                 });
                 let (id, inode, inside) = looked?;
                 let found = self.found(id, inode).await?;
-                put_found(&mut body, &[found, self.found(directory, inside).await?]);
+                body = found_body(vec![found, self.found(directory, inside).await?]);
             }
-            Call::Access(id, wanted) => {
+            Call::Access { file: id, wanted } => {
                 let looked = self.look(|view| namespace::access(view, &caller, id, wanted));
-                let (AccessMask(granted), inode) = looked?;
-                body.extend(granted.to_be_bytes());
-                put_found(&mut body, &[self.found(id, inode).await?]);
+                let (granted, inode) = looked?;
+                let files = vec![self.found(id, inode).await?];
+                let found = FoundFiles { files };
+                body = to_bytes(&AccessAnswer { granted, found });
             }
-            Call::Readlink(id) => {
+            Call::Readlink { file: id } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
-                let Body::Symlink(text) = &inode.body else {
-                    return Err(Status::Inval);
-                };
-                Encoder::new(&mut body).opaque(text);
-                // The inode has the text, too, which had no bound once that lets both fit.
-                let room = BODY_MAX.saturating_sub(body.len() + 4 + 8 + STATE_LEN);
-                match encode(&inode).len() < room {
-                    true => put_found(&mut body, &[self.found(id, inode).await?]),
-                    false => put_found(&mut body, &[]),
-                }
+                body = self.link_text(id, inode).await?;
             }
-            Call::Readdirplus(directory, cookie, found) => {
-                let page = self.list(&caller, (directory, cookie), found).await?;
-                body = encode(&page);
+            Call::Readdirplus {
+                directory,
+                cookie,
+                wants_files,
+            } => {
+                let page = self.list(&caller, (directory, cookie), wants_files).await?;
+                body = to_bytes(&page);
             }
-            Call::Layout(id, rights) => body = encode(&self.grant(&caller, id, rights).await?),
-            Call::Append(id, number, at_least, len) => {
-                body = encode(&self.append(&caller, id, (number, at_least, len)).await?);
+            Call::Layout { file, rights } => {
+                body = to_bytes(&self.grant(&caller, file, rights).await?);
             }
-            Call::GiveBack(id, number) => self.sizes.give_back(id, number),
-            Call::Files(from) => body = self.files(from).await?,
-            Call::Orphans(server, remove, ids) => {
-                body = self.orphans(&caller, (server, remove), &ids).await?;
+            Call::Append {
+                file,
+                number,
+                at_least,
+                len,
+            } => {
+                body = to_bytes(&self.append(&caller, file, (number, at_least, len)).await?);
+            }
+            Call::GiveBack { file, number } => self.sizes.give_back(file, number),
+            Call::Files { from } => body = self.files(from).await?,
+            Call::Orphans {
+                server,
+                remove,
+                files,
+            } => {
+                body = self.orphans(&caller, (server, remove), &files).await?;
             }
             change => {
                 let all = self.perform_change(caller, (ticket, change), cut).await?;
-                put_found(&mut body, &all);
+                body = found_body(all);
             }
         }
         Ok(body)
     }
 
+    /// The text of a symbolic link, with the file where both fit a message.
+    async fn link_text(&self, id: FileId, inode: Inode) -> Result<Vec<u8>, Status> {
+        let Body::Symlink(text) = &inode.body else {
+            return Err(Status::Inval);
+        };
+        let text = text.clone();
+        // The inode has the text, too, which had no bound once that lets both fit.
+        let head_len = 4 + padded(text.len()).unwrap_or(BODY_MAX);
+        let room = BODY_MAX.saturating_sub(head_len + 4 + 8 + STATE_LEN);
+        let files = match to_bytes(&inode).len() < room {
+            true => vec![self.found(id, inode).await?],
+            false => Vec::new(),
+        };
+        let found = FoundFiles { files };
+        Ok(to_bytes(&LinkAnswer { text, found }))
+    }
+
     /// Does a change; the files that its answer tells of.
     async fn perform_change(
         self: &Rc<Self>,
-        caller: Credentials,
+        caller: Caller,
         (ticket, change): (Ticket, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
@@ -253,13 +280,18 @@ impl Manager {
     }
 
     /// The last write that a file's objects tell of, for a change that sets the modification time.
-    async fn last_write(&self, change: &Call) -> Result<Time, Status> {
-        let Call::Setattr(id, change, _) = change else {
-            return Ok(Time::default());
+    async fn last_write(&self, change: &Call) -> Result<Timestamp, Status> {
+        let Call::Setattr {
+            file: id,
+            attributes: change,
+            ..
+        } = change
+        else {
+            return Ok(Timestamp::default());
         };
         // A cut comes after all writes that the objects tell of now: the client sets the time again afterwards.
-        if !matches!(change.modify_time, SetTime::To(_)) || change.size.is_some() {
-            return Ok(Time::default());
+        if !matches!(change.modify_time, SetTimestamp::To(_)) || change.size.is_some() {
+            return Ok(Timestamp::default());
         }
         let inode = self.look(|view| namespace::inode(view, *id))?;
         let found = self.found(*id, inode).await?;
@@ -268,7 +300,7 @@ impl Manager {
 
     async fn list(
         &self,
-        caller: &Credentials,
+        caller: &Caller,
         (directory, cookie): (FileId, u64),
         found: bool,
     ) -> Result<Page, Status> {
@@ -286,7 +318,7 @@ impl Manager {
     /// a file durably loses the set-user-ID and set-group-ID bits that a write takes: I/O servers know no modes.
     async fn grant(
         self: &Rc<Self>,
-        caller: &Credentials,
+        caller: &Caller,
         id: FileId,
         rights: u32,
     ) -> Result<Granted, Status> {
@@ -295,9 +327,9 @@ impl Manager {
         let is_privileged = |view: &dyn View| namespace::is_privileged(view, caller, id);
         if writes && self.look(is_privileged)? {
             let work = Work {
-                caller: caller.clone(),
+                caller: *caller,
                 task: Task::DropPrivileges(id),
-                last_write: Time::default(),
+                last_write: Timestamp::default(),
             };
             self.change(work, None).await?;
             layout = self.may_use(caller, id, rights)?;
@@ -325,12 +357,13 @@ impl Manager {
 
     /// Refuses for now to give a file set-user-ID or set-group-ID bits that somebody else may still write by a grant of
     /// before: what he writes would run with the rights of its owner. Grants end, or are given back, in seconds.
-    fn check_grants_of_others(&self, caller: &Credentials, change: &Call) -> Result<(), Status> {
+    fn check_grants_of_others(&self, caller: &Caller, change: &Call) -> Result<(), Status> {
         match change {
-            Call::Setattr(id, change, _)
-                if gives_privileges(change)
-                    && self.sizes.is_writable_by_others(*id, caller.uid) =>
-            {
+            Call::Setattr {
+                file: id,
+                attributes: change,
+                ..
+            } if gives_privileges(change) && self.sizes.is_writable_by_others(*id, caller.uid) => {
                 Err(Status::Jukebox)
             }
             _ => Ok(()),
@@ -339,12 +372,7 @@ impl Manager {
 
     /// The layout of a file that the caller may use so. Owners may always read and write: a file may have been opened
     /// before its mode changed (RFC 1813 section 4.4).
-    fn may_use(
-        &self,
-        caller: &Credentials,
-        id: FileId,
-        rights: u32,
-    ) -> Result<LayoutRecord, Status> {
+    fn may_use(&self, caller: &Caller, id: FileId, rights: u32) -> Result<LayoutRecord, Status> {
         let reads = AccessMask::READ | AccessMask::EXECUTE;
         let wanted = AccessMask(reads | AccessMask::MODIFY);
         let looked = self.look(|view| namespace::access(view, caller, id, wanted));
@@ -372,7 +400,7 @@ impl Manager {
     /// A grant to write a file, and where in it bytes go that are appended: at `at_least` or behind.
     async fn append(
         self: &Rc<Self>,
-        caller: &Credentials,
+        caller: &Caller,
         id: FileId,
         (number, at_least, len): (u64, u64, u32),
     ) -> Result<Appending, Status> {
@@ -424,9 +452,15 @@ impl Manager {
         let call = Call::from_body(operation, request.body());
         // Known before whoever asked can give it up and go on.
         let cut = match &call {
-            Ok((caller, _, Call::Setattr(file, change, _)))
-                if change.size.is_some() || gives_privileges(change) =>
-            {
+            Ok((
+                caller,
+                _,
+                Call::Setattr {
+                    file,
+                    attributes: change,
+                    ..
+                },
+            )) if change.size.is_some() || gives_privileges(change) => {
                 let may = self.look(|view| namespace::may_set(view, caller, *file, change));
                 may.ok().map(|()| self.sizes.to_be_cut(*file))
             }
@@ -452,7 +486,7 @@ const STATE_LEN: usize = 4 + 8 + 8 + 8;
 /// A page, with room for what its names stand for if that is wanted; and the inodes for it.
 fn list(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     directory: FileId,
     cookie: u64,
     with_found: bool,
@@ -468,7 +502,7 @@ fn list(
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
     let mut is_alone = false;
-    let mut room = BODY_MAX - encode(&page).len();
+    let mut room = BODY_MAX - to_bytes(&page).len();
     let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {
         let entry = Listed {
             name: listed.name,
@@ -476,11 +510,11 @@ fn list(
             id: listed.id,
             found: None,
         };
-        let mut len = encode(&entry).len();
+        let mut len = to_bytes(&entry).len();
         if with_found {
             match namespace::inode(view, listed.id) {
                 Ok(inode) => {
-                    len += 8 + encode(&inode).len() + STATE_LEN;
+                    len += 8 + to_bytes(&inode).len() + STATE_LEN;
                     inodes.push((listed.id, inode));
                 }
                 Err(error) => {
@@ -514,8 +548,13 @@ fn list(
     }
 }
 
-fn now(runtime: &Handle) -> Time {
-    Time::since_epoch(runtime.wall_clock())
+/// The body of an answer that is files.
+fn found_body(files: Vec<Found>) -> Vec<u8> {
+    to_bytes(&FoundFiles { files })
+}
+
+fn now(runtime: &Handle) -> Timestamp {
+    Timestamp::since_epoch(runtime.wall_clock())
 }
 
 /// What `see` finds out of a moment of the store.

@@ -9,24 +9,20 @@ pub mod check;
 pub mod claims;
 #[cfg(test)]
 mod fixture;
-mod inode;
 mod journal;
 pub mod lock_sessions;
 mod memory_store;
 pub mod namespace;
 pub mod numbers;
+mod permissions;
 mod redb_store;
 pub mod standing;
-mod stripes;
 pub mod terms;
 
-pub(crate) use inode::gives_privileges;
-pub use inode::{Body, FileId, Inode, ROOT};
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
+pub(crate) use permissions::gives_privileges;
 pub use redb_store::{DamagedValue, RedbStore};
-pub use stripes::{Chosen, Stripes, StripesError};
-pub(crate) use stripes::{put_stripes, take_stripes};
 
 use thiserror::Error;
 

@@ -1,23 +1,37 @@
 //! The native protocol of volumes: messages between clients, the manager and I/O servers.
 //!
 //! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`Header`] of 32 bytes, a body of
-//! XDR items, and possibly data. Bodies of the manager's operations are the arguments and results of NFSv3 (RFC 1813)
-//! behind a [`Caller`]; bodies of the I/O servers' are [`Transfer`]s and a few short records.
+//! XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a [`Caller`]; bodies of the I/O servers' are [`Transfer`]s and a few short records.
 
+mod answers;
+mod attributes;
 mod buffers;
+mod calls;
 mod header;
 mod hello;
+mod inode;
 mod inventory;
 mod io;
 mod lent;
 mod locks;
 mod registry;
 mod shape;
+mod stripes;
 mod term;
 
+pub use answers::{
+    AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, LinkAnswer, Listed,
+    PAGE_ENTRIES_MAX, Page, Ticket,
+};
+pub use attributes::{
+    AccessMask, AttributeChanges, CreateMode, FileId, FileKind, NodeKind, ROOT, SetTimestamp,
+    Timestamp,
+};
 pub use buffers::{Buffers, Place};
+pub use calls::{Call, Entry};
 pub use header::{Class, Header, HeaderError, Kind, Operation, StatusCode};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
+pub use inode::{Body, Inode};
 pub use inventory::{
     FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
     Standing, Standings,
@@ -33,6 +47,7 @@ pub use locks::{
 };
 pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
+pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.
@@ -57,6 +72,16 @@ pub const LEVELS_MAX: usize = 4;
 pub const TRANSFER_MAX: u64 = 64 << 20;
 /// Most pieces that one nested description may stand for.
 pub const NESTED_PIECES_MAX: u64 = 1 << 20;
+/// Smallest stripe unit in bytes.
+pub const UNIT_MIN: u32 = 4 << 10;
+/// Largest stripe unit in bytes.
+pub const UNIT_MAX: u32 = 16 << 20;
+/// Longest name in a directory, in bytes.
+pub const FILE_NAME_MAX: usize = 255;
+/// Longest name that a decoder lets through: one byte more than is allowed, so that the right error can be given.
+const FILE_NAME_DECODED_MAX: usize = FILE_NAME_MAX + 1;
+/// Longest text of a symbolic link, in bytes.
+pub const SYMLINK_MAX: usize = 4095;
 /// Most I/O servers that one file is striped over.
 pub const WIDTH_MAX: usize = 256;
 /// Most objects that one message asks for.

@@ -9,7 +9,7 @@
 
 mod codec;
 
-pub use codec::{Decode, Encode, from_bytes};
+pub use codec::{Decode, Encode, from_bytes, to_bytes};
 pub(crate) use codec::{enumeration, record};
 
 use alloc::vec::Vec;

@@ -1,13 +1,12 @@
 //! Seeds of the volume protocol: one of each kind, as our own ends make them.
 
-use gannet_vfs::{AccessMask, CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Time};
-use gannet_volume::calls::{Call, FileState, Found, Granted, Listed, Page, Ticket};
-use gannet_volume::meta::{Body, Chosen, FileId, Inode, ROOT, Stripes};
 use gannet_wire::volume::{
-    Accepted, Capability, ClaimRecord, Class, FilePage, Header, Hello, Kind, LayoutRecord, Lent,
-    LentDone, Level, Memory, ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState,
-    ObjectStates, Operation, Piece, Placement, Role, Shape, Standing, Standings, StatusCode, Term,
-    TermAnswer, TermCall, TermStage, Transfer, TransferDone,
+    Accepted, AccessMask, AttributeChanges, Body, Call, Caller, Capability, Chosen, ClaimRecord,
+    Class, CreateMode, Entry, FileId, FilePage, FileState, Found, Granted, Header, Hello, Inode,
+    Kind, LayoutRecord, Lent, LentDone, Level, Listed, Memory, NodeKind, ObjectEntry, ObjectPage,
+    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
+    ROOT, Role, SetTimestamp, Shape, Standing, Standings, StatusCode, Stripes, Term, TermAnswer,
+    TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -31,7 +30,7 @@ pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("volume_records", "tile", bytes_of(&tile())),
     ];
     seeds.extend(inodes().map(|inode| ("volume_records", "inode", bytes_of(&inode))));
-    let caller = Credentials::new(1, 2, &[3, 4]);
+    let caller = Caller::new(1, 2, &[3, 4]);
     for (name, call) in calls() {
         let body = call.to_body(&caller, &Ticket::default());
         let message = message(Kind::Request, call.operation(), &body);
@@ -99,7 +98,7 @@ fn inodes() -> impl Iterator<Item = Inode> {
     let file = Body::Regular {
         layout: layout(),
         verifier: *b"verifier",
-        written: Some(Time::default()),
+        written: Some(Timestamp::default()),
     };
     let link = Body::Symlink(b"to".to_vec());
     let first = directory(Chosen::From { first: 1, width: 2 });
@@ -109,45 +108,81 @@ fn inodes() -> impl Iterator<Item = Inode> {
         uid: 1,
         gid: 2,
         links: 1,
-        access_time: Time::default(),
-        modify_time: Time::default(),
-        change_time: Time::default(),
+        access_time: Timestamp::default(),
+        modify_time: Timestamp::default(),
+        change_time: Timestamp::default(),
         body,
     })
 }
 
 fn calls() -> Vec<(&'static str, Call)> {
-    let entry = || (ROOT, b"name".to_vec());
-    let change = SetAttributes {
+    let entry = || Entry {
+        directory: ROOT,
+        name: b"name".to_vec(),
+    };
+    let change = AttributeChanges {
         mode: Some(0o640),
         size: Some(1 << 20),
-        modify_time: SetTime::To(Time::default()),
-        ..SetAttributes::default()
+        modify_time: SetTimestamp::To(Timestamp::default()),
+        ..AttributeChanges::default()
     };
     let listed = Stripes {
         unit: 65536,
         on: Chosen::Listed(vec![3, 0, 2]),
     };
     vec![
-        ("rename", Call::Rename(entry(), entry())),
+        (
+            "rename",
+            Call::Rename {
+                from: entry(),
+                to: entry(),
+            },
+        ),
         (
             "create",
-            Call::Create(entry(), CreateMode::Unchecked(change)),
+            Call::Create {
+                entry: entry(),
+                mode: CreateMode::Unchecked(change),
+            },
         ),
         (
             "mknod",
-            Call::Mknod(entry(), NodeKind::BlockDevice(8, 1), change),
+            Call::Mknod {
+                entry: entry(),
+                kind: NodeKind::BlockDevice(8, 1),
+                attributes: change,
+            },
         ),
-        ("access", Call::Access(FileId(7), AccessMask(0x3f))),
-        ("files", Call::Files(FileId(7))),
-        ("stripes", Call::Stripes(ROOT, Some(listed.clone()))),
+        (
+            "access",
+            Call::Access {
+                file: FileId(7),
+                wanted: AccessMask(0x3f),
+            },
+        ),
+        ("files", Call::Files { from: FileId(7) }),
+        (
+            "stripes",
+            Call::Stripes {
+                directory: ROOT,
+                stripes: Some(listed.clone()),
+            },
+        ),
         (
             "create-striped",
-            Call::CreateStriped(entry(), change, listed),
+            Call::CreateStriped {
+                entry: entry(),
+                attributes: change,
+                stripes: listed,
+            },
         ),
         (
             "orphans",
-            Call::Orphans(1, true, vec![FileId(7), FileId(8)]),
+            Call::Orphans {
+                server: 1,
+                remove: true,
+                files: vec![FileId(7), FileId(8)],
+            },
         ),
     ]
 }

@@ -5,8 +5,9 @@ use crate::size;
 use crate::url::{Location, Url};
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
-use gannet_volume::limits::{UNIT_DEFAULT, UNIT_MAX, UNIT_MIN};
+use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
+use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
 use std::path::PathBuf;
 use std::str::FromStr;
 

@@ -10,7 +10,7 @@ use gannet_vfs::{
     WriteDone,
 };
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_volume::meta::{Chosen, Stripes};
+use gannet_wire::volume::{Chosen, Stripes};
 use std::ops::Range;
 use std::time::Duration;
 

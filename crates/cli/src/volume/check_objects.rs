@@ -4,8 +4,7 @@ use super::check::{empty, note};
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
-use gannet_volume::meta::FileId;
-use gannet_wire::volume::{FOLDERS, LayoutRecord, OBJECTS_MAX, ObjectPosition, Standing};
+use gannet_wire::volume::{FOLDERS, FileId, LayoutRecord, OBJECTS_MAX, ObjectPosition, Standing};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What was seen of objects, and what does not fit.

@@ -10,11 +10,10 @@ use super::{IO_SERVERS_MAX, METADATA_CACHE};
 use crate::cli::CreateOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
-use gannet_vfs::{Credentials, SetAttributes, Time};
 use gannet_volume::meta::namespace::{self, Request};
-use gannet_volume::meta::{MetaStore, ROOT, RedbStore, claims};
+use gannet_volume::meta::{MetaStore, RedbStore, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::Token;
+use gannet_wire::volume::{AttributeChanges, Caller, ROOT, Timestamp, Token};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::SystemTime;
@@ -88,12 +87,12 @@ fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), Fai
     made.file(path, b"")?;
     let store = RedbStore::open(path, METADATA_CACHE).explain(what)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = Time::since_epoch(since.unwrap_or_default());
-    let root = Credentials::new(0, 0, &[]);
-    let owner = SetAttributes {
+    let now = Timestamp::since_epoch(since.unwrap_or_default());
+    let root = Caller::new(0, 0, &[]);
+    let owner = AttributeChanges {
         uid: Some(rustix::process::geteuid().as_raw()),
         gid: Some(rustix::process::getegid().as_raw()),
-        ..SetAttributes::default()
+        ..AttributeChanges::default()
     };
     let mut formatted = Ok(());
     let committed = store.commit(&mut |transaction| {

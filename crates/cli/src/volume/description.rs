@@ -3,10 +3,9 @@
 use super::IO_SERVERS_MAX;
 use super::place::Place;
 use crate::failure::{Explain, Failure};
-use gannet_volume::limits::{UNIT_MAX, UNIT_MIN};
 use gannet_volume::link::TrafficClasses;
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{NAME_MAX, Token};
+use gannet_wire::volume::{NAME_MAX, Token, UNIT_MAX, UNIT_MIN};
 use serde::Deserialize;
 use serde::de::Error as _;
 use std::io::Read;

@@ -18,10 +18,10 @@ use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity, TrafficClasses};
 use gannet_volume::manager::{Manager, Registration, Registry};
-use gannet_volume::meta::{Chosen, JournaledStore, MetaStore, Stripes, claims};
+use gannet_volume::meta::{JournaledStore, MetaStore, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Token};
+use gannet_wire::volume::{Address, Chosen, Hello, RegisterRecord, Role, Stripes, Token};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

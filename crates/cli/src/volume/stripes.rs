@@ -7,8 +7,7 @@ use crate::session;
 use crate::size::human;
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_volume::meta::{Chosen, Stripes};
-use gannet_wire::volume::VolumeRecord;
+use gannet_wire::volume::{Chosen, Stripes, VolumeRecord};
 use serde::Serialize;
 
 /// What `--json` prints.

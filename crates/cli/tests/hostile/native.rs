@@ -8,11 +8,8 @@ use gannet_fabric::{Provider, SendOptions, Source, WorkId};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle};
-use gannet_vfs::Credentials;
-use gannet_volume::calls::{Call, Ticket};
 use gannet_volume::link::{self, Link, Pool, Session};
-use gannet_volume::meta::ROOT;
-use gannet_wire::volume::{Class, Header, Hello, Kind, StatusCode};
+use gannet_wire::volume::{Call, Caller, Class, Header, Hello, Kind, ROOT, StatusCode, Ticket};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -30,8 +27,12 @@ const REST: Duration = Duration::from_millis(300);
 
 /// A request for a page of the root's names and all that is known of them.
 fn list(id: u64) -> Source {
-    let call = Call::Readdirplus(ROOT, 0, true);
-    let body = call.to_body(&Credentials::new(0, 0, &[]), &Ticket::default());
+    let call = Call::Readdirplus {
+        directory: ROOT,
+        cookie: 0,
+        wants_files: true,
+    };
+    let body = call.to_body(&Caller::new(0, 0, &[]), &Ticket::default());
     let header = Header {
         kind: Kind::Request,
         operation: call.operation(),

@@ -4,7 +4,6 @@ mod lent;
 
 use super::pin_down::{Exposed, PinDownCache};
 use super::policy::{TransferPolicy, Way};
-use crate::calls::encode;
 use crate::layout::{own_len, pairs};
 use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
 use crate::link::{FastSlot, Link, LinkError, Message};
@@ -13,7 +12,7 @@ use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_wire::volume::{
     Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Transfer, TransferDone,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -434,7 +433,7 @@ async fn call(
 ) -> Result<Answered, DataError> {
     let Target { link, placement } = target;
     let index = placement.index;
-    let body = encode(&transfer);
+    let body = to_bytes(&transfer);
     for (span, target) in writes {
         link.write(Source::Span(span), target).await;
     }

@@ -5,7 +5,7 @@
 //! one when the file is as it will be.
 
 use crate::limits::DOUBTS_MAX;
-use crate::meta::FileId;
+use gannet_wire::volume::FileId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

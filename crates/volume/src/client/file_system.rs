@@ -19,17 +19,19 @@ use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
 use super::trouble::{LastTrouble, Trouble};
-use crate::calls::{Call, Found, Granted, Ticket, parse_found};
+use crate::convert::{attributes_of, caller_of, time_of};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, FILE_SIZE_MAX, OPERATION_DEADLINE};
 use crate::link::{Identity, LinkError, Message};
-use crate::meta::{Body, FileId};
 use crate::secret::Secret;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
-use gannet_wire::volume::{Capability, Class, LayoutRecord, Shape, VolumeRecord};
+use gannet_wire::volume::{
+    Body, Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, Ticket,
+    VolumeRecord,
+};
 use gannet_wire::xdr::{Decoder, from_bytes};
 use places::{Turn, parts_of};
 use std::cell::RefCell;
@@ -201,7 +203,7 @@ impl VolumeFs {
             false => None,
         };
         let ticket = held.as_ref().map_or(Ticket::default(), |held| held.ticket);
-        let body = call.to_body(caller, &ticket);
+        let body = call.to_body(&caller_of(caller), &ticket);
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
@@ -267,7 +269,7 @@ impl VolumeFs {
             return Ok(lease);
         }
         let asked = (self.runtime.now(), doubts.moment());
-        let answer = self.ask(caller, Call::Layout(id, rights)).await?;
+        let answer = self.ask(caller, Call::Layout { file: id, rights }).await?;
         let granted: Granted = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         Ok(self
             .leases
@@ -326,16 +328,16 @@ impl VolumeFs {
 
 /// What the manager and the objects know of a file together; `None` when the objects' part is missing.
 fn whole(found: &Found, fsid: u64) -> Option<Attributes> {
-    let mut whole = found.inode.attributes(found.id, fsid);
+    let mut whole = attributes_of(&found.inode, found.id, fsid);
     let Body::Regular { written, .. } = &found.inode.body else {
         return Some(whole);
     };
     let state = found.state?;
     whole.size = state.size;
     whole.used = state.used;
-    let last = state.written;
+    let last = time_of(state.written);
     whole.modify_time = match written {
-        Some(written) if last > *written => last,
+        Some(written) if last > time_of(*written) => last,
         Some(_) => whole.modify_time,
         None => whole.modify_time.max(last),
     };
@@ -355,8 +357,8 @@ fn size_of(layout: &LayoutRecord, states: &States) -> u64 {
 
 /// The files that an answer tells of.
 fn found_in<const N: usize>(answer: &Message) -> Result<[Found; N], Status> {
-    let found = parse_found(answer.body()).ok();
-    let found = found.and_then(|found| found.try_into().ok());
+    let found: Option<FoundFiles> = from_bytes(answer.body()).ok();
+    let found = found.and_then(|found| found.files.try_into().ok());
     found.ok_or(Status::Serverfault)
 }
 

@@ -7,12 +7,10 @@
 use super::doubts::Moment;
 use super::servers::Servers;
 use super::written::{Asked, Written};
-use crate::calls::{Call, Granted, Ticket};
 use crate::limits::{CAPABILITIES_MAX, CAPABILITY_AGE, GIVE_BACK_AFTER};
-use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, sleep};
 use gannet_vfs::Credentials;
-use gannet_wire::volume::{Capability, Class, LayoutRecord};
+use gannet_wire::volume::{Call, Caller, Capability, Class, FileId, Granted, LayoutRecord, Ticket};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -160,9 +158,9 @@ impl Leases {
         });
         // In an order that the simulator can repeat.
         grants.sort_unstable();
-        let nobody = Credentials::new(0, 0, &[]);
+        let nobody = Caller::new(0, 0, &[]);
         for (file, number) in grants {
-            let call = Call::GiveBack(file, number);
+            let call = Call::GiveBack { file, number };
             let body = call.to_body(&nobody, &Ticket::default());
             // What is not given back ends by itself.
             let Ok(link) = self.servers.manager().await else {

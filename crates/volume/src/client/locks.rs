@@ -5,18 +5,17 @@
 //! asked; what cannot be reclaimed is lost, and logged: others may have locked it meanwhile.
 
 use super::servers::Servers;
-use crate::calls::encode;
+use crate::convert::caller_of;
 use crate::limits::{LOCK_LEASE, LOCK_RENEW, LOCKS_OF_SESSION_MAX};
 use crate::link::{Link, LinkError};
 use crate::locks::{HeldLock, RangeLocks};
-use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, sleep};
 use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Status};
 use gannet_wire::volume::{
-    self as wire, Caller, Class, LockAction, LockOutcome, LockRecord, LockReply, Operation,
+    self as wire, Class, FileId, LockAction, LockOutcome, LockRecord, LockReply, Operation,
     RenewLocksReply, RenewLocksRequest,
 };
-use gannet_wire::xdr::{Decode, Encode, from_bytes};
+use gannet_wire::xdr::{Decode, Encode, from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -302,7 +301,7 @@ async fn send(
     (action, lock): (LockAction, LockRecord),
 ) -> Result<LockReply, LockFailure> {
     let request = wire::LockRequest {
-        caller: Caller::new(caller.uid, caller.gid, caller.groups()),
+        caller: caller_of(caller),
         file: file.0,
         action,
         lock,
@@ -315,7 +314,7 @@ async fn ask<T: for<'a> Decode<'a>>(
     operation: Operation,
     request: &impl Encode,
 ) -> Result<T, LockFailure> {
-    let body = encode(request);
+    let body = to_bytes(request);
     let answer = link.call(operation, Class::Metadata, &body, &[]).await?;
     if let Some(status) = super::file_system::status_of(&answer) {
         return Err(LockFailure::Refused(status));

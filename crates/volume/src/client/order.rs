@@ -5,7 +5,7 @@
 //! makes a file under the same name, what it had asked for before must not come to them behind that.
 
 use crate::limits::CHANGES_BEFORE_MAX;
-use crate::meta::FileId;
+use gannet_wire::volume::FileId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,7 @@
 //! Numbers for changes, by which the manager knows one that it has done already.
 
-use crate::calls::Ticket;
 use crate::limits::{TICKETS, TICKETS_THAT_WAIT};
-use gannet_wire::volume::Token;
+use gannet_wire::volume::{Ticket, Token};
 use std::cell::RefCell;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

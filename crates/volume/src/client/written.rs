@@ -1,8 +1,8 @@
 //! Which files are being written, and which hold data that are not known to be durable.
 
 use crate::limits::{CAPABILITIES_MAX, GRANT_AGE};
-use crate::meta::FileId;
 use gannet_runtime::Instant;
+use gannet_wire::volume::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.

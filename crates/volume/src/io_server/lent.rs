@@ -3,7 +3,6 @@
 use super::walk::Pace;
 use super::write::Target;
 use super::{IoServer, parse};
-use crate::calls::encode;
 use crate::link::Link;
 use gannet_fabric::Access;
 use gannet_runtime::FileRef;
@@ -12,13 +11,14 @@ use gannet_wire::volume::{
     Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, ObjectState, Transfer,
     TransferDone,
 };
+use gannet_wire::xdr::to_bytes;
 
 impl<V: Vfs> IoServer<V> {
     /// Lends memory to write to, if there is some.
     pub(super) fn lend(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
-        Ok(encode(&lend_for_write(link, size)))
+        Ok(to_bytes(&lend_for_write(link, size)))
     }
 
     /// The client is done with what it was lent; it may have been taken back already.
@@ -53,7 +53,7 @@ impl<V: Vfs> IoServer<V> {
     /// The answer to a WRITE by lent memory: some for the next one comes with it.
     pub(super) fn written_lent(&self, link: &Link, done: TransferDone) -> Vec<u8> {
         let lent = lend_for_write(link, done.count);
-        encode(&LentDone { done, lent })
+        to_bytes(&LentDone { done, lent })
     }
 
     /// Copies a READ's bytes to memory, and lends that.
@@ -71,7 +71,7 @@ impl<V: Vfs> IoServer<V> {
         };
         let buffer = Some(count).filter(|it| *it <= LENT_LEN_MAX);
         let Some(mut buffer) = buffer.and_then(|count| link.lendable(count)) else {
-            return Ok(encode(&nothing));
+            return Ok(to_bytes(&nothing));
         };
         let _turn = match class {
             Class::Metadata | Class::Small => None,
@@ -81,7 +81,7 @@ impl<V: Vfs> IoServer<V> {
             }
         };
         self.gather_own(source, transfer, &mut buffer, pace).await?;
-        Ok(encode(&match link.lend(buffer, Access::RemoteRead) {
+        Ok(to_bytes(&match link.lend(buffer, Access::RemoteRead) {
             None => nothing,
             lent => LentDone {
                 done: TransferDone { count, state },

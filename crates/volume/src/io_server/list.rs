@@ -2,11 +2,11 @@
 
 use super::walk::Pace;
 use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, place_of};
-use crate::calls::encode;
 use crate::limits::RANGE_STEPS;
 use crate::link::Link;
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
+use gannet_wire::xdr::to_bytes;
 
 impl<V: Vfs> IoServer<V> {
     /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
@@ -38,7 +38,7 @@ impl<V: Vfs> IoServer<V> {
                 };
             }
         }
-        Ok(encode(&ObjectPage {
+        Ok(to_bytes(&ObjectPage {
             next: at,
             strangers: page.strangers,
             lost_below: self.lost_below.get(),

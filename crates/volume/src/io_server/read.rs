@@ -2,7 +2,6 @@
 
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, own, parse_transfer};
-use crate::calls::encode;
 use crate::layout::{Pair, Pairs, pairs, pairs_together};
 use crate::limits::RANGE_STEPS;
 use crate::link::{Hold, Link, Message};
@@ -10,6 +9,7 @@ use gannet_fabric::{RemoteAddress, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef, run_blocking};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{Capability, Class, INLINE_DATA_MAX, Memory, Transfer, TransferDone};
+use gannet_wire::xdr::to_bytes;
 use std::io;
 
 /// Bytes of a file that are read at a time to have them in the page cache.
@@ -69,7 +69,7 @@ impl<V: Vfs> IoServer<V> {
             }
         };
         let done = TransferDone { count, state };
-        Ok((encode(&done), data))
+        Ok((to_bytes(&done), data))
     }
 
     /// The open file behind an object.

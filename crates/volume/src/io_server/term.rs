@@ -5,12 +5,11 @@
 //! kept in memory at once, and in the file a second later: it tells a manager from its own restored copy.
 
 use super::{IoServer, own, parse};
-use crate::calls::encode;
 use crate::limits::TERM_WRITE_PAUSE;
 use gannet_runtime::{Buffer, run_blocking, sleep};
 use gannet_vfs::{CreateMode, FileHandle, FileKind, SetAttributes, Stability, Status, Vfs};
 use gannet_wire::volume::{Capability, Term, TermAnswer, TermCall, TermStage};
-use gannet_wire::xdr::{Decode, Decoder, Encoder};
+use gannet_wire::xdr::{Decode, Decoder, Encoder, to_bytes};
 use siphasher::sip::SipHasher13;
 use std::cell::{Cell, RefCell};
 use std::hash::Hasher;
@@ -152,7 +151,7 @@ impl<V: Vfs> IoServer<V> {
             self.obey(&call, is_same).await?;
         }
         let known = self.terms.known();
-        Ok(encode(&TermAnswer {
+        Ok(to_bytes(&TermAnswer {
             accepted: accepted && (call.stage == TermStage::Ask || known.term == call.term),
             known: known.term,
             change: known.change,

@@ -4,7 +4,6 @@ use super::range_lock::Write;
 use super::turns::Turn;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, own, parse_transfer, stability};
-use crate::calls::encode;
 use crate::layout::{Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
@@ -12,6 +11,7 @@ use gannet_fabric::{RemoteAddress, RemoteKey};
 use gannet_runtime::{Buffer, all, both};
 use gannet_vfs::{FileHandle, Stability, Status, Vfs};
 use gannet_wire::volume::{Capability, Class, Memory, ObjectState, Transfer, TransferDone};
+use gannet_wire::xdr::to_bytes;
 use std::ops::Range;
 use std::pin::Pin;
 
@@ -98,7 +98,7 @@ impl<V: Vfs> IoServer<V> {
         };
         Ok(match transfer.memory {
             Memory::Lent { .. } => self.written_lent(link, done),
-            _ => encode(&done),
+            _ => to_bytes(&done),
         })
     }
 

@@ -10,12 +10,11 @@
 use super::accepted::AcceptedLinks;
 use super::staged::Staging;
 use super::{Link, Outgoing};
-use crate::calls::encode;
 use crate::limits::{FAST_LEN, FAST_SLOTS, FAST_SLOTS_HELD_MAX, MESSAGES_MAX};
 use gannet_fabric::{Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span};
 use gannet_runtime::{Arena, Buffer, SlotId};
 use gannet_wire::volume::{Buffers, MESSAGE_MAX, Operation, Place};
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -182,7 +181,7 @@ impl Link {
             fast.asked = true;
             fast.own = Kept::new(&self.shared.endpoint, &self.shared.pool.room);
             if let Some(own) = &fast.own {
-                let body = encode(&own.announcement());
+                let body = to_bytes(&own.announcement());
                 drop(fast);
                 self.push_control(Operation::Buffers, &body);
             }
@@ -246,7 +245,7 @@ impl Link {
         fast.own = own;
         drop(fast);
         if is_server {
-            self.push_control(Operation::Buffers, &encode(&answer));
+            self.push_control(Operation::Buffers, &to_bytes(&answer));
         }
         Ok(())
     }
@@ -351,7 +350,7 @@ mod tests {
         slot.fill(std::iter::once(&bytes[..])).unwrap();
         link.write(Source::Span(slot.span(LEN)), slot.target).await;
         let what = (Operation::Write, Class::Small);
-        let body = encode(&transfer);
+        let body = to_bytes(&transfer);
         let answer = link.call_with(Some(slot), what, &body, &[]).await?;
         Ok(answer.header.status.0)
     }

@@ -6,9 +6,9 @@
 //! servers together with its capabilities.
 
 use crate::limits::{APPENDED_FILES_MAX, APPENDS_REMEMBERED, FILE_SIZE_MAX, GRANT_AGE};
-use crate::meta::FileId;
 use gannet_runtime::Instant;
 use gannet_vfs::Status;
+use gannet_wire::volume::FileId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Places that were given and may not be written yet.

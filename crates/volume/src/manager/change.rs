@@ -2,7 +2,6 @@
 
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
-use crate::calls::{Call, Entry, Ticket};
 use crate::layout::place;
 use crate::limits::{
     ANSWER_AGE, CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
@@ -11,10 +10,13 @@ use crate::limits::{
 use crate::meta::answers::{self, Done};
 use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use crate::meta::terms;
-use crate::meta::{FileId, Inode, MetaStore, StoreError, Stripes, Transaction};
+use crate::meta::{MetaStore, StoreError, Transaction};
 use gannet_runtime::{run_blocking, sleep, timeout};
-use gannet_vfs::{CreateMode, Credentials, SetAttributes, Status, Time};
-use gannet_wire::volume::LayoutRecord;
+use gannet_vfs::Status;
+use gannet_wire::volume::{
+    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Stripes,
+    Ticket, Timestamp,
+};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -35,10 +37,10 @@ struct Whose {
 
 /// What is to be done, and all that it depends on.
 pub(super) struct Work {
-    pub(super) caller: Credentials,
+    pub(super) caller: Caller,
     pub(super) task: Task,
     /// The last write that the file's objects tell of, for a modification time that is to hold beyond it.
-    pub(super) last_write: Time,
+    pub(super) last_write: Timestamp,
 }
 
 /// What a change is.
@@ -252,7 +254,7 @@ fn commit(
     store: &dyn MetaStore,
     work: Vec<Work>,
     layouts: Layouts,
-    now: Time,
+    now: Timestamp,
 ) -> Result<Committed, Status> {
     let mut refused = BTreeSet::new();
     loop {
@@ -275,7 +277,7 @@ fn commit_without(
     store: &dyn MetaStore,
     (work, refused): (&[Work], &BTreeSet<u32>),
     layouts: &Layouts,
-    now: Time,
+    now: Timestamp,
     stopped: &mut Option<u32>,
 ) -> Result<Committed, StoreError> {
     let mut all = Committed::default();
@@ -348,50 +350,76 @@ type Changed = (Option<(FileId, Inode)>, Vec<FileId>);
 fn perform(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (call, last_write): (&Call, Time),
+    (call, last_write): (&Call, Timestamp),
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
     let mut promised = None;
     let (file, directories): Changed = match call {
-        Call::Setattr(id, change, guard) => {
+        Call::Setattr {
+            file: id,
+            attributes: change,
+            guard,
+        } => {
             let seen = (*guard, last_write);
             let set = namespace::set_attributes(transaction, request, *id, change, seen)?;
             promised = set.1;
             (Some((*id, set.0)), vec![])
         }
-        Call::Create(entry, mode) => {
+        Call::Create { entry, mode } => {
             let what = (entry, mode, None);
             create(transaction, request, what, layouts, (made, &mut promised))?
         }
-        Call::CreateStriped(entry, attributes, stripes) => {
+        Call::CreateStriped {
+            entry,
+            attributes,
+            stripes,
+        } => {
             let what = (entry, &CreateMode::Guarded(*attributes), Some(stripes));
             create(transaction, request, what, layouts, (made, &mut promised))?
         }
-        Call::Mkdir(entry, change) => make(transaction, request, entry, Make::Directory, change)?,
-        Call::Symlink(entry, target, change) => {
-            make(transaction, request, entry, Make::Symlink(target), change)?
-        }
-        Call::Mknod(entry, kind, change) => {
-            make(transaction, request, entry, Make::Node(*kind), change)?
-        }
-        Call::Remove((directory, name)) => {
+        Call::Mkdir {
+            entry,
+            attributes: change,
+        } => make(transaction, request, entry, Make::Directory, change)?,
+        Call::Symlink {
+            entry,
+            text: target,
+            attributes: change,
+        } => make(transaction, request, entry, Make::Symlink(target), change)?,
+        Call::Mknod {
+            entry,
+            kind,
+            attributes: change,
+        } => make(transaction, request, entry, Make::Node(*kind), change)?,
+        Call::Remove {
+            entry: Entry { directory, name },
+        } => {
             namespace::remove(transaction, request, (*directory, name))?;
             (None, vec![*directory])
         }
-        Call::Rmdir((directory, name)) => {
+        Call::Rmdir {
+            entry: Entry { directory, name },
+        } => {
             namespace::remove_directory(transaction, request, (*directory, name))?;
             (None, vec![*directory])
         }
-        Call::Rename((from, old), (to, new)) => {
-            namespace::rename(transaction, request, (*from, old), (*to, new))?;
-            (None, vec![*from, *to])
+        Call::Rename { from, to } => {
+            let (old, new) = ((from.directory, &*from.name), (to.directory, &*to.name));
+            namespace::rename(transaction, request, old, new)?;
+            (None, vec![from.directory, to.directory])
         }
-        Call::Link(id, (directory, name)) => {
+        Call::Link {
+            file: id,
+            entry: Entry { directory, name },
+        } => {
             let inode = namespace::link(transaction, request, *id, (*directory, name))?;
             (Some((*id, inode)), vec![*directory])
         }
-        Call::Stripes(id, stripes) => {
+        Call::Stripes {
+            directory: id,
+            stripes,
+        } => {
             let servers = layouts.servers;
             let inode =
                 namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
@@ -414,7 +442,7 @@ fn perform(
 fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    ((directory, name), mode, stripes): (&Entry, &CreateMode, Option<&Stripes>),
+    (Entry { directory, name }, mode, stripes): (&Entry, &CreateMode, Option<&Stripes>),
     layouts: &Layouts,
     (made, promised): (&mut Vec<FileId>, &mut Option<u64>),
 ) -> Outcome<Changed> {
@@ -432,9 +460,9 @@ fn create(
 fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (directory, name): &Entry,
+    Entry { directory, name }: &Entry,
     what: Make<'_>,
-    change: &SetAttributes,
+    change: &AttributeChanges,
 ) -> Outcome<Changed> {
     let made = namespace::make(transaction, request, (*directory, name), what, change)?;
     Ok((Some(made), vec![*directory]))
@@ -443,7 +471,8 @@ fn make(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{DamagedValue, MemoryStore, ROOT, Table, View};
+    use crate::meta::{DamagedValue, MemoryStore, Table, View};
+    use gannet_wire::volume::ROOT;
 
     /// A store in which one inode is damaged.
     struct Spoiled(MemoryStore, FileId);
@@ -500,16 +529,25 @@ mod tests {
     }
 
     fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
-        let entry = (directory, name.as_bytes().to_vec());
+        let entry = Entry {
+            directory,
+            name: name.as_bytes().to_vec(),
+        };
         let ticket = Ticket {
             client: [1; 16],
             slot,
             sequence: 1,
         };
         Work {
-            caller: Credentials::new(0, 0, &[]),
-            task: Task::Asked(ticket, Call::Mkdir(entry, SetAttributes::default())),
-            last_write: Time::default(),
+            caller: Caller::new(0, 0, &[]),
+            task: Task::Asked(
+                ticket,
+                Call::Mkdir {
+                    entry,
+                    attributes: AttributeChanges::default(),
+                },
+            ),
+            last_write: Timestamp::default(),
         }
     }
 
@@ -522,7 +560,7 @@ mod tests {
         };
         let store = MemoryStore::default();
         let format = |it: &mut dyn Transaction| {
-            namespace::format(it, Time::default()).unwrap();
+            namespace::format(it, Timestamp::default()).unwrap();
             Ok(())
         };
         store.commit(&mut |it| format(it)).unwrap();
@@ -530,7 +568,7 @@ mod tests {
             &store,
             vec![mkdir(0, ROOT, "d")],
             layouts(),
-            Time::default(),
+            Timestamp::default(),
         )
         .unwrap();
         let damaged = made.outcomes[0].as_ref().unwrap().inodes[0].0;
@@ -540,11 +578,11 @@ mod tests {
             mkdir(2, damaged, "lost"),
             mkdir(3, ROOT, "after"),
         ];
-        let done = commit(&store, work, layouts(), Time::default()).unwrap();
+        let done = commit(&store, work, layouts(), Timestamp::default()).unwrap();
         let outcomes = done.outcomes.iter().map(|it| it.as_ref().map(|_| ()).err());
         let expected = [None, Some(&Status::Io), None];
         assert_eq!(outcomes.collect::<Vec<_>>(), expected);
-        let caller = Credentials::new(0, 0, &[]);
+        let caller = Caller::new(0, 0, &[]);
         store
             .read(&mut |view| {
                 for name in [&b"before"[..], b"after"] {

@@ -1,18 +1,18 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
-use super::{Manager, encode, look};
+use super::{Manager, look};
 use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX, NAMES_AT_A_TIME};
 use crate::link::{Link, LinkError};
 use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::standing::{Judge, NameSearch, standing_by_age};
-use crate::meta::{Body, FileId, Inode, MetaStore, ROOT, Table, View};
+use crate::meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
-use gannet_vfs::{Credentials, Status};
+use gannet_vfs::Status;
 use gannet_wire::volume::{
-    BODY_MAX, Capability, Class, FilePage, ObjectList, ObjectRange, ObjectState, ObjectStates,
-    Operation, PAGE_FILES_MAX, Standing, Standings,
+    BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
+    ObjectState, ObjectStates, Operation, PAGE_FILES_MAX, ROOT, Standing, Standings,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ impl Manager {
     pub(super) async fn files(&self, from: FileId) -> Result<Vec<u8>, Status> {
         // There may be a million directories before the next file.
         let page = self.beside(move |store| files(store, from)).await?;
-        Ok(encode(&page))
+        Ok(to_bytes(&page))
     }
 
     /// How the objects of these files on an I/O server stand. If `remove` is set, those that belong to no file are
     /// removed: numbers of files are never given again, so that nobody can come to need them meanwhile.
     pub(super) async fn orphans(
         &self,
-        caller: &Credentials,
+        caller: &Caller,
         (server, remove): (u32, bool),
         ids: &[FileId],
     ) -> Result<Vec<u8>, Status> {
@@ -50,7 +50,7 @@ impl Manager {
             tracing::debug!(server, %error, "objects cannot be looked at");
             Status::Jukebox
         })?;
-        Ok(encode(&Standings { standings }))
+        Ok(to_bytes(&Standings { standings }))
     }
 
     async fn look_at_objects(
@@ -63,7 +63,7 @@ impl Manager {
         let list = ObjectList {
             files: ids.iter().map(|id| id.0).collect(),
         };
-        let states: ObjectStates = ask(&link, Operation::States, &encode(&list)).await?;
+        let states: ObjectStates = ask(&link, Operation::States, &to_bytes(&list)).await?;
         if states.states.len() != ids.len() {
             return Err(nonsense());
         }
@@ -96,7 +96,7 @@ impl Manager {
                 .grant(self.office.number(), id.0, Capability::WRITE, expires),
             size: 0,
         };
-        let body = encode(&range);
+        let body = to_bytes(&range);
         let answer = link.call(Operation::Unlink, Class::Background, &body, &[]);
         match answer.await?.header.status.0 {
             0 => Ok(()),
@@ -149,7 +149,7 @@ fn files(store: &dyn MetaStore, from: FileId) -> Outcome<FilePage> {
 /// Adds the files among the next inodes to a page: where to go on, if it has room and there may be more.
 fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Option<FileId>> {
     let (mut looked_at, mut next, mut damaged) = (0, None, None);
-    let mut room = BODY_MAX.saturating_sub(encode(page).len());
+    let mut room = BODY_MAX.saturating_sub(to_bytes(page).len());
     view.scan(Table::Inodes, &from.0.to_be_bytes(), &mut |key, value| {
         let id = key.try_into().map(u64::from_be_bytes);
         let (Ok(id), Ok(inode)) = (id, from_bytes::<Inode>(value)) else {
@@ -164,7 +164,7 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
         let Body::Regular { layout, .. } = inode.body else {
             return true;
         };
-        let len = 8 + encode(&layout).len();
+        let len = 8 + to_bytes(&layout).len();
         if page.files.len() == PAGE_FILES_MAX || len > room {
             page.complete = false;
             return false;
@@ -192,8 +192,7 @@ mod tests {
     use super::*;
     use crate::limits::ORPHAN_AGE_MIN;
     use crate::meta::MemoryStore;
-    use gannet_vfs::Time;
-    use gannet_wire::volume::LayoutRecord;
+    use gannet_wire::volume::{LayoutRecord, Timestamp};
 
     #[test]
     fn an_object_that_is_not_there_is_gone_and_others_go_by_their_age() {
@@ -239,14 +238,14 @@ mod tests {
             uid: 0,
             gid: 0,
             links: 2,
-            access_time: Time::default(),
-            modify_time: Time::default(),
-            change_time: Time::default(),
+            access_time: Timestamp::default(),
+            modify_time: Timestamp::default(),
+            change_time: Timestamp::default(),
             body: body(number),
         };
         let made = store.commit(&mut |transaction| {
             (1..=count).try_for_each(|number| {
-                let (key, value) = (number.to_be_bytes(), encode(&inode(number)));
+                let (key, value) = (number.to_be_bytes(), to_bytes(&inode(number)));
                 transaction.put(Table::Inodes, &key, &value)
             })
         });

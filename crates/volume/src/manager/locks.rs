@@ -15,7 +15,6 @@
 //! | recovering | one lease after the start | forgotten; a later Reclaim is answered Lost |
 
 use super::Manager;
-use crate::calls::encode;
 use crate::limits::{
     LOCK_LEASE, LOCK_RETRY, LOCK_SWEEP, LOCK_WAIT, LOCKS_MAX, LOCKS_OF_FILE_MAX,
     LOCKS_OF_SESSION_MAX, LOCKS_WAITING_MAX,
@@ -23,14 +22,14 @@ use crate::limits::{
 use crate::link::{Link, Message};
 use crate::locks::{HeldLock, RangeLocks};
 use crate::meta::namespace::Outcome;
-use crate::meta::{FileId, View, lock_sessions, namespace};
+use crate::meta::{View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
-use gannet_vfs::{AccessMask, Credentials, FileKind, Status};
+use gannet_vfs::Status;
 use gannet_wire::volume::{
-    LockAction, LockOutcome, LockRecord, LockReply, LockRequest, Operation, RenewLocksReply,
-    RenewLocksRequest, Role, Token,
+    AccessMask, Caller, FileId, FileKind, LockAction, LockOutcome, LockRecord, LockReply,
+    LockRequest, Operation, RenewLocksReply, RenewLocksRequest, Role, Token,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -305,7 +304,7 @@ impl Manager {
                     self.locks.released.notify_waiters();
                 }
                 let is_known = table.renew(&session, self.runtime.now());
-                Ok(encode(&RenewLocksReply {
+                Ok(to_bytes(&RenewLocksReply {
                     incarnation,
                     is_known,
                 }))
@@ -313,7 +312,7 @@ impl Manager {
             _ => {
                 let asked: LockRequest = from_bytes(request.body()).map_err(|_| Status::Inval)?;
                 let outcome = self.lock(link, asked).await?;
-                Ok(encode(&LockReply {
+                Ok(to_bytes(&LockReply {
                     incarnation,
                     outcome,
                 }))
@@ -340,7 +339,7 @@ impl Manager {
             action,
             LockAction::Try | LockAction::Wait | LockAction::Test
         ) {
-            let caller = Credentials::new(caller.uid, caller.gid, caller.groups());
+            let caller = Caller::new(caller.uid, caller.gid, caller.groups());
             self.look(|view| may_lock(view, &caller, file))?;
         }
         let lock = HeldLock {
@@ -434,7 +433,7 @@ impl Manager {
 
 /// Locks are for files that the caller may read or write. Whether a lock fits how the file was opened, the client's
 /// kernel has checked.
-fn may_lock(view: &dyn View, caller: &Credentials, file: FileId) -> Outcome<()> {
+fn may_lock(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<()> {
     let wanted = AccessMask(AccessMask::READ | AccessMask::MODIFY | AccessMask::EXECUTE);
     let (AccessMask(granted), inode) = namespace::access(view, caller, file, wanted)?;
     match inode.kind() {

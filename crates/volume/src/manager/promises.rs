@@ -2,20 +2,20 @@
 
 use super::Manager;
 use super::term::Office;
-use crate::calls::encode;
 use crate::layout::{object_size, placements};
 use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, PROMISE_DEADLINE, PROMISE_RETRY, PROMISES_AT_A_SERVER,
     PROMISES_AT_A_TIME, REFUSED_MAX, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
 use crate::link::{Link, LinkError};
+use crate::meta::MetaStore;
 use crate::meta::namespace::{self, Promise};
-use crate::meta::{FileId, MetaStore};
 use crate::secret::ServerKeys;
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
 use gannet_vfs::Status;
-use gannet_wire::volume::{Capability, Class, ObjectRange, Operation, Placement};
+use gannet_wire::volume::{Capability, Class, FileId, ObjectRange, Operation, Placement};
+use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -106,7 +106,7 @@ impl Objects {
         };
         let link = Rc::clone(&self.servers).link(number).await?;
         let answer = link
-            .call(operation, Class::Metadata, &encode(&range), &[])
+            .call(operation, Class::Metadata, &to_bytes(&range), &[])
             .await?;
         let kept = Kept::by(operation, answer.header.status.0);
         if kept != Kept::Done {

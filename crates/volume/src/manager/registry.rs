@@ -1,16 +1,15 @@
 //! Where the I/O servers are: kept in the manager's memory, told to clients, learned from the servers.
 
-use crate::calls::encode;
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
 use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message, Session};
-use crate::meta::Stripes;
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, VolumeRecord,
+    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, Stripes,
+    VolumeRecord,
 };
-use gannet_wire::xdr::{Decoder, from_bytes};
+use gannet_wire::xdr::{Decoder, from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -59,15 +58,15 @@ impl Registry {
             count: self.count(),
             servers: Vec::new(),
         };
-        let mut len = encode(&record).len();
+        let mut len = to_bytes(&record).len();
         for address in self.servers.borrow().iter().skip(from as usize) {
-            len += encode(address).len();
+            len += to_bytes(address).len();
             if len > BODY_MAX {
                 break;
             }
             record.servers.push(address.clone());
         }
-        Ok(encode(&record))
+        Ok(to_bytes(&record))
     }
 
     fn learn(&self, body: &[u8], from: IpAddr) -> Result<(), Status> {
@@ -155,7 +154,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
     /// It may not.
     pub async fn claim(&self, is_lost: bool) -> Result<u64, ClaimError> {
         let number = self.record.number;
-        let body = encode(&ClaimRecord { number, is_lost });
+        let body = to_bytes(&ClaimRecord { number, is_lost });
         self.insist(&Cell::new(false), async |link| {
             let answer = link.call(Operation::Claim, Class::Metadata, &body, &[]);
             let answer = answer.await?;
@@ -194,7 +193,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
     }
 
     async fn say_where(&self, link: &Link) -> Result<(), LinkError> {
-        let body = encode(&self.record);
+        let body = to_bytes(&self.record);
         let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
         match answer.await?.header.status.0 {
             0 => Ok(()),

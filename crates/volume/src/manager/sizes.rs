@@ -5,20 +5,19 @@
 //! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
 
 use super::promises::{IoServers, Promises};
-use crate::calls::{FileState, encode};
 use crate::layout::{placements, size_from_object, size_with_lost};
 use crate::limits::{
     BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE,
     SIZE_DEADLINE_OF_SILENT, SIZES_MAX,
 };
 use crate::link::{Link, LinkError};
-use crate::meta::FileId;
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
-use gannet_vfs::{Status, Time};
+use gannet_vfs::Status;
 use gannet_wire::volume::{
-    Class, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates, Operation,
+    Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,
+    Operation, Timestamp,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -269,7 +268,7 @@ impl Sizes {
             let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
             whole.size = whole.size.max(size);
             whole.used = whole.used.saturating_add(state.used);
-            whole.written = whole.written.max(Time {
+            whole.written = whole.written.max(Timestamp {
                 seconds: u32::try_from(state.modified_seconds).unwrap_or(u32::MAX),
                 nanoseconds: state.modified_nanoseconds,
             });
@@ -356,7 +355,7 @@ impl Sizes {
     ) -> Result<Vec<Result<ObjectState, Status>>, LinkError> {
         let link = Rc::clone(&self.servers).link(number).await?;
         self.used(number, &link);
-        let body = encode(&ObjectList { files });
+        let body = to_bytes(&ObjectList { files });
         let answer = link
             .call(Operation::States, Class::Metadata, &body, &[])
             .await?;

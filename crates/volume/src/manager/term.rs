@@ -9,7 +9,6 @@
 
 use super::watched::Watched;
 use super::{Manager, look};
-use crate::calls::encode;
 use crate::limits::{
     CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE, TERM_HEARTBEAT,
     TERM_PATIENCE, TERM_PAUSE,
@@ -21,7 +20,7 @@ use crate::meta::{MetaStore, terms};
 use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{Class, Operation, Term, TermAnswer, TermCall, TermStage};
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -271,7 +270,7 @@ impl Office {
         stage: TermStage,
         term: Term,
     ) -> Result<TermAnswer, LinkError> {
-        let body = encode(&TermCall {
+        let body = to_bytes(&TermCall {
             stage,
             term,
             change: *self.change.borrow(),

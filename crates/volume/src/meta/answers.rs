@@ -1,9 +1,9 @@
 //! Answers to changes, kept in the transactions that made them: a change that is sent again is answered, not repeated.
 
 use super::namespace::{Failure, Outcome};
-use super::{FileId, Inode, ROOT, StoreError, Table, Transaction, View};
-use crate::calls::Ticket;
+use super::{StoreError, Table, Transaction, View};
 use gannet_vfs::Status;
+use gannet_wire::volume::{FileId, Inode, ROOT, Ticket};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
 /// What a change came to.

@@ -1,11 +1,10 @@
 //! Whether the records of a store fit together.
 
-use super::inode::{Body, FileId, Inode, ROOT};
 use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
 use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
-use gannet_wire::volume::LayoutRecord;
+use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};
 use gannet_wire::xdr::from_bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -290,12 +289,12 @@ mod tests {
     use super::super::namespace::{self, Make, listing_key};
     use super::super::{MemoryStore, Transaction};
     use super::*;
-    use gannet_vfs::SetAttributes;
+    use gannet_wire::volume::AttributeChanges;
 
     /// A directory `d` with a file `f` in it, which is also called `g` in the root.
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
-            let (plain, place) = (SetAttributes::default(), (ROOT, &b"d"[..]));
+            let (plain, place) = (AttributeChanges::default(), (ROOT, &b"d"[..]));
             let made = namespace::make(transaction, request, place, Make::Directory, &plain);
             let (directory, _) = made.unwrap();
             let file = create(transaction, request, (directory, b"f"), &[1, 0]);

@@ -1,7 +1,8 @@
 //! Which I/O servers may have data: whoever finds his folder empty must know whether it should be.
 
 use super::namespace::{Failure, Outcome};
-use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View};
+use super::{StoreError, Table, Transaction, View};
+use gannet_wire::volume::{Body, FileId, Inode, ROOT};
 use gannet_wire::xdr::from_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

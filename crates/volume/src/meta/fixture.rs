@@ -1,9 +1,10 @@
 //! Small stores, for the tests of what looks at them.
 
 use super::namespace::{self, Request};
-use super::{FileId, MemoryStore, MetaStore, StoreError, Stripes, Transaction, View};
-use gannet_vfs::{CreateMode, Credentials, SetAttributes, Time};
-use gannet_wire::volume::LayoutRecord;
+use super::{MemoryStore, MetaStore, StoreError, Transaction, View};
+use gannet_wire::volume::{
+    AttributeChanges, Caller, CreateMode, FileId, LayoutRecord, Stripes, Timestamp,
+};
 use std::cell::RefCell;
 
 /// Makes changes that hold.
@@ -25,7 +26,7 @@ pub(super) fn seen<T>(store: &MemoryStore, mut look: impl FnMut(&dyn View) -> T)
 pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> MemoryStore {
     let store = MemoryStore::default();
     change(&store, |transaction| {
-        let (caller, now) = (Credentials::new(0, 0, &[]), Time::default());
+        let (caller, now) = (Caller::new(0, 0, &[]), Timestamp::default());
         let request = Request {
             caller: &caller,
             now,
@@ -46,7 +47,7 @@ pub(super) fn create(
     place: (FileId, &[u8]),
     servers: &[u32],
 ) -> FileId {
-    let mode = CreateMode::Guarded(SetAttributes::default());
+    let mode = CreateMode::Guarded(AttributeChanges::default());
     let layout = &mut |_: Option<&Stripes>| LayoutRecord {
         unit: 4096,
         servers: servers.to_vec(),

@@ -11,11 +11,13 @@ pub use change::{
 };
 pub use rename::rename;
 
-use super::inode::Rights;
-use super::{Body, FileId, Inode, ROOT, StoreError, Table, Transaction, View, numbers};
-use gannet_vfs::limits::NAME_MAX;
-use gannet_vfs::{AccessMask, Credentials, FileKind, Status, Time};
-use gannet_wire::volume::LayoutRecord;
+use super::permissions::{self, Rights, rights};
+use super::{StoreError, Table, Transaction, View, numbers};
+use gannet_vfs::Status;
+use gannet_wire::volume::FILE_NAME_MAX;
+use gannet_wire::volume::{
+    AccessMask, Body, Caller, FileId, FileKind, Inode, LayoutRecord, ROOT, Timestamp,
+};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 use std::cell::RefCell;
 use thiserror::Error;
@@ -47,9 +49,9 @@ pub type Outcome<T> = Result<T, Failure>;
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// Who.
-    pub caller: &'a Credentials,
+    pub caller: &'a Caller,
     /// The time that goes into what is changed.
-    pub now: Time,
+    pub now: Timestamp,
     /// Takes the promises that are made, with their numbers.
     pub promised: &'a RefCell<Vec<(u64, Promise)>>,
     /// Whether the store may grow: if not, whatever makes a file or gives one another name is `Nospc`.
@@ -69,7 +71,7 @@ impl Request<'_> {
 ///
 /// # Errors
 /// The store failed.
-pub fn format(transaction: &mut dyn Transaction, now: Time) -> Outcome<()> {
+pub fn format(transaction: &mut dyn Transaction, now: Timestamp) -> Outcome<()> {
     if read_inode(transaction, ROOT)?.is_some() {
         return Ok(());
     }
@@ -106,7 +108,7 @@ pub fn inode(view: &dyn View, id: FileId) -> Outcome<Inode> {
 /// `Notdir`, `Acces`, `Noent`, `Nametoolong`.
 pub fn lookup(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     directory: FileId,
     name: &[u8],
 ) -> Outcome<(FileId, Inode)> {
@@ -130,12 +132,12 @@ pub fn lookup(
 /// `Stale`.
 pub fn access(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     file: FileId,
     wanted: AccessMask,
 ) -> Outcome<(AccessMask, Inode)> {
     let inode = inode(view, file)?;
-    Ok((inode.access(caller, wanted), inode))
+    Ok((permissions::access(&inode, caller, wanted), inode))
 }
 
 /// One name of a listing.
@@ -160,7 +162,7 @@ const FIRST_COOKIE: u64 = 3;
 /// `Notdir`, `Acces`.
 pub fn list(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     directory: FileId,
     cookie: u64,
     each: &mut dyn FnMut(Listed) -> bool,
@@ -348,8 +350,8 @@ fn parent_of(inode: &Inode) -> Result<FileId, Status> {
     }
 }
 
-fn require(inode: &Inode, caller: &Credentials, rights: u32) -> Result<(), Status> {
-    match inode.rights(caller).0 & rights == rights {
+fn require(inode: &Inode, caller: &Caller, wanted: u32) -> Result<(), Status> {
+    match rights(inode, caller).0 & wanted == wanted {
         true => Ok(()),
         false => Err(Status::Acces),
     }
@@ -357,7 +359,7 @@ fn require(inode: &Inode, caller: &Credentials, rights: u32) -> Result<(), Statu
 
 /// A name for a new or existing entry: not `.`, `..`, not with `/` or NUL, of a bearable length.
 fn check_name(name: &[u8]) -> Result<(), Status> {
-    if name.len() > NAME_MAX {
+    if name.len() > FILE_NAME_MAX {
         return Err(Status::Nametoolong);
     }
     let bad = name.is_empty() || matches!(name, b"." | b"..");
@@ -370,7 +372,7 @@ fn check_name(name: &[u8]) -> Result<(), Status> {
 /// A directory that the caller may change, for an entry called `name`.
 fn directory_to_change(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     directory: FileId,
     name: &[u8],
 ) -> Outcome<Inode> {
@@ -382,7 +384,7 @@ fn directory_to_change(
 }
 
 /// In a sticky directory only the owners of it and of the file, and root, may take a name away.
-fn check_sticky(caller: &Credentials, directory: &Inode, file: &Inode) -> Result<(), Status> {
+fn check_sticky(caller: &Caller, directory: &Inode, file: &Inode) -> Result<(), Status> {
     let sticky = directory.mode & 0o1000 != 0;
     let owner = [0, directory.uid, file.uid].contains(&caller.uid);
     match sticky && !owner {
@@ -434,7 +436,7 @@ fn remove_entry(
 }
 
 /// Sets the times of a directory whose names changed.
-fn touch(inode: &mut Inode, now: Time) {
+fn touch(inode: &mut Inode, now: Timestamp) {
     inode.modify_time = now;
     inode.change_time = now;
 }

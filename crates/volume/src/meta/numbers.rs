@@ -5,8 +5,8 @@
 //! made of its clock, and above all that earlier lives can have given, whether this metadata knows of them or not.
 
 use super::namespace::{Failure, Outcome};
-use super::{FileId, ROOT, Table, Transaction, View};
-use gannet_vfs::Time;
+use super::{Table, Transaction, View};
+use gannet_wire::volume::{FileId, ROOT, Timestamp};
 use std::cmp::Ordering;
 
 /// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. With
@@ -33,7 +33,7 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
 ///
 /// # Errors
 /// The store failed, or is damaged.
-pub fn begin(transaction: &mut dyn Transaction, now: Time, random: u64) -> Outcome<bool> {
+pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> Outcome<bool> {
     let next = counter(transaction, NEXT_FILE)?.max(ROOT.0 + 1);
     let (seconds, reached) = (u64::from(now.seconds), next >> SECOND_BITS);
     let start = match reached.cmp(&seconds) {
@@ -142,7 +142,7 @@ mod tests {
     fn life(store: &MemoryStore, seconds: u32, files: usize) -> (bool, Vec<u64>) {
         let (mut is_right, mut made) = (false, Vec::new());
         change(store, |transaction| {
-            let now = Time {
+            let now = Timestamp {
                 seconds,
                 nanoseconds: 0,
             };
@@ -266,8 +266,8 @@ mod tests {
             let store = formatted(|_, _| {});
             change(&store, |it| it.put(Table::Volume, key, value));
             let work = |it: &mut dyn Transaction| -> Outcome<FileId> {
-                begin(it, Time::default(), 0)?;
-                let skipping = Time {
+                begin(it, Timestamp::default(), 0)?;
+                let skipping = Timestamp {
                     seconds: 9,
                     nanoseconds: 0,
                 };

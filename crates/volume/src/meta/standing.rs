@@ -2,9 +2,9 @@
 
 use super::namespace::{self, Failure, Outcome, split_listing_key};
 use super::numbers::NeverMade;
-use super::{Body, FileId, ROOT, Table, View};
+use super::{Table, View};
 use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
-use gannet_wire::volume::Standing;
+use gannet_wire::volume::{Body, FileId, ROOT, Standing};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -163,8 +163,9 @@ pub fn standing_by_age(modified: Duration, now: Duration) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{change, create, formatted, seen};
-    use super::super::{MemoryStore, ROOT, Table};
+    use super::super::{MemoryStore, Table};
     use super::*;
+    use gannet_wire::volume::ROOT;
 
     /// A volume with files 2 to 4 on I/O server 1, the last of which was removed.
     fn store() -> MemoryStore {

@@ -2,9 +2,9 @@
 //! manager, which tells a copy of the metadata from the one that was served last.
 
 use super::namespace::{Failure, Outcome};
-use super::{ROOT, StoreError, Table, Transaction, View};
+use super::{StoreError, Table, Transaction, View};
 use crate::limits::TERMS_KEPT;
-use gannet_wire::volume::{TERM_LEN, Term};
+use gannet_wire::volume::{ROOT, TERM_LEN, Term};
 use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 
 const TERMS: &[u8] = b"terms";

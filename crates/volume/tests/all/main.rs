@@ -11,7 +11,6 @@ mod cuts;
 mod faults;
 mod given_up;
 mod journal;
-mod known_answers;
 mod leases;
 mod lent;
 mod locks;

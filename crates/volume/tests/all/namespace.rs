@@ -1,14 +1,13 @@
 //! Names and attributes as POSIX has them, over both stores.
 #![allow(clippy::unwrap_used)]
 
-use gannet_vfs::{
-    AccessMask, CreateMode, Credentials, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
-};
+use gannet_vfs::Status;
 use gannet_volume::meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
-use gannet_volume::meta::{
-    Body, FileId, Inode, MemoryStore, MetaStore, ROOT, RedbStore, Transaction, View,
+use gannet_volume::meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
+use gannet_wire::volume::{
+    AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
+    NodeKind, ROOT, SetTimestamp, Timestamp,
 };
-use gannet_wire::volume::LayoutRecord;
 use std::cell::Cell;
 
 /// A volume's names under test, with a clock that ticks once per operation.
@@ -38,9 +37,9 @@ fn layout() -> LayoutRecord {
 }
 
 fn guarded(mode: u32) -> CreateMode {
-    CreateMode::Guarded(SetAttributes {
+    CreateMode::Guarded(AttributeChanges {
         mode: Some(mode),
-        ..SetAttributes::default()
+        ..AttributeChanges::default()
     })
 }
 
@@ -55,9 +54,9 @@ impl Names {
         names
             .change(SUPERUSER, |it, request| namespace::format(it, request.now))
             .unwrap();
-        let open = SetAttributes {
+        let open = AttributeChanges {
             mode: Some(0o777),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(SUPERUSER, ROOT, &open).unwrap();
         names
@@ -69,11 +68,11 @@ impl Names {
         work: impl Fn(&mut dyn Transaction, Request<'_>) -> Outcome<T>,
     ) -> Result<T, Status> {
         self.clock.set(self.clock.get() + 1);
-        let now = Time {
+        let now = Timestamp {
             seconds: self.clock.get(),
             nanoseconds: 0,
         };
-        let caller = Credentials::new(uid, gid, &[]);
+        let caller = Caller::new(uid, gid, &[]);
         let mut outcome = None;
         let promised = std::cell::RefCell::default();
         let request = Request {
@@ -119,7 +118,7 @@ impl Names {
         name: &str,
         what: Make<'_>,
     ) -> Result<FileId, Status> {
-        let attributes = SetAttributes::default();
+        let attributes = AttributeChanges::default();
         self.change(by, |it, request| {
             namespace::make(it, request, (at, name.as_bytes()), what, &attributes)
                 .map(|made| made.0)
@@ -130,9 +129,14 @@ impl Names {
         self.make(by, at, name, Make::Directory).unwrap()
     }
 
-    fn set(&self, by: (u32, u32), file: FileId, change: &SetAttributes) -> Result<Inode, Status> {
+    fn set(
+        &self,
+        by: (u32, u32),
+        file: FileId,
+        change: &AttributeChanges,
+    ) -> Result<Inode, Status> {
         self.change(by, |it, request| {
-            namespace::set_attributes(it, request, file, change, (None, Time::default()))
+            namespace::set_attributes(it, request, file, change, (None, Timestamp::default()))
                 .map(|(inode, _)| inode)
         })
     }
@@ -162,7 +166,7 @@ impl Names {
     }
 
     fn find(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(FileId, Inode), Status> {
-        let caller = Credentials::new(by.0, by.1, &[]);
+        let caller = Caller::new(by.0, by.1, &[]);
         self.look(|view| namespace::lookup(view, &caller, at, name.as_bytes()))
     }
 
@@ -171,7 +175,7 @@ impl Names {
     }
 
     fn list(&self, at: FileId) -> Vec<String> {
-        let caller = Credentials::new(0, 0, &[]);
+        let caller = Caller::new(0, 0, &[]);
         let listed = std::cell::RefCell::new(Vec::new());
         let keep = |entry: Listed| {
             listed
@@ -246,9 +250,9 @@ fn exclusive_creation_knows_its_own_work() {
 fn opening_an_existing_file_changes_nothing() {
     both(|names| {
         let file = names.create(ANN, ROOT, "file", &guarded(0o640)).unwrap();
-        let open = SetAttributes {
+        let open = AttributeChanges {
             mode: Some(0o777),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         for anybody in [ANN, BOB] {
             let opened = names.create(anybody, ROOT, "file", &CreateMode::Unchecked(open));
@@ -256,7 +260,7 @@ fn opening_an_existing_file_changes_nothing() {
         }
         assert_eq!(names.inode(file).unwrap().mode, 0o640);
         // Who cuts a file says which.
-        let cut = SetAttributes {
+        let cut = AttributeChanges {
             size: Some(0),
             ..open
         };
@@ -270,26 +274,26 @@ fn opening_an_existing_file_changes_nothing() {
 fn only_owners_change_what_is_theirs() {
     both(|names| {
         let file = names.create(ANN, ROOT, "file", &guarded(0o6755)).unwrap();
-        let mode = |mode| SetAttributes {
+        let mode = |mode| AttributeChanges {
             mode: Some(mode),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
-        let owner = |uid| SetAttributes {
+        let owner = |uid| AttributeChanges {
             uid: Some(uid),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
-        let read = |access_time| SetAttributes {
+        let read = |access_time| AttributeChanges {
             access_time,
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         assert_eq!(names.set(BOB, file, &mode(0o777)), Err(Status::Perm));
         assert_eq!(names.set(ANN, file, &owner(1001)), Err(Status::Perm));
         assert_eq!(
-            names.set(BOB, file, &read(SetTime::To(Time::default()))),
+            names.set(BOB, file, &read(SetTimestamp::To(Timestamp::default()))),
             Err(Status::Perm)
         );
         assert_eq!(
-            names.set(BOB, file, &read(SetTime::Now)),
+            names.set(BOB, file, &read(SetTimestamp::Now)),
             Err(Status::Acces)
         );
         assert_eq!(
@@ -305,17 +309,17 @@ fn only_owners_change_what_is_theirs() {
 #[test]
 fn set_id_bits_go_when_the_owner_or_the_bytes_change() {
     both(|names| {
-        let mode = |mode| SetAttributes {
+        let mode = |mode| AttributeChanges {
             mode: Some(mode),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
-        let owner = SetAttributes {
+        let owner = AttributeChanges {
             gid: Some(1000),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
-        let size = SetAttributes {
+        let size = AttributeChanges {
             size: Some(7),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         let file = names.create(ANN, ROOT, "file", &guarded(0o644)).unwrap();
         for (by, change, before, after) in [
@@ -331,7 +335,7 @@ fn set_id_bits_go_when_the_owner_or_the_bytes_change() {
             assert_eq!(set.mode, after, "{before:o} by {by:?}: {:o}", set.mode);
         }
         // As chown(2) and then chmod(2).
-        let both = SetAttributes {
+        let both = AttributeChanges {
             mode: Some(0o4755),
             ..owner
         };
@@ -347,10 +351,10 @@ fn set_id_bits_go_when_the_owner_or_the_bytes_change() {
 fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
     both(|names| {
         let shared = names.directory(SUPERUSER, ROOT, "shared");
-        let open = SetAttributes {
+        let open = AttributeChanges {
             mode: Some(0o2777),
             gid: Some(77),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(SUPERUSER, shared, &open).unwrap();
         let made = |by, name| {
@@ -362,9 +366,9 @@ fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
         assert_eq!((gid, mode), (77, 0o755));
         assert_eq!(made((1000, 77), "of-a-member").2, 0o2755);
         assert_eq!(made(SUPERUSER, "of-root").2, 0o2755);
-        let again = SetAttributes {
+        let again = AttributeChanges {
             mode: Some(0o2755),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         assert_eq!(names.set(ANN, file, &again).unwrap().mode, 0o755);
     });
@@ -374,13 +378,13 @@ fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
 fn nothing_belongs_to_the_user_that_stands_for_no_change() {
     both(|names| {
         let nobody = [
-            SetAttributes {
+            AttributeChanges {
                 uid: Some(u32::MAX),
-                ..SetAttributes::default()
+                ..AttributeChanges::default()
             },
-            SetAttributes {
+            AttributeChanges {
                 gid: Some(u32::MAX),
-                ..SetAttributes::default()
+                ..AttributeChanges::default()
             },
         ];
         let file = names.create(ANN, ROOT, "file", &guarded(0o644)).unwrap();
@@ -402,16 +406,16 @@ fn rights_are_asked_for_at_every_step() {
             Err(Status::Acces)
         );
         assert_eq!(names.remove(BOB, home, "file"), Err(Status::Acces));
-        let closed = SetAttributes {
+        let closed = AttributeChanges {
             mode: Some(0o700),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(ANN, home, &closed).unwrap();
         assert_eq!(
             names.find(BOB, home, "file").map(|_| ()),
             Err(Status::Acces)
         );
-        let (bob, wanted) = (Credentials::new(1001, 1001, &[]), AccessMask(0x3f));
+        let (bob, wanted) = (Caller::new(1001, 1001, &[]), AccessMask(0x3f));
         let granted = names
             .look(|view| namespace::access(view, &bob, home, wanted))
             .unwrap();
@@ -423,9 +427,9 @@ fn rights_are_asked_for_at_every_step() {
 fn a_sticky_directory_protects_what_others_put_there() {
     both(|names| {
         let shared = names.directory(SUPERUSER, ROOT, "shared");
-        let sticky = SetAttributes {
+        let sticky = AttributeChanges {
             mode: Some(0o1777),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(SUPERUSER, shared, &sticky).unwrap();
         names.create(ANN, shared, "anns", &guarded(0o666)).unwrap();
@@ -486,7 +490,7 @@ fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
         let make = |name: &str, what| {
             names.change(ANN, |it, request| {
                 let place = (ROOT, name.as_bytes());
-                namespace::make(it, request, place, what, &SetAttributes::default())
+                namespace::make(it, request, place, what, &AttributeChanges::default())
             })
         };
         let link = || {
@@ -512,9 +516,9 @@ fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
         assert_eq!(whole(names), before);
         // One that is there may be opened, also by who made it and was not told.
         assert_eq!(names.create(ANN, ROOT, "file", &exclusive), Ok(file));
-        let change = SetAttributes {
+        let change = AttributeChanges {
             mode: Some(0o600),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(ANN, file, &change).unwrap();
         names
@@ -608,7 +612,7 @@ fn a_listing_goes_on_where_it_stopped_whatever_happens_meanwhile() {
                 .create(ANN, at, &format!("file-{number}"), &guarded(0o600))
                 .unwrap();
         }
-        let caller = Credentials::new(0, 0, &[]);
+        let caller = Caller::new(0, 0, &[]);
         let (seen, cookie) = (std::cell::RefCell::new(Vec::new()), Cell::new(0));
         loop {
             let taken = Cell::new(0);
@@ -647,10 +651,10 @@ fn a_listing_goes_on_where_it_stopped_whatever_happens_meanwhile() {
 fn new_files_of_a_setgid_directory_belong_to_its_group() {
     both(|names| {
         let team = names.directory(SUPERUSER, ROOT, "team");
-        let shared = SetAttributes {
+        let shared = AttributeChanges {
             mode: Some(0o2777),
             gid: Some(77),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         names.set(SUPERUSER, team, &shared).unwrap();
         let file = names.create(ANN, team, "file", &guarded(0o644)).unwrap();
@@ -681,9 +685,9 @@ fn a_guard_stops_a_change_of_what_has_changed() {
     both(|names| {
         let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
         let seen = names.inode(file).unwrap().change_time;
-        let mode = |mode| SetAttributes {
+        let mode = |mode| AttributeChanges {
             mode: Some(mode),
-            ..SetAttributes::default()
+            ..AttributeChanges::default()
         };
         let guarded = |change, guard| {
             names.change(ANN, |it, request| {
@@ -692,7 +696,7 @@ fn a_guard_stops_a_change_of_what_has_changed() {
                     request,
                     file,
                     &change,
-                    (Some(guard), Time::default()),
+                    (Some(guard), Timestamp::default()),
                 )
                 .map(|_| ())
             })

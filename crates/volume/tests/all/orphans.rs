@@ -8,8 +8,8 @@ use gannet_runtime::{Buffer, sleep};
 use gannet_sim::World;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
 use gannet_volume::limits::ORPHAN_AGE_MIN;
-use gannet_volume::meta::{FileId, Table};
-use gannet_wire::volume::Standing;
+use gannet_volume::meta::Table;
+use gannet_wire::volume::{FileId, Standing};
 
 #[test]
 fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {

@@ -10,8 +10,7 @@ use gannet_vfs::{
     CreateMode, DirectoryEntry, Entries, FileHandle, SetAttributes, Stability, Status, Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_volume::meta::{Chosen, Stripes};
-use gannet_wire::volume::LayoutRecord;
+use gannet_wire::volume::{Chosen, LayoutRecord, Stripes};
 use std::rc::Rc;
 
 fn run<F: Future<Output = ()> + 'static>(servers: usize, story: impl FnOnce(Rc<Bed>) -> F) {

@@ -10,7 +10,7 @@ use gannet_sim::store::DiskProfile;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::limits::{OPERATION_DEADLINE, PROMISE_DEADLINE, TICKETS};
-use gannet_volume::meta::{Chosen, Stripes};
+use gannet_wire::volume::{Chosen, Stripes};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

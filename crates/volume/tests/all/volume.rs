@@ -13,11 +13,11 @@ use gannet_vfs::{
     CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
     Stability, Status, Time, Verifier, Vfs,
 };
-use gannet_volume::calls::{Call, Ticket};
 use gannet_volume::client::{Siblings, VolumeFs};
 use gannet_volume::limits::{LINK_TEXT_MAX, UNLINK_AGAIN_AFTER};
-use gannet_volume::meta::ROOT;
-use gannet_wire::volume::Class;
+use gannet_wire::volume::{
+    self as wire, AttributeChanges, Call, Caller, Class, Entry, ROOT, Ticket,
+};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -498,17 +498,21 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
             fs.attributes(&first).await.unwrap();
             let manager = bed.manager_link(&bed.client).await;
             let make_sized = async {
-                let mode = CreateMode::Guarded(SetAttributes {
+                let mode = wire::CreateMode::Guarded(AttributeChanges {
                     size: Some(1000),
-                    ..SetAttributes::default()
+                    ..AttributeChanges::default()
                 });
-                let call = Call::Create((ROOT, b"file".to_vec()), mode);
+                let entry = Entry {
+                    directory: ROOT,
+                    name: b"file".to_vec(),
+                };
+                let call = Call::Create { entry, mode };
                 let ticket = Ticket {
                     client: [9; 16],
                     slot: 0,
                     sequence: 1,
                 };
-                let body = call.to_body(&root(), &ticket);
+                let body = call.to_body(&Caller::new(0, 0, &[]), &ticket);
                 let asked = manager.call(call.operation(), Class::Metadata, &body, &[]);
                 assert_eq!(asked.await.unwrap().header.status.0, 0);
             };

@@ -1,6 +1,7 @@
 //! How values become XDR and XDR becomes values; the macro that writes both for a plain record.
 
 use crate::xdr::{Decoder, Encoder, XdrError};
+use alloc::vec::Vec;
 
 /// A value that can be written as XDR.
 pub trait Encode {
@@ -26,6 +27,13 @@ pub fn from_bytes<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, XdrError> {
     let value = T::decode(&mut decoder)?;
     decoder.finish()?;
     Ok(value)
+}
+
+/// The XDR of a value, in memory of its own.
+pub fn to_bytes(value: &impl Encode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode(&mut Encoder::new(&mut bytes));
+    bytes
 }
 
 impl Encode for () {

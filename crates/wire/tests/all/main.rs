@@ -13,4 +13,5 @@ mod nfs_vectors;
 mod rpc_captures;
 mod rpc_properties;
 mod rpc_vectors;
+mod volume_messages;
 mod volume_numbers;

@@ -12,7 +12,7 @@ use gannet_runtime::{Buffer, both};
 use gannet_sim::Random;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_volume::meta::{Chosen, Stripes};
+use gannet_wire::volume::{Chosen, Stripes};
 use given_up::GivenUp;
 pub(super) use mount::Mount;
 use mounted::Session;

@@ -1,13 +1,12 @@
 //! Client-based RDMA: this side moves the bytes, to and from memory that the server lends.
 
 use super::{DataError, Target, accepted};
-use crate::calls::encode;
 use crate::link::Link;
 use gannet_fabric::{RemoteAddress, RemoteKey, Source, Span};
 use gannet_wire::volume::{
     Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer, TransferDone,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 
 /// Moves a server's share of a READ or WRITE: `spans` are its bytes in our memory, in the order of the stream. `None`:
 /// the server lends nothing now.
@@ -67,7 +66,7 @@ async fn read(
     }
     let read = link.read_into(beside(spans, &lent)).await;
     read.map_err(|error| DataError::Link { index, error })?;
-    link.tell(Operation::Return, class, encode(&lent.number));
+    link.tell(Operation::Return, class, to_bytes(&lent.number));
     Ok(Some(answer.done))
 }
 
@@ -80,7 +79,7 @@ async fn ask(
 ) -> Result<Option<Lent>, DataError> {
     let index = target.placement.index;
     let capability = transfer.capability;
-    let body = encode(&ObjectRange { capability, size });
+    let body = to_bytes(&ObjectRange { capability, size });
     let answer = target.link.call(Operation::Lend, class, &body, &[]).await;
     let answer = accepted(index, answer)?;
     from_bytes(answer.body()).map_err(|_| DataError::Nonsense { index })
@@ -94,7 +93,7 @@ async fn call(
 ) -> Result<LentDone, DataError> {
     let index = target.placement.index;
     let memory = Memory::Lent { number };
-    let body = encode(&Transfer { memory, ..transfer });
+    let body = to_bytes(&Transfer { memory, ..transfer });
     let answer = target.link.call(operation, class, &body, &[]).await;
     let answer = accepted(index, answer)?;
     from_bytes(answer.body()).map_err(|_| DataError::Nonsense { index })

@@ -2,7 +2,6 @@
 
 use super::places::Turn;
 use super::{VolumeFs, shape, size_of};
-use crate::calls::encode;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::leases::{Lease, Writing};
 use crate::client::order::Part;
@@ -10,15 +9,14 @@ use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
-use crate::meta::FileId;
 use gannet_runtime::{Buffer, LocalFuture, all, both};
 use gannet_vfs::{
     Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,
 };
 use gannet_wire::volume::{
-    Capability, Class, ObjectRange, ObjectState, Operation, Placement, Shape,
+    Capability, Class, FileId, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 
 /// How bytes are moved, over all attempts.
 pub(super) struct Moving<'a> {
@@ -280,7 +278,7 @@ fn brought(offset: u64, count: u32, attributes: Attributes) -> (u32, bool, Attri
 }
 
 async fn commit_objects(targets: &[Target], capability: Capability) -> Result<States, DataError> {
-    let body = encode(&ObjectRange {
+    let body = to_bytes(&ObjectRange {
         capability,
         size: 0,
     });

@@ -2,11 +2,12 @@
 
 use super::places::Turn;
 use super::{VolumeFs, found_in};
-use crate::calls::{Call, Entry, Found};
 use crate::client::order::Part;
 use crate::client::trouble::Trouble;
-use crate::meta::{FileId, gives_privileges};
-use gannet_vfs::{CreateMode, Credentials, SetAttributes, SetTime, Status, Time};
+use crate::meta::gives_privileges;
+use gannet_vfs::{Credentials, Status};
+use gannet_wire::volume::{AttributeChanges, CreateMode, SetTimestamp, Timestamp};
+use gannet_wire::volume::{Call, Entry, FileId, Found};
 
 impl VolumeFs {
     /// Sets attributes. A size has its place among changes of the bytes, and leaves the file in doubt when nobody knows
@@ -15,28 +16,41 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         id: FileId,
-        change: &SetAttributes,
-        guard: Option<Time>,
+        change: &AttributeChanges,
+        guard: Option<Timestamp>,
     ) -> Result<Found, Status> {
         // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new one
         // does the manager take them away. Grants from before are in doubt when this is dropped.
         let _old_grants = gives_privileges(change).then(|| self.siblings.doubts.cutting(id));
         if change.size.is_none() {
-            let [found] = self.find(caller, Call::Setattr(id, *change, guard)).await?;
+            let [found] = self
+                .find(
+                    caller,
+                    Call::Setattr {
+                        file: id,
+                        attributes: *change,
+                        guard,
+                    },
+                )
+                .await?;
             return Ok(found);
         }
         let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
         let mut turn = self.turn_of(&parts).await?;
         turn.cuts(self.siblings.doubts.cutting(id));
-        let set = async |change: SetAttributes, guard| {
-            let call = Call::Setattr(id, change, guard);
+        let set = async |change: AttributeChanges, guard| {
+            let call = Call::Setattr {
+                file: id,
+                attributes: change,
+                guard,
+            };
             let [found] = found_in(&self.ask_in_turn(caller, call, Some(&turn)).await?)?;
             Ok(found)
         };
         let cut = match change.modify_time {
             // Cutting a file is a write, and the modification time is to outlast it: it is set again afterwards. The
             // manager gets the whole change first, so that it cuts nothing if it refuses any part.
-            SetTime::To(_) => match set(*change, guard).await {
+            SetTimestamp::To(_) => match set(*change, guard).await {
                 Ok(_) => set(modify_time_alone(change), None).await,
                 Err(status) => Err(status),
             },
@@ -57,10 +71,12 @@ impl VolumeFs {
     ) -> Result<[Found; 2], Status> {
         let attributes = match mode {
             CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
-            _ => return self.find(caller, Call::Create(entry, *mode)).await,
+            _ => return self.find(caller, Call::Create { entry, mode: *mode }).await,
         };
         // Nobody here gives the name to another file meanwhile.
-        let turn = self.turn_of(&[Part::name(entry.0, &entry.1)]).await?;
+        let turn = self
+            .turn_of(&[Part::name(entry.directory, &entry.name)])
+            .await?;
         let deadline = self.deadline();
         loop {
             let opening = self.open_or_cut(caller, (&entry, &turn), attributes);
@@ -79,10 +95,13 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         (entry, turn): (&Entry, &Turn),
-        attributes: &SetAttributes,
+        attributes: &AttributeChanges,
     ) -> Result<Option<[Found; 2]>, Status> {
         let ask = async |mode| {
-            let call = Call::Create(entry.clone(), mode);
+            let call = Call::Create {
+                entry: entry.clone(),
+                mode,
+            };
             found_in(&self.ask_in_turn(caller, call, Some(turn)).await?)
         };
         match ask(CreateMode::Guarded(*attributes)).await {
@@ -99,22 +118,22 @@ impl VolumeFs {
     }
 }
 
-fn size_alone(change: &SetAttributes) -> SetAttributes {
-    SetAttributes {
+fn size_alone(change: &AttributeChanges) -> AttributeChanges {
+    AttributeChanges {
         size: change.size,
-        ..SetAttributes::default()
+        ..AttributeChanges::default()
     }
 }
 
-fn modify_time_alone(change: &SetAttributes) -> SetAttributes {
-    SetAttributes {
+fn modify_time_alone(change: &AttributeChanges) -> AttributeChanges {
+    AttributeChanges {
         modify_time: change.modify_time,
-        ..SetAttributes::default()
+        ..AttributeChanges::default()
     }
 }
 
-fn without_size(change: &SetAttributes) -> SetAttributes {
-    SetAttributes {
+fn without_size(change: &AttributeChanges) -> AttributeChanges {
+    AttributeChanges {
         size: None,
         ..*change
     }

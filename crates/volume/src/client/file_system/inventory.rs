@@ -1,14 +1,13 @@
 //! What there is of files and objects, for who compares them.
 
 use super::VolumeFs;
-use crate::calls::{Call, encode};
 use crate::link::LinkError;
-use crate::meta::FileId;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
-    Class, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation, Standing, Standings,
+    Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation, Standing,
+    Standings,
 };
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{from_bytes, to_bytes};
 
 impl VolumeFs {
     /// The objects of an I/O server from a position on: pages until [`gannet_wire::volume::FOLDERS`].
@@ -21,7 +20,7 @@ impl VolumeFs {
         from: ObjectPosition,
     ) -> Result<ObjectPage, LinkError> {
         let link = self.servers.io_server(number).await?;
-        let body = encode(&from);
+        let body = to_bytes(&from);
         let answer = link.call(Operation::Objects, Class::Background, &body, &[]);
         let answer = answer.await?;
         match answer.header.status.0 {
@@ -41,7 +40,7 @@ impl VolumeFs {
     /// # Errors
     /// `Jukebox` when the manager is away.
     pub async fn files(&self, caller: &Credentials, from: FileId) -> Result<FilePage, Status> {
-        let answer = self.ask(caller, Call::Files(from)).await?;
+        let answer = self.ask(caller, Call::Files { from }).await?;
         from_bytes(answer.body()).map_err(|_| Status::Serverfault)
     }
 
@@ -59,7 +58,11 @@ impl VolumeFs {
         if files.len() > OBJECTS_MAX {
             return Err(Status::Inval);
         }
-        let call = Call::Orphans(number, remove, files.to_vec());
+        let call = Call::Orphans {
+            server: number,
+            remove,
+            files: files.to_vec(),
+        };
         let answer = self.ask(caller, call).await?;
         let found: Standings = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         match found.standings.len() == files.len() {

@@ -1,10 +1,9 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
 use super::{VolumeFs, status_of};
-use crate::calls::{Call, Found, Page, parse_access, parse_link};
 use crate::client::trouble::Trouble;
+use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
 use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
-use crate::meta::{FileId, ROOT};
 use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
@@ -13,7 +12,10 @@ use gannet_vfs::{
     LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier,
     Vfs, Wcc, WriteDone, in_memory,
 };
-use gannet_wire::volume::{Class, Operation};
+use gannet_wire::volume::{
+    self as wire, AccessAnswer, Call, Class, Entry, FileId, Found, LinkAnswer, Operation, Page,
+    ROOT,
+};
 use gannet_wire::xdr::{Decoder, from_bytes};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,7 +24,7 @@ impl VolumeFs {
     pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
         // Attributes are for everybody.
         let anyone = Credentials::new(0, 0, &[]);
-        let [found] = self.find(&anyone, Call::Getattr(id)).await?;
+        let [found] = self.find(&anyone, Call::Getattr { file: id }).await?;
         self.all_attributes_of(&found)
     }
 
@@ -97,7 +99,11 @@ impl VolumeFs {
         cookie: u64,
         found: bool,
     ) -> Result<Page, Status> {
-        let call = Call::Readdirplus(id, cookie, found);
+        let call = Call::Readdirplus {
+            directory: id,
+            cookie,
+            wants_files: found,
+        };
         let answer = self.ask(caller, call).await?;
         from_bytes(answer.body()).map_err(|_| Status::Serverfault)
     }
@@ -143,7 +149,14 @@ impl Vfs for VolumeFs {
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
         let mut at = ROOT;
         for name in path {
-            let [found, _] = self.find(cred, Call::Lookup((at, name.to_vec()))).await?;
+            let [found, _] = self
+                .find(
+                    cred,
+                    Call::Lookup {
+                        entry: entry_of(at, name),
+                    },
+                )
+                .await?;
             at = found.id;
         }
         Ok(self.handle(at))
@@ -161,7 +174,14 @@ impl Vfs for VolumeFs {
         guard: Option<Time>,
     ) -> Changed<()> {
         let set = async {
-            let found = self.set(cred, self.id(file)?, change, guard).await?;
+            let found = self
+                .set(
+                    cred,
+                    self.id(file)?,
+                    &changes_of(change),
+                    guard.map(timestamp_of),
+                )
+                .await?;
             Ok(((), found))
         };
         self.changed(set.await)
@@ -174,7 +194,9 @@ impl Vfs for VolumeFs {
         name: &[u8],
     ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
         let found = async {
-            let call = Call::Lookup((self.id(directory)?, name.to_vec()));
+            let call = Call::Lookup {
+                entry: entry_of(self.id(directory)?, name),
+            };
             let [found, inside] = self.find(cred, call).await?;
             let attributes = self.all_attributes_of(&found)?;
             Ok((
@@ -194,9 +216,18 @@ impl Vfs for VolumeFs {
         file: &FileHandle,
         wanted: AccessMask,
     ) -> Result<(AccessMask, Attributes), Status> {
-        let answer = self.ask(cred, Call::Access(self.id(file)?, wanted)).await?;
-        let (granted, found) = parse_access(answer.body()).map_err(|_| Status::Serverfault)?;
-        Ok((granted, self.attributes_of_first(&found)?))
+        let answer = self
+            .ask(
+                cred,
+                Call::Access {
+                    file: self.id(file)?,
+                    wanted: wire::AccessMask(wanted.0),
+                },
+            )
+            .await?;
+        let answer: AccessAnswer = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        let granted = AccessMask(answer.granted.0);
+        Ok((granted, self.attributes_of_first(&answer.found.files)?))
     }
 
     async fn read_link(
@@ -205,12 +236,13 @@ impl Vfs for VolumeFs {
         file: &FileHandle,
     ) -> Result<(Vec<u8>, Attributes), Status> {
         let id = self.id(file)?;
-        let answer = self.ask(cred, Call::Readlink(id)).await?;
-        let (text, found) = parse_link(answer.body()).map_err(|_| Status::Serverfault)?;
-        let attributes = match found.is_empty() {
+        let answer = self.ask(cred, Call::Readlink { file: id }).await?;
+        let answer: LinkAnswer = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        let LinkAnswer { text, found } = answer;
+        let attributes = match found.files.is_empty() {
             // They had no room beside a text that is longer than can be made today.
             true => self.stat(id).await?,
-            false => self.attributes_of_first(&found)?,
+            false => self.attributes_of_first(&found.files)?,
         };
         Ok((text, attributes))
     }
@@ -320,8 +352,8 @@ impl Vfs for VolumeFs {
         mode: &CreateMode,
     ) -> Changed<Created> {
         let made = async {
-            let directory = self.id(directory)?;
-            let [found, inside] = self.open(cred, (directory, name.to_vec()), mode).await?;
+            let entry = entry_of(self.id(directory)?, name);
+            let [found, inside] = self.open(cred, entry, &create_mode_of(mode)).await?;
             Ok((self.created(&found), inside))
         };
         self.changed(made.await)
@@ -334,8 +366,9 @@ impl Vfs for VolumeFs {
         name: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        self.make(cred, directory, |id| {
-            Call::Mkdir((id, name.to_vec()), *attributes)
+        self.make(cred, directory, |id| Call::Mkdir {
+            entry: entry_of(id, name),
+            attributes: changes_of(attributes),
         })
         .await
     }
@@ -352,7 +385,11 @@ impl Vfs for VolumeFs {
             // It may not even fit a request.
             return self.changed(Err(Status::Nametoolong));
         }
-        let call = |id| Call::Symlink((id, name.to_vec()), target.to_vec(), *attributes);
+        let call = |id| Call::Symlink {
+            entry: entry_of(id, name),
+            text: target.to_vec(),
+            attributes: changes_of(attributes),
+        };
         self.make(cred, directory, call).await
     }
 
@@ -364,13 +401,19 @@ impl Vfs for VolumeFs {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        let call = |id| Call::Mknod((id, name.to_vec()), kind, *attributes);
+        let call = |id| Call::Mknod {
+            entry: entry_of(id, name),
+            kind: node_kind_of(kind),
+            attributes: changes_of(attributes),
+        };
         self.make(cred, directory, call).await
     }
 
     async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
-        self.take_name(cred, directory, |id| Call::Remove((id, name.to_vec())))
-            .await
+        self.take_name(cred, directory, |id| Call::Remove {
+            entry: entry_of(id, name),
+        })
+        .await
     }
 
     async fn remove_directory(
@@ -379,8 +422,10 @@ impl Vfs for VolumeFs {
         directory: &FileHandle,
         name: &[u8],
     ) -> Changed<()> {
-        self.take_name(cred, directory, |id| Call::Rmdir((id, name.to_vec())))
-            .await
+        self.take_name(cred, directory, |id| Call::Rmdir {
+            entry: entry_of(id, name),
+        })
+        .await
     }
 
     async fn rename(
@@ -390,9 +435,9 @@ impl Vfs for VolumeFs {
         to: (&FileHandle, &[u8]),
     ) -> (Result<(), Status>, Wcc, Wcc) {
         let renamed = async {
-            let from = (self.id(from.0)?, from.1.to_vec());
-            let to = (self.id(to.0)?, to.1.to_vec());
-            self.find(cred, Call::Rename(from, to)).await
+            let from = entry_of(self.id(from.0)?, from.1);
+            let to = entry_of(self.id(to.0)?, to.1);
+            self.find(cred, Call::Rename { from, to }).await
         };
         match renamed.await {
             Ok([from, to]) => {
@@ -411,8 +456,11 @@ impl Vfs for VolumeFs {
         name: &[u8],
     ) -> (Changed<()>, Option<Attributes>) {
         let linked = async {
-            let entry = (self.id(directory)?, name.to_vec());
-            let call = Call::Link(self.id(file)?, entry);
+            let entry = entry_of(self.id(directory)?, name);
+            let call = Call::Link {
+                file: self.id(file)?,
+                entry,
+            };
             let [found, inside] = self.find(cred, call).await?;
             Ok((self.attributes_of(&found), inside))
         };
@@ -502,5 +550,12 @@ impl Vfs for VolumeFs {
 
     fn write_verifier(&self) -> Verifier {
         self.siblings.verifier.current()
+    }
+}
+
+fn entry_of(directory: FileId, name: &[u8]) -> Entry {
+    Entry {
+        directory,
+        name: name.to_vec(),
     }
 }

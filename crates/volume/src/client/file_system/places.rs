@@ -7,7 +7,6 @@
 //! connections. Until then, others who would change the same are told to come again.
 
 use super::VolumeFs;
-use crate::calls::{Call, Entry};
 use crate::client::doubts::Cutting;
 use crate::client::order::{Part, Place};
 use crate::client::servers::Servers;
@@ -15,7 +14,7 @@ use crate::client::trouble::Trouble;
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::Status;
-use gannet_wire::volume::{Class, Hello, LayoutRecord, Operation};
+use gannet_wire::volume::{Call, Class, Entry, Hello, LayoutRecord, Operation};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
@@ -196,18 +195,21 @@ async fn hear_all(
 /// What a change of the manager's is of. Of one that cuts a file, bytes are not among it: who asks for that has a
 /// place among those already.
 pub(super) fn parts_of(change: &Call) -> Vec<Part> {
-    let name = |(directory, name): &Entry| Part::name(*directory, name);
+    let name = |entry: &Entry| Part::name(entry.directory, &entry.name);
     match change {
-        Call::Setattr(file, ..) | Call::Stripes(file, _) => vec![Part::attributes(*file)],
-        Call::Create(entry, _)
-        | Call::CreateStriped(entry, ..)
-        | Call::Mkdir(entry, _)
-        | Call::Symlink(entry, ..)
-        | Call::Mknod(entry, ..)
-        | Call::Remove(entry)
-        | Call::Rmdir(entry)
-        | Call::Link(_, entry) => vec![name(entry)],
-        Call::Rename(from, to) => vec![name(from), name(to)],
+        Call::Setattr { file, .. }
+        | Call::Stripes {
+            directory: file, ..
+        } => vec![Part::attributes(*file)],
+        Call::Create { entry, .. }
+        | Call::CreateStriped { entry, .. }
+        | Call::Mkdir { entry, .. }
+        | Call::Symlink { entry, .. }
+        | Call::Mknod { entry, .. }
+        | Call::Remove { entry }
+        | Call::Rmdir { entry }
+        | Call::Link { entry, .. } => vec![name(entry)],
+        Call::Rename { from, to } => vec![name(from), name(to)],
         // Questions.
         _ => Vec::new(),
     }

@@ -2,7 +2,6 @@
 
 use super::bytes::Moving;
 use super::{Trouble, VolumeFs, shape};
-use crate::calls::{Appending, Call};
 use crate::client::locks::{Attempt, LockFailure};
 use crate::client::order::Part;
 use crate::limits::{ATTEMPT_PAUSE, FILE_SIZE_MAX};
@@ -10,7 +9,7 @@ use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,
 };
-use gannet_wire::volume::Capability;
+use gannet_wire::volume::{Appending, Call, Capability};
 use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
@@ -66,7 +65,12 @@ impl VolumeFs {
         let rights = Capability::WRITE;
         loop {
             let (asked, since) = (self.now(), self.siblings.doubts.moment());
-            let call = Call::Append(id, self.runtime.random(), at_least, len);
+            let call = Call::Append {
+                file: id,
+                number: self.runtime.random(),
+                at_least,
+                len,
+            };
             let answer = self.ask(caller, call).await?;
             let place: Appending = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
             let key = (id, caller.clone(), rights);

@@ -1,12 +1,11 @@
 //! Where servers are and how files are striped, as people see and choose it.
 
 use super::VolumeFs;
-use crate::calls::Call;
+use crate::convert::changes_of;
 use crate::link::LinkError;
-use crate::meta::{Body, Stripes};
 use gannet_runtime::{all, timeout};
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status};
-use gannet_wire::volume::LayoutRecord;
+use gannet_wire::volume::{Body, Call, Entry, LayoutRecord, Stripes};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -66,7 +65,14 @@ impl VolumeFs {
         caller: &Credentials,
         file: &FileHandle,
     ) -> Result<Striping, Status> {
-        let [found] = self.find(caller, Call::Getattr(self.id(file)?)).await?;
+        let [found] = self
+            .find(
+                caller,
+                Call::Getattr {
+                    file: self.id(file)?,
+                },
+            )
+            .await?;
         match found.inode.body {
             Body::Regular { layout, .. } => Ok(Striping::File(layout)),
             Body::Directory { stripes, .. } => Ok(Striping::Directory(stripes)),
@@ -85,8 +91,15 @@ impl VolumeFs {
         attributes: &SetAttributes,
         stripes: Stripes,
     ) -> Result<FileHandle, Status> {
-        let entry = (self.id(directory)?, name.to_vec());
-        let call = Call::CreateStriped(entry, *attributes, stripes);
+        let entry = Entry {
+            directory: self.id(directory)?,
+            name: name.to_vec(),
+        };
+        let call = Call::CreateStriped {
+            entry,
+            attributes: changes_of(attributes),
+            stripes,
+        };
         let [made, _] = self.find(caller, call).await?;
         Ok(self.handle(made.id))
     }
@@ -102,7 +115,10 @@ impl VolumeFs {
         directory: &FileHandle,
         stripes: Option<Stripes>,
     ) -> Result<(), Status> {
-        let call = Call::Stripes(self.id(directory)?, stripes);
+        let call = Call::Stripes {
+            directory: self.id(directory)?,
+            stripes,
+        };
         self.ask(caller, call).await.map(|_| ())
     }
 }

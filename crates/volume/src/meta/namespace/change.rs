@@ -5,10 +5,13 @@ use super::{
     inode, is_directory, promise, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
-use crate::meta::inode::{Rights, SET_GROUP_ID, is_member};
-use crate::meta::{Body, FileId, Inode, Stripes, Transaction, View, numbers};
-use gannet_vfs::{CreateMode, Credentials, NodeKind, SetAttributes, SetTime, Status, Time};
-use gannet_wire::volume::LayoutRecord;
+use crate::meta::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
+use crate::meta::{Transaction, View, numbers};
+use gannet_vfs::Status;
+use gannet_wire::volume::{
+    AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind,
+    SetTimestamp, Stripes, Timestamp,
+};
 
 /// What is to be made, other than a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub fn create(
     mode: &CreateMode,
     place: &mut dyn FnMut(Option<&Stripes>) -> LayoutRecord,
 ) -> Outcome<Opened> {
-    if let CreateMode::Unchecked(SetAttributes { size: Some(_), .. }) = mode {
+    if let CreateMode::Unchecked(AttributeChanges { size: Some(_), .. }) = mode {
         return Err(Status::Inval.into());
     }
     if let Some(found) = existing(transaction, request.caller, directory, name)? {
@@ -58,7 +61,7 @@ pub fn create(
         CreateMode::Unchecked(attributes) | CreateMode::Guarded(attributes) => {
             (*attributes, [0; 8])
         }
-        CreateMode::Exclusive(verifier) => (SetAttributes::default(), *verifier),
+        CreateMode::Exclusive(verifier) => (AttributeChanges::default(), *verifier),
     };
     let size = attributes.size.filter(|size| *size > 0);
     check_size(size)?;
@@ -98,7 +101,7 @@ pub fn create(
 /// The file that a name stands for already, if the caller may look.
 fn existing(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     directory: FileId,
     name: &[u8],
 ) -> Outcome<Option<(FileId, Inode)>> {
@@ -136,7 +139,7 @@ pub fn make(
     request: Request<'_>,
     (directory, name): (FileId, &[u8]),
     what: Make<'_>,
-    attributes: &SetAttributes,
+    attributes: &AttributeChanges,
 ) -> Outcome<(FileId, Inode)> {
     if existing(transaction, request.caller, directory, name)?.is_some() {
         return Err(Status::Exist.into());
@@ -181,7 +184,7 @@ fn add(
     (directory, mut inside): (FileId, Inode),
     name: &[u8],
     body: Body,
-    attributes: &SetAttributes,
+    attributes: &AttributeChanges,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
     check_owners(attributes)?;
@@ -200,7 +203,7 @@ fn add(
     if inherits && is_directory {
         mode |= SET_GROUP_ID;
     }
-    let given = SetAttributes {
+    let given = AttributeChanges {
         mode: Some(mode),
         size: None,
         uid: attributes.uid.filter(|_| caller.uid == 0),
@@ -219,7 +222,7 @@ fn add(
         change_time: now,
         body,
     };
-    inode.set(&given, now, Time::default());
+    permissions::set(&mut inode, &given, now, Timestamp::default());
     // A program that runs as a group comes from somebody in it.
     if !is_directory && caller.uid != 0 && !is_member(caller, inode.gid) {
         inode.mode &= !SET_GROUP_ID;
@@ -243,8 +246,8 @@ pub fn set_attributes(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     file: FileId,
-    change: &SetAttributes,
-    (guard, last_write): (Option<Time>, Time),
+    change: &AttributeChanges,
+    (guard, last_write): (Option<Timestamp>, Timestamp),
 ) -> Outcome<(Inode, Option<u64>)> {
     let Request { caller, now, .. } = request;
     let mut found = inode(transaction, file)?;
@@ -265,9 +268,9 @@ pub fn set_attributes(
     let is_written = change.size.is_some() && caller.uid != 0;
     if owner_changes || is_written {
         // A mode that is given at the same time holds: owner and bytes change first.
-        found.mode = found.unprivileged_mode(caller);
+        found.mode = unprivileged_mode(&found, caller);
     }
-    found.set(change, now, last_write);
+    permissions::set(&mut found, change, now, last_write);
     if change.mode.is_some() && caller.uid != 0 && !is_member(caller, found.gid) {
         found.mode &= !SET_GROUP_ID;
     }
@@ -283,9 +286,9 @@ pub fn set_attributes(
 ///
 /// # Errors
 /// `Stale`.
-pub fn is_privileged(view: &dyn View, caller: &Credentials, file: FileId) -> Outcome<bool> {
+pub fn is_privileged(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<bool> {
     let found = inode(view, file)?;
-    Ok(caller.uid != 0 && found.unprivileged_mode(caller) != found.mode)
+    Ok(caller.uid != 0 && unprivileged_mode(&found, caller) != found.mode)
 }
 
 /// Takes these bits away, before the caller writes.
@@ -298,7 +301,7 @@ pub fn drop_privileges(
     file: FileId,
 ) -> Outcome<()> {
     let mut found = inode(transaction, file)?;
-    found.mode = found.unprivileged_mode(request.caller);
+    found.mode = unprivileged_mode(&found, request.caller);
     found.change_time = request.now;
     write_inode(transaction, file, &found)
 }
@@ -345,15 +348,15 @@ pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
 /// As [`set_attributes`].
 pub fn may_set(
     view: &dyn View,
-    caller: &Credentials,
+    caller: &Caller,
     file: FileId,
-    change: &SetAttributes,
+    change: &AttributeChanges,
 ) -> Outcome<()> {
     Ok(check_change(&inode(view, file)?, caller, change)?)
 }
 
 /// That nothing comes to belong to the user or group 2^32-1, by which system calls mean "no change".
-fn check_owners(change: &SetAttributes) -> Result<(), Status> {
+fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
     match [change.uid, change.gid].contains(&Some(u32::MAX)) {
         true => Err(Status::Inval),
         false => Ok(()),
@@ -361,7 +364,7 @@ fn check_owners(change: &SetAttributes) -> Result<(), Status> {
 }
 
 /// That `caller` may make this change.
-fn check_change(file: &Inode, caller: &Credentials, change: &SetAttributes) -> Result<(), Status> {
+fn check_change(file: &Inode, caller: &Caller, change: &AttributeChanges) -> Result<(), Status> {
     check_owners(change)?;
     if caller.uid == 0 {
         return Ok(());
@@ -372,13 +375,13 @@ fn check_change(file: &Inode, caller: &Credentials, change: &SetAttributes) -> R
         .gid
         .is_some_and(|gid| gid != file.gid && !is_member(caller, gid));
     let times = [change.access_time, change.modify_time];
-    let set_times = times.iter().any(|time| matches!(time, SetTime::To(_)));
+    let set_times = times.iter().any(|time| matches!(time, SetTimestamp::To(_)));
     let only_owner =
         change.mode.is_some() || change.uid.is_some() || change.gid.is_some() || set_times;
     if new_owner || foreign_group || (only_owner && !owner) {
         return Err(Status::Perm);
     }
-    let touches = times.contains(&SetTime::Now);
+    let touches = times.contains(&SetTimestamp::Now);
     if (touches || change.size.is_some()) && !owner {
         require(file, caller, Rights::WRITE)?;
     }

@@ -1,14 +1,14 @@
 //! How new files are striped, as somebody chose it.
 
-use crate::limits::{UNIT_MAX, UNIT_MIN};
-use gannet_wire::volume::WIDTH_MAX;
-use gannet_wire::xdr::{Decoder, Encoder, XdrError};
+use super::{UNIT_MAX, UNIT_MIN, WIDTH_MAX};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use alloc::vec::Vec;
 use thiserror::Error;
 
 /// How new files of a directory or of the volume are striped, or a file that is made so.
 ///
 /// ```
-/// use gannet_volume::meta::{Chosen, Stripes, StripesError};
+/// use gannet_wire::volume::{Chosen, Stripes, StripesError};
 ///
 /// let near = Stripes { unit: 1 << 20, on: Chosen::Listed(vec![3, 0, 2]) };
 /// assert_eq!(near.check(4), Ok(()));
@@ -117,59 +117,56 @@ const IN_TURN: u32 = 0;
 const FROM: u32 = 1;
 const LISTED: u32 = 2;
 
-pub(crate) fn put_stripes(encoder: &mut Encoder<'_>, stripes: Option<&Stripes>) {
-    encoder.bool(stripes.is_some());
-    let Some(Stripes { unit, on }) = stripes else {
-        return;
-    };
-    encoder.u32(*unit);
-    match on {
-        Chosen::InTurn(width) => [*width, IN_TURN].iter().for_each(|it| encoder.u32(*it)),
-        Chosen::From { first, width } => {
-            [*width, FROM, *first]
-                .iter()
-                .for_each(|it| encoder.u32(*it));
-        }
-        Chosen::Listed(list) => {
-            [0, LISTED].iter().for_each(|it| encoder.u32(*it));
-            encoder.u32_array(list);
+impl Encode for Stripes {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        let Stripes { unit, on } = self;
+        encoder.u32(*unit);
+        match on {
+            Chosen::InTurn(width) => [*width, IN_TURN].iter().for_each(|it| encoder.u32(*it)),
+            Chosen::From { first, width } => {
+                [*width, FROM, *first]
+                    .iter()
+                    .for_each(|it| encoder.u32(*it));
+            }
+            Chosen::Listed(list) => {
+                [0, LISTED].iter().for_each(|it| encoder.u32(*it));
+                encoder.u32_array(list);
+            }
         }
     }
 }
 
-pub(crate) fn take_stripes(decoder: &mut Decoder<'_>) -> Result<Option<Stripes>, XdrError> {
-    if !decoder.bool()? {
-        return Ok(None);
+impl Decode<'_> for Stripes {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Stripes, XdrError> {
+        let (unit, width, how) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
+        let on = match (how, width) {
+            (IN_TURN, width) => Chosen::InTurn(width),
+            (FROM, width) => Chosen::From {
+                first: decoder.u32()?,
+                width,
+            },
+            (LISTED, 0) => {
+                let list = (0..decoder.length(WIDTH_MAX)?).map(|_| decoder.u32());
+                Chosen::Listed(list.collect::<Result<_, _>>()?)
+            }
+            _ => return Err(XdrError::Value),
+        };
+        Ok(Stripes { unit, on })
     }
-    let (unit, width, how) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
-    let on = match (how, width) {
-        (IN_TURN, width) => Chosen::InTurn(width),
-        (FROM, width) => Chosen::From {
-            first: decoder.u32()?,
-            width,
-        },
-        (LISTED, 0) => {
-            let list = (0..decoder.length(WIDTH_MAX)?).map(|_| decoder.u32());
-            Chosen::Listed(list.collect::<Result<_, _>>()?)
-        }
-        _ => return Err(XdrError::Value),
-    };
-    Ok(Some(Stripes { unit, on }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::xdr::from_bytes;
+    use alloc::vec;
 
     fn stripes(on: Chosen) -> Stripes {
         Stripes { unit: 4096, on }
     }
 
     fn taken(bytes: &[u8]) -> Result<Option<Stripes>, XdrError> {
-        let mut decoder = Decoder::new(bytes);
-        let taken = take_stripes(&mut decoder)?;
-        decoder.finish()?;
-        Ok(taken)
+        from_bytes(bytes)
     }
 
     #[test]
@@ -191,7 +188,7 @@ mod tests {
         ];
         for (on, bytes) in known {
             let (stripes, mut out) = (on.map(stripes), Vec::new());
-            put_stripes(&mut Encoder::new(&mut out), stripes.as_ref());
+            stripes.encode(&mut Encoder::new(&mut out));
             assert_eq!(out, bytes, "{stripes:?}");
             assert_eq!(taken(bytes), Ok(stripes));
             for len in 0..bytes.len() {

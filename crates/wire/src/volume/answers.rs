@@ -1,11 +1,11 @@
 //! What the manager answers.
 
-use super::{NAME_MAX, put_time, take_file, take_time};
-use crate::meta::{FileId, Inode};
-use gannet_vfs::limits::SYMLINK_MAX;
-use gannet_vfs::{AccessMask, Time};
-use gannet_wire::volume::{Capability, LayoutRecord, Token};
-use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use super::{
+    AccessMask, Capability, FILE_NAME_DECODED_MAX, FileId, Inode, LayoutRecord, SYMLINK_MAX,
+    Timestamp, Token,
+};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use alloc::vec::Vec;
 
 /// By which a change is known that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,15 +36,17 @@ impl Decode<'_> for Ticket {
     }
 }
 
-/// What the objects of a regular file say together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FileState {
-    /// Length of the file in bytes.
-    pub size: u64,
-    /// Bytes of disk.
-    pub used: u64,
-    /// The last write; the epoch when there was none.
-    pub written: Time,
+record! {
+    /// What the objects of a regular file say together.
+    #[derive(Default)]
+    FileState {
+        /// Length of the file in bytes.
+        size: u64,
+        /// Bytes of disk.
+        used: u64,
+        /// The last write; the epoch when there was none.
+        written: Timestamp,
+    }
 }
 
 /// A file and what is known of it.
@@ -61,80 +63,94 @@ pub struct Found {
 /// Most files in one answer that is not a [`Page`].
 const FOUND_MAX: usize = 2;
 
-/// Adds files to the body of an answer.
-pub(crate) fn put_found(body: &mut Vec<u8>, found: &[Found]) {
-    let out = &mut Encoder::new(body);
-    // At most FOUND_MAX.
-    out.u32(found.len() as u32);
-    found.iter().for_each(|found| found.encode(out));
+/// The answer to most of a manager's operations: files, as many as the operation tells of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FoundFiles {
+    /// At most two.
+    pub files: Vec<Found>,
 }
 
-fn take_found(from: &mut Decoder<'_>) -> Result<Vec<Found>, XdrError> {
-    let count = from.length(FOUND_MAX)?;
-    (0..count).map(|_| Found::decode(from)).collect()
+impl Encode for FoundFiles {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        // At most FOUND_MAX.
+        encoder.u32(self.files.len() as u32);
+        self.files.iter().for_each(|found| found.encode(encoder));
+    }
 }
 
-/// The files of an answer.
-///
-/// # Errors
-/// The bytes are no such answer.
-pub fn parse_found(body: &[u8]) -> Result<Vec<Found>, XdrError> {
-    let mut decoder = Decoder::new(body);
-    let found = take_found(&mut decoder)?;
-    decoder.finish()?;
-    Ok(found)
+impl Decode<'_> for FoundFiles {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<FoundFiles, XdrError> {
+        let files = (0..decoder.length(FOUND_MAX)?).map(|_| Found::decode(decoder));
+        Ok(FoundFiles {
+            files: files.collect::<Result<_, _>>()?,
+        })
+    }
 }
 
-/// What the answer to [`Call::Access`](super::Call::Access) says.
-///
-/// # Errors
-/// The bytes are no such answer.
-pub fn parse_access(body: &[u8]) -> Result<(AccessMask, Vec<Found>), XdrError> {
-    let mut decoder = Decoder::new(body);
-    let rights = AccessMask(decoder.u32()?);
-    let found = take_found(&mut decoder)?;
-    decoder.finish()?;
-    Ok((rights, found))
+/// The answer to [`Call::Access`](super::Call::Access).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessAnswer {
+    /// The rights that the caller has among those that it asked for.
+    pub granted: AccessMask,
+    /// The file.
+    pub found: FoundFiles,
 }
 
-/// What the answer to [`Call::Readlink`](super::Call::Readlink) says.
-///
-/// # Errors
-/// The bytes are no such answer.
-pub fn parse_link(body: &[u8]) -> Result<(Vec<u8>, Vec<Found>), XdrError> {
-    let mut decoder = Decoder::new(body);
-    let text = decoder.opaque(SYMLINK_MAX)?.to_vec();
-    let found = take_found(&mut decoder)?;
-    decoder.finish()?;
-    Ok((text, found))
+impl Encode for AccessAnswer {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.granted.encode(encoder);
+        self.found.encode(encoder);
+    }
+}
+
+impl Decode<'_> for AccessAnswer {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<AccessAnswer, XdrError> {
+        Ok(AccessAnswer {
+            granted: AccessMask::decode(decoder)?,
+            found: FoundFiles::decode(decoder)?,
+        })
+    }
+}
+
+/// The answer to [`Call::Readlink`](super::Call::Readlink).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkAnswer {
+    /// The text of the symbolic link, at most [`SYMLINK_MAX`] bytes.
+    pub text: Vec<u8>,
+    /// The file, or none where both do not fit a message.
+    pub found: FoundFiles,
+}
+
+impl Encode for LinkAnswer {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.opaque(&self.text);
+        self.found.encode(encoder);
+    }
+}
+
+impl Decode<'_> for LinkAnswer {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<LinkAnswer, XdrError> {
+        Ok(LinkAnswer {
+            text: decoder.opaque(SYMLINK_MAX)?.to_vec(),
+            found: FoundFiles::decode(decoder)?,
+        })
+    }
 }
 
 impl Encode for Found {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        encoder.u64(self.id.0);
+        self.id.encode(encoder);
         self.inode.encode(encoder);
-        encoder.bool(self.state.is_some());
-        if let Some(state) = &self.state {
-            encoder.u64(state.size);
-            encoder.u64(state.used);
-            put_time(encoder, state.written);
-        }
+        self.state.encode(encoder);
     }
 }
 
 impl Decode<'_> for Found {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Found, XdrError> {
         Ok(Found {
-            id: take_file(decoder)?,
+            id: FileId::decode(decoder)?,
             inode: Inode::decode(decoder)?,
-            state: match decoder.bool()? {
-                true => Some(FileState {
-                    size: decoder.u64()?,
-                    used: decoder.u64()?,
-                    written: take_time(decoder)?,
-                }),
-                false => None,
-            },
+            state: Option::decode(decoder)?,
         })
     }
 }
@@ -224,22 +240,18 @@ impl Encode for Listed {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.opaque(&self.name);
         encoder.u64(self.cookie);
-        encoder.u64(self.id.0);
-        encoder.bool(self.found.is_some());
-        self.found.iter().for_each(|found| found.encode(encoder));
+        self.id.encode(encoder);
+        self.found.encode(encoder);
     }
 }
 
 impl Decode<'_> for Listed {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Listed, XdrError> {
         Ok(Listed {
-            name: decoder.opaque(NAME_MAX)?.to_vec(),
+            name: decoder.opaque(FILE_NAME_DECODED_MAX)?.to_vec(),
             cookie: decoder.u64()?,
-            id: take_file(decoder)?,
-            found: match decoder.bool()? {
-                true => Some(Found::decode(decoder)?),
-                false => None,
-            },
+            id: FileId::decode(decoder)?,
+            found: Option::decode(decoder)?,
         })
     }
 }

@@ -1,0 +1,99 @@
+//! Between the protocol's values and those of file systems.
+
+use gannet_vfs as vfs;
+use gannet_wire::volume::{
+    AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, NodeKind, SetTimestamp,
+    Timestamp,
+};
+
+/// Groups beyond the sixteenth are left out.
+pub(crate) fn caller_of(credentials: &vfs::Credentials) -> Caller {
+    Caller::new(credentials.uid, credentials.gid, credentials.groups())
+}
+
+pub(crate) fn timestamp_of(time: vfs::Time) -> Timestamp {
+    Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
+pub(crate) fn time_of(time: Timestamp) -> vfs::Time {
+    vfs::Time {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
+fn set_timestamp_of(time: vfs::SetTime) -> SetTimestamp {
+    match time {
+        vfs::SetTime::Keep => SetTimestamp::Keep,
+        vfs::SetTime::Now => SetTimestamp::Now,
+        vfs::SetTime::To(time) => SetTimestamp::To(timestamp_of(time)),
+    }
+}
+
+pub(crate) fn changes_of(change: &vfs::SetAttributes) -> AttributeChanges {
+    AttributeChanges {
+        mode: change.mode,
+        uid: change.uid,
+        gid: change.gid,
+        size: change.size,
+        access_time: set_timestamp_of(change.access_time),
+        modify_time: set_timestamp_of(change.modify_time),
+    }
+}
+
+pub(crate) fn create_mode_of(mode: &vfs::CreateMode) -> CreateMode {
+    match mode {
+        vfs::CreateMode::Unchecked(change) => CreateMode::Unchecked(changes_of(change)),
+        vfs::CreateMode::Guarded(change) => CreateMode::Guarded(changes_of(change)),
+        vfs::CreateMode::Exclusive(verifier) => CreateMode::Exclusive(*verifier),
+    }
+}
+
+pub(crate) fn node_kind_of(kind: vfs::NodeKind) -> NodeKind {
+    match kind {
+        vfs::NodeKind::BlockDevice(major, minor) => NodeKind::BlockDevice(major, minor),
+        vfs::NodeKind::CharacterDevice(major, minor) => NodeKind::CharacterDevice(major, minor),
+        vfs::NodeKind::Socket => NodeKind::Socket,
+        vfs::NodeKind::Fifo => NodeKind::Fifo,
+    }
+}
+
+fn file_kind_of(kind: FileKind) -> vfs::FileKind {
+    match kind {
+        FileKind::Regular => vfs::FileKind::Regular,
+        FileKind::Directory => vfs::FileKind::Directory,
+        FileKind::BlockDevice => vfs::FileKind::BlockDevice,
+        FileKind::CharacterDevice => vfs::FileKind::CharacterDevice,
+        FileKind::Symlink => vfs::FileKind::Symlink,
+        FileKind::Socket => vfs::FileKind::Socket,
+        FileKind::Fifo => vfs::FileKind::Fifo,
+    }
+}
+
+/// A file as a file system shows it. Size and blocks of a regular file are 0: its objects know them.
+pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attributes {
+    let (size, device) = match &inode.body {
+        Body::Symlink(text) => (text.len() as u64, (0, 0)),
+        Body::Directory { entries, .. } => (entries.saturating_mul(64), (0, 0)),
+        Body::Regular { .. } => (0, (0, 0)),
+        Body::Node(node) => (0, node.device()),
+    };
+    vfs::Attributes {
+        kind: file_kind_of(inode.kind()),
+        mode: inode.mode,
+        link_count: inode.links,
+        uid: inode.uid,
+        gid: inode.gid,
+        size,
+        used: size,
+        device,
+        fsid,
+        fileid: id.0,
+        access_time: time_of(inode.access_time),
+        modify_time: time_of(inode.modify_time),
+        change_time: time_of(inode.change_time),
+    }
+}

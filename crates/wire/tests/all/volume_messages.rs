@@ -1,0 +1,314 @@
+//! Bytes of messages between clients and the manager: peers of other builds send and expect the same.
+
+use gannet_wire::volume::{
+    AccessMask, Appending, AttributeChanges, Body, Call, Caller, Capability, Chosen, CreateMode,
+    Entry, FileId, FileState, Found, Granted, Inode, LayoutRecord, Listed, NodeKind, Page, ROOT,
+    SetTimestamp, Stripes, Ticket, Timestamp,
+};
+use gannet_wire::xdr::{from_bytes, to_bytes};
+
+fn time(seconds: u32) -> Timestamp {
+    Timestamp {
+        seconds,
+        nanoseconds: 0x0a0b_0c0d,
+    }
+}
+
+fn change() -> AttributeChanges {
+    AttributeChanges {
+        mode: Some(0o640),
+        uid: None,
+        gid: Some(5),
+        size: Some(1 << 40),
+        access_time: SetTimestamp::Now,
+        modify_time: SetTimestamp::To(time(0xfedc_ba98)),
+    }
+}
+
+fn entry(name: &[u8]) -> Entry {
+    Entry {
+        directory: FileId(0x0102_0304_0506_0708),
+        name: name.to_vec(),
+    }
+}
+
+fn stripes(on: Chosen) -> Stripes {
+    Stripes { unit: 65536, on }
+}
+
+/// One of each operation, and of each way to say something in it.
+fn calls() -> Vec<Call> {
+    let file = FileId(7);
+    let unchecked = CreateMode::Unchecked(AttributeChanges::default());
+    let listed = stripes(Chosen::Listed(vec![3, 0, 2]));
+    vec![
+        Call::Getattr { file },
+        Call::Setattr {
+            file,
+            attributes: change(),
+            guard: Some(time(7)),
+        },
+        Call::Setattr {
+            file,
+            attributes: AttributeChanges::default(),
+            guard: None,
+        },
+        Call::Lookup {
+            entry: entry(b"name"),
+        },
+        Call::Access {
+            file,
+            wanted: AccessMask(0x3f),
+        },
+        Call::Readlink { file },
+        Call::Create {
+            entry: entry(b"a"),
+            mode: unchecked,
+        },
+        Call::Create {
+            entry: entry(b"ab"),
+            mode: CreateMode::Guarded(change()),
+        },
+        Call::Create {
+            entry: entry(b"abc"),
+            mode: CreateMode::Exclusive(*b"verifier"),
+        },
+        Call::Mkdir {
+            entry: entry(b"name"),
+            attributes: change(),
+        },
+        Call::Symlink {
+            entry: entry(b"name"),
+            text: b"target".to_vec(),
+            attributes: change(),
+        },
+        Call::Mknod {
+            entry: entry(b"n"),
+            kind: NodeKind::BlockDevice(8, 1),
+            attributes: change(),
+        },
+        Call::Mknod {
+            entry: entry(b"n"),
+            kind: NodeKind::CharacterDevice(8, 1),
+            attributes: change(),
+        },
+        Call::Mknod {
+            entry: entry(b"n"),
+            kind: NodeKind::Socket,
+            attributes: change(),
+        },
+        Call::Mknod {
+            entry: entry(b"n"),
+            kind: NodeKind::Fifo,
+            attributes: change(),
+        },
+        Call::Remove {
+            entry: entry(b"name"),
+        },
+        Call::Rmdir {
+            entry: entry(b"name"),
+        },
+        Call::Rename {
+            from: entry(b"from"),
+            to: entry(b"to"),
+        },
+        Call::Link {
+            file,
+            entry: entry(b"name"),
+        },
+        Call::Readdirplus {
+            directory: file,
+            cookie: 9,
+            wants_files: true,
+        },
+        Call::Stripes {
+            directory: file,
+            stripes: None,
+        },
+        Call::Stripes {
+            directory: file,
+            stripes: Some(stripes(Chosen::InTurn(2))),
+        },
+        Call::Stripes {
+            directory: file,
+            stripes: Some(stripes(Chosen::From { first: 1, width: 2 })),
+        },
+        Call::Layout {
+            file,
+            rights: Capability::WRITE,
+        },
+        Call::Files { from: file },
+        Call::Orphans {
+            server: 3,
+            remove: true,
+            files: vec![FileId(4), FileId(5)],
+        },
+        Call::CreateStriped {
+            entry: entry(b"name"),
+            attributes: change(),
+            stripes: listed,
+        },
+        Call::GiveBack { file, number: 9 },
+        Call::Append {
+            file,
+            number: 2,
+            at_least: 3,
+            len: 4,
+        },
+    ]
+}
+
+fn layout() -> LayoutRecord {
+    LayoutRecord {
+        unit: 65536,
+        servers: vec![2, 0, 1],
+    }
+}
+
+fn found(body: Body) -> Found {
+    let is_regular = matches!(body, Body::Regular { .. });
+    let inode = Inode {
+        mode: 0o640,
+        uid: 10,
+        gid: 20,
+        links: 1,
+        access_time: time(1),
+        modify_time: time(2),
+        change_time: time(3),
+        body,
+    };
+    let state = FileState {
+        size: 1 << 40,
+        used: 4096,
+        written: time(4),
+    };
+    Found {
+        id: FileId(7),
+        inode,
+        state: is_regular.then_some(state),
+    }
+}
+
+/// One of each kind of file.
+fn files() -> Vec<Found> {
+    let regular = |written| Body::Regular {
+        layout: layout(),
+        verifier: *b"verifier",
+        written,
+    };
+    let directory = |stripes| Body::Directory {
+        parent: ROOT,
+        entries: 4,
+        next_cookie: 9,
+        stripes,
+    };
+    let bodies = [
+        regular(None),
+        regular(Some(time(5))),
+        directory(None),
+        directory(Some(stripes(Chosen::Listed(vec![3, 0])))),
+        Body::Symlink(b"target".to_vec()),
+        Body::Node(NodeKind::BlockDevice(8, 1)),
+        Body::Node(NodeKind::CharacterDevice(1, 3)),
+        Body::Node(NodeKind::Socket),
+        Body::Node(NodeKind::Fifo),
+    ];
+    bodies.into_iter().map(found).collect()
+}
+
+fn granted() -> Granted {
+    Granted {
+        capability: Capability {
+            file: 7,
+            rights: Capability::READ,
+            expires: 1_800_000_000,
+            term: 3,
+            proof: *b"0123456789abcdef",
+        },
+        number: 8,
+        layout: layout(),
+    }
+}
+
+fn page() -> Page {
+    let listed = |name: &[u8], found| Listed {
+        name: name.to_vec(),
+        cookie: 9,
+        id: FileId(7),
+        found,
+    };
+    let mut files = files();
+    Page {
+        directory: files.remove(2),
+        entries: vec![listed(b"one", None), listed(b"other", files.pop())],
+        complete: true,
+    }
+}
+
+fn ticket() -> Ticket {
+    Ticket {
+        client: *b"fedcba9876543210",
+        slot: 3,
+        sequence: 1 << 40,
+    }
+}
+
+/// Everything above, one item a line, in hexadecimal digits.
+fn lines() -> String {
+    let (caller, ticket) = (Caller::new(1, 2, &[3, 4]), ticket());
+    let mut items = Vec::new();
+    for call in calls() {
+        let name = format!("{:?}", call.operation());
+        items.push((name, call.to_body(&caller, &ticket)));
+    }
+    items.extend(files().iter().map(|it| ("found".to_owned(), to_bytes(it))));
+    items.push(("granted".to_owned(), to_bytes(&granted())));
+    let appending = Appending {
+        granted: granted(),
+        offset: 10,
+    };
+    items.push(("appending".to_owned(), to_bytes(&appending)));
+    items.push(("page".to_owned(), to_bytes(&page())));
+    let line = |(name, bytes): (String, Vec<u8>)| {
+        let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+        format!("{name} {}\n", digits.collect::<String>())
+    };
+    items.into_iter().map(line).collect()
+}
+
+#[test]
+fn messages_keep_their_bytes() {
+    let expected = include_str!("volume_messages.txt");
+    let lines = lines();
+    assert_eq!(lines.lines().count(), expected.lines().count());
+    for (line, expected) in lines.lines().zip(expected.lines()) {
+        assert_eq!(line, expected);
+    }
+}
+
+#[test]
+fn calls_come_back_as_they_went_in() {
+    let caller = Caller::new(1, 2, &[3, 4]);
+    for call in calls() {
+        let body = call.to_body(&caller, &ticket());
+        let back = Call::from_body(call.operation(), &body);
+        let ticket = if call.is_change() {
+            ticket()
+        } else {
+            Ticket::default()
+        };
+        assert_eq!(back, Ok((caller, ticket, call.clone())));
+        for len in 0..body.len() {
+            assert!(Call::from_body(call.operation(), &body[..len]).is_err());
+        }
+    }
+}
+
+#[test]
+fn answers_come_back_as_they_went_in() {
+    for found in files() {
+        assert_eq!(from_bytes(&to_bytes(&found)), Ok(found));
+    }
+    assert_eq!(from_bytes(&to_bytes(&granted())), Ok(granted()));
+    assert_eq!(from_bytes(&to_bytes(&page())), Ok(page()));
+}
