@@ -3,8 +3,36 @@
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, NodeKind, SetTimestamp,
-    Timestamp,
+    Stability, Status, Timestamp,
 };
+
+/// What a file system says, for a peer to hear.
+pub(crate) fn status_of(status: vfs::Status) -> Status {
+    // Both have NFSv3's numbers.
+    Status::from_number(status as u32)
+}
+
+/// What a peer says, as a file system would.
+pub(crate) fn vfs_status_of(status: Status) -> vfs::Status {
+    vfs::Status::from_number(status as u32).unwrap_or(vfs::Status::Serverfault)
+}
+
+pub(crate) fn stability_of(stability: vfs::Stability) -> Stability {
+    match stability {
+        vfs::Stability::Unstable => Stability::Unstable,
+        vfs::Stability::DataSync => Stability::DataSync,
+        vfs::Stability::FileSync => Stability::FileSync,
+    }
+}
+
+/// How durable a store is to make what a peer writes.
+pub(crate) fn durability_of(stability: Stability) -> vfs::Stability {
+    match stability {
+        Stability::Unstable => vfs::Stability::Unstable,
+        Stability::DataSync => vfs::Stability::DataSync,
+        Stability::FileSync => vfs::Stability::FileSync,
+    }
+}
 
 /// Groups beyond the sixteenth are left out.
 pub(crate) fn caller_of(credentials: &vfs::Credentials) -> Caller {

@@ -14,6 +14,7 @@ mod turns;
 mod walk;
 mod write;
 
+use crate::convert::status_of;
 use crate::limits::{
     OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
     WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
@@ -23,11 +24,11 @@ use crate::secret::ServerKeys;
 use fetches::Fetches;
 use gannet_runtime::{Handle, LocalFuture, Zones, all};
 use gannet_vfs::{
-    CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Vfs,
+    CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
 };
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
-    Transfer, UNIT_MAX, UNIT_MIN,
+    StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use gone::Gone;
@@ -286,8 +287,14 @@ impl<V: Vfs> IoServer<V> {
         let nothing = self.nothing();
         let states = all(states).await.into_iter();
         let states = states.map(|state| match state {
-            Ok(state) => (0, state),
-            Err(status) => (status as u32, nothing),
+            Ok(state) => StateAnswer {
+                outcome: Ok(()),
+                state,
+            },
+            Err(status) => StateAnswer {
+                outcome: Err(status_of(status)),
+                state: nothing,
+            },
         });
         Ok(to_bytes(&ObjectStates {
             states: states.collect(),
@@ -378,10 +385,13 @@ impl<V: Vfs> Handler for IoServer<V> {
             if !self.terms.is_loaded()
                 && let Err(status) = self.load_term().await
             {
-                return Answer::of(Err(status));
+                return Answer::of(Err(status_of(status)));
             }
             let done = match operation {
-                Operation::Read => return Answer::with_data(self.read(&link, &request).await),
+                Operation::Read => {
+                    let read = self.read(&link, &request).await;
+                    return Answer::with_data(read.map_err(status_of));
+                }
                 Operation::Write => self.write(&link, request).await,
                 Operation::States if from_manager => self.states(request.body()).await,
                 Operation::Commit => self.commit(request.body()).await,
@@ -394,7 +404,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Return => self.take_back(&link, request.body()).await,
                 _ => Err(Status::Notsupp),
             };
-            Answer::of(done)
+            Answer::of(done.map_err(status_of))
         })
     }
 }
@@ -418,15 +428,5 @@ fn parse_transfer(body: &[u8]) -> Result<Transfer, Status> {
     match (UNIT_MIN..=UNIT_MAX).contains(&transfer.placement.unit) {
         true => Ok(transfer),
         false => Err(Status::Inval),
-    }
-}
-
-/// How durable a WRITE is asked to be.
-fn stability(word: u32) -> Result<Stability, Status> {
-    match word {
-        0 => Ok(Stability::Unstable),
-        1 => Ok(Stability::DataSync),
-        2 => Ok(Stability::FileSync),
-        _ => Err(Status::Inval),
     }
 }

@@ -23,9 +23,8 @@ use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
 use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, LocalFuture, Notify, timeout};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
-    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
+    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, Status, Token,
 };
 use holding::Holding;
 use lent::Lending;
@@ -92,10 +91,10 @@ impl Message {
 }
 
 /// A reply to be sent.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// 0, or an NFSv3 status.
-    pub status: u32,
+    /// What came of the request.
+    pub status: Result<(), Status>,
     /// The body.
     pub body: Vec<u8>,
     /// Data behind it.
@@ -112,13 +111,14 @@ impl Answer {
     pub fn with_data(done: Result<(Vec<u8>, Vec<u8>), Status>) -> Answer {
         match done {
             Ok((body, data)) => Answer {
-                status: 0,
+                status: Ok(()),
                 body,
                 data,
             },
             Err(status) => Answer {
-                status: status as u32,
-                ..Answer::default()
+                status: Err(status),
+                body: Vec::new(),
+                data: Vec::new(),
             },
         }
     }
@@ -240,7 +240,7 @@ impl Link {
                 kind: Kind::Request,
                 operation,
                 class,
-                status: StatusCode::OK,
+                status: Ok(()),
                 credits: 0,
                 id,
                 body_len: 0,

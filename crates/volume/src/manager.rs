@@ -24,11 +24,10 @@ use crate::secret::ServerKeys;
 use appends::Appends;
 use change::{Task, Work};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, BODY_MAX, Body, Call, Caller, Capability, Entry, FileId,
     FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, LinkAnswer, Listed, Operation,
-    PAGE_ENTRIES_MAX, Page, SetTimestamp, Stripes, Ticket, Timestamp,
+    PAGE_ENTRIES_MAX, Page, SetTimestamp, Status, Stripes, Ticket, Timestamp,
 };
 use gannet_wire::xdr::{padded, to_bytes};
 use gathering::Gathering;

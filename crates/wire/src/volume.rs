@@ -16,6 +16,7 @@ mod lent;
 mod locks;
 mod registry;
 mod shape;
+mod status;
 mod stripes;
 mod term;
 
@@ -29,7 +30,7 @@ pub use attributes::{
 };
 pub use buffers::{Buffers, Place};
 pub use calls::{Call, Entry};
-pub use header::{Class, Header, HeaderError, Kind, Operation, StatusCode};
+pub use header::{Class, Header, HeaderError, Kind, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inode::{Body, Inode};
 pub use inventory::{
@@ -38,7 +39,7 @@ pub use inventory::{
 };
 pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
-    Placement, Transfer, TransferDone,
+    Placement, StateAnswer, Transfer, TransferDone,
 };
 pub use lent::{Lent, LentDone};
 pub use locks::{
@@ -47,6 +48,7 @@ pub use locks::{
 };
 pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
+pub use status::{Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 

@@ -5,8 +5,8 @@ use gannet_wire::volume::{
     Class, CreateMode, Entry, FileId, FilePage, FileState, Found, Granted, Header, Hello, Inode,
     Kind, LayoutRecord, Lent, LentDone, Level, Listed, Memory, NodeKind, ObjectEntry, ObjectPage,
     ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
-    ROOT, Role, SetTimestamp, Shape, Standing, Standings, StatusCode, Stripes, Term, TermAnswer,
-    TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
+    ROOT, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer, Stripes, Term,
+    TermAnswer, TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -53,7 +53,7 @@ fn message(kind: Kind, operation: Operation, body: &[u8]) -> Vec<u8> {
         kind,
         operation,
         class: Class::Small,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits: 32,
         id: 7,
         body_len: u32::try_from(body.len()).unwrap_or(u32::MAX),
@@ -240,7 +240,7 @@ fn io_servers() -> Vec<Seed> {
             width: 4,
             index: 3,
         },
-        stability: 2,
+        stability: Stability::FileSync,
         file: tile(),
         memory: Memory::Region {
             key: 5,
@@ -273,8 +273,12 @@ fn io_servers() -> Vec<Seed> {
         done,
         lent: Some(lent),
     };
+    let known = StateAnswer {
+        outcome: Ok(()),
+        state,
+    };
     let states = ObjectStates {
-        states: vec![(0, state); 3],
+        states: vec![known; 3],
     };
     let (objects, files, standings) = inventory();
     let (ask, reply) = (Kind::Request, Kind::Reply);

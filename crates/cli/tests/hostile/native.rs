@@ -9,7 +9,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle};
 use gannet_volume::link::{self, Link, Pool, Session};
-use gannet_wire::volume::{Call, Caller, Class, Header, Hello, Kind, ROOT, StatusCode, Ticket};
+use gannet_wire::volume::{Call, Caller, Class, Header, Hello, Kind, ROOT, Ticket};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ fn list(id: u64) -> Source {
         kind: Kind::Request,
         operation: call.operation(),
         class: Class::Metadata,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits: 0,
         id,
         body_len: body.len() as u32,

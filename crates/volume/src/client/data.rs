@@ -10,7 +10,8 @@ use crate::link::{FastSlot, Link, LinkError, Message};
 use gannet_fabric::{Access, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
 use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_wire::volume::{
-    Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Transfer, TransferDone,
+    Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Stability, Status,
+    Transfer, TransferDone,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -27,13 +28,13 @@ pub enum DataError {
         /// What happened.
         error: LinkError,
     },
-    /// A server refused; the status is NFSv3's.
-    #[error("server {index} of the file refuses with status {status}")]
+    /// A server refused.
+    #[error("server {index} of the file refuses: {status}")]
     Refused {
         /// Which of the file's servers.
         index: u32,
         /// Why.
-        status: u32,
+        status: Status,
     },
     /// A server answered what is no answer.
     #[error("server {index} of the file gives an answer that cannot be understood")]
@@ -143,18 +144,24 @@ impl Mover {
         request: &Request,
         buffer: &mut Buffer,
     ) -> Result<States, DataError> {
-        self.transfer(targets, Operation::Read, 0, request, buffer)
-            .await
+        self.transfer(
+            targets,
+            Operation::Read,
+            Stability::Unstable,
+            request,
+            buffer,
+        )
+        .await
     }
 
-    /// Writes from `buffer`, as durably as `stability` (NFSv3's `stable_how`) says.
+    /// Writes from `buffer`, as durably as `stability` says.
     ///
     /// # Errors
     /// See [`DataError`]. Any of the bytes may have been written then.
     pub async fn write(
         &self,
         targets: &[Target],
-        stability: u32,
+        stability: Stability,
         request: &Request,
         buffer: &mut Buffer,
     ) -> Result<States, DataError> {
@@ -166,7 +173,7 @@ impl Mover {
         &self,
         targets: &[Target],
         operation: Operation,
-        stability: u32,
+        stability: Stability,
         request: &Request,
         buffer: &mut Buffer,
     ) -> Result<States, DataError> {
@@ -461,9 +468,9 @@ pub(in crate::client) fn accepted(
     answer: Result<Message, LinkError>,
 ) -> Result<Message, DataError> {
     let answer = answer.map_err(|error| DataError::Link { index, error })?;
-    match answer.header.status.0 {
-        0 => Ok(answer),
-        status => Err(DataError::Refused { index, status }),
+    match answer.header.status {
+        Ok(()) => Ok(answer),
+        Err(status) => Err(DataError::Refused { index, status }),
     }
 }
 

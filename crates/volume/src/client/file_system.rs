@@ -19,7 +19,7 @@ use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
 use super::trouble::{LastTrouble, Trouble};
-use crate::convert::{attributes_of, caller_of, time_of};
+use crate::convert::{attributes_of, caller_of, time_of, vfs_status_of};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, FILE_SIZE_MAX, OPERATION_DEADLINE};
 use crate::link::{Identity, LinkError, Message};
@@ -363,15 +363,7 @@ fn found_in<const N: usize>(answer: &Message) -> Result<[Found; N], Status> {
 }
 
 pub(super) fn status_of(answer: &Message) -> Option<Status> {
-    match answer.header.status.0 {
-        0 => None,
-        status => Some(known(status)),
-    }
-}
-
-/// The status with this number.
-fn known(number: u32) -> Status {
-    Status::from_number(number).unwrap_or(Status::Serverfault)
+    answer.header.status.err().map(vfs_status_of)
 }
 
 fn shape(offset: u64, len: u32) -> Result<Shape, Status> {

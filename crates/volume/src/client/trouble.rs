@@ -2,6 +2,7 @@
 
 use super::data::DataError;
 use super::order::TooMany;
+use crate::convert::vfs_status_of;
 use crate::limits::OPERATION_DEADLINE;
 use crate::link::LinkError;
 use gannet_runtime::Instant;
@@ -55,12 +56,10 @@ impl Trouble {
         };
         match error {
             DataError::Link { index, error } => Trouble::IoServer(number(index), error),
-            DataError::Refused { index, status } => {
-                match Status::from_number(status).unwrap_or(Status::Serverfault) {
-                    Status::Nxio => Trouble::Lost(number(index)),
-                    status => Trouble::Refused(number(index), status),
-                }
-            }
+            DataError::Refused { index, status } => match vfs_status_of(status) {
+                Status::Nxio => Trouble::Lost(number(index)),
+                status => Trouble::Refused(number(index), status),
+            },
             DataError::Nonsense { index } => Trouble::Nonsense(number(index)),
             DataError::Shape | DataError::Memory(_) => Trouble::Own(error.to_string()),
         }

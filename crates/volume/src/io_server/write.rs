@@ -3,7 +3,8 @@
 use super::range_lock::Write;
 use super::turns::Turn;
 use super::walk::{Pace, Plans, own_len, ranges_of};
-use super::{IoServer, class_of, own, parse_transfer, stability};
+use super::{IoServer, class_of, own, parse_transfer};
+use crate::convert::durability_of;
 use crate::layout::{Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
@@ -52,7 +53,7 @@ impl<V: Vfs> IoServer<V> {
             handle: &handle,
             write: &write,
             capability: &transfer.capability,
-            stability: stability(transfer.stability)?,
+            stability: durability_of(transfer.stability),
         };
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;

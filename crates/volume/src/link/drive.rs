@@ -5,7 +5,7 @@ use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
 use gannet_runtime::{Buffer, Instant, LocalFuture};
-use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, StatusCode};
+use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -373,7 +373,7 @@ impl Shared {
         };
         let header = Header {
             kind: Kind::Reply,
-            status: StatusCode(answer.status),
+            status: answer.status,
             credits,
             ..request
         };
@@ -439,7 +439,7 @@ pub(super) fn control(operation: Operation, credits: u32) -> Header {
         kind: Kind::Control,
         operation,
         class: Class::Metadata,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits,
         id: 0,
         body_len: 0,

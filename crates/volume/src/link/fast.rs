@@ -283,6 +283,7 @@ mod tests {
     use gannet_wire::volume::{
         Capability, Class, Hello, Memory, Placement, Role, Shape, Token, Transfer,
     };
+    use gannet_wire::volume::{Stability, Status};
     use std::net::SocketAddr;
     use std::time::Duration;
 
@@ -333,7 +334,7 @@ mod tests {
     }
 
     /// A WRITE through the buffers of `slot`.
-    async fn write(link: Link, slot: FastSlot) -> Result<u32, LinkError> {
+    async fn write(link: Link, slot: FastSlot) -> Result<Result<(), Status>, LinkError> {
         let forever = Duration::from_secs(u64::from(u32::MAX));
         let transfer = Transfer {
             capability: keys().grant(0, 1, Capability::WRITE, forever),
@@ -342,7 +343,7 @@ mod tests {
                 width: 1,
                 index: 0,
             },
-            stability: 2,
+            stability: Stability::FileSync,
             file: Shape::contiguous(0, LEN).unwrap(),
             memory: Memory::Fast { slot: slot.number },
         };
@@ -352,7 +353,7 @@ mod tests {
         let what = (Operation::Write, Class::Small);
         let body = to_bytes(&transfer);
         let answer = link.call_with(Some(slot), what, &body, &[]).await?;
-        Ok(answer.header.status.0)
+        Ok(answer.header.status)
     }
 
     #[test]
@@ -367,7 +368,7 @@ mod tests {
             drop(slots);
             for _ in 0..3 * FAST_SLOTS {
                 let slot = link.fast_slot(1).unwrap();
-                assert_eq!(write(link.clone(), slot).await, Ok(0));
+                assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
             }
             // Whoever has stopped waiting does not get them back: the server may still use them.
             for left in (0..FAST_SLOTS as usize).rev() {
@@ -380,7 +381,7 @@ mod tests {
             assert!(link.fast_slot(1).is_none());
             sleep(&runtime, Duration::from_secs(2)).await;
             let slot = link.fast_slot(1).unwrap();
-            assert_eq!(write(link.clone(), slot).await, Ok(0));
+            assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
             assert_eq!(link.shared.fast.borrow().free.borrow().len(), 8);
         });
     }
@@ -390,7 +391,7 @@ mod tests {
         run(async |runtime, link| {
             // The object is there then, and the next request comes to its buffer at once.
             let slot = link.fast_slot(1).unwrap();
-            assert_eq!(write(link.clone(), slot).await, Ok(0));
+            assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
             let slot = link.fast_slot(1).unwrap();
             let (span, target) = (slot.span(LEN), slot.target);
             let call = write(link.clone(), slot);

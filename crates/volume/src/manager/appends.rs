@@ -7,8 +7,7 @@
 
 use crate::limits::{APPENDED_FILES_MAX, APPENDS_REMEMBERED, FILE_SIZE_MAX, GRANT_AGE};
 use gannet_runtime::Instant;
-use gannet_vfs::Status;
-use gannet_wire::volume::FileId;
+use gannet_wire::volume::{FileId, Status};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Places that were given and may not be written yet.

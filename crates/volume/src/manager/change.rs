@@ -12,10 +12,9 @@ use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use crate::meta::terms;
 use crate::meta::{MetaStore, StoreError, Transaction};
 use gannet_runtime::{run_blocking, sleep, timeout};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
-    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Stripes,
-    Ticket, Timestamp,
+    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Status,
+    Stripes, Ticket, Timestamp,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;

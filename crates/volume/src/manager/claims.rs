@@ -3,8 +3,7 @@
 use super::{Manager, look};
 use crate::link::{Link, Message};
 use crate::meta::claims;
-use gannet_vfs::Status;
-use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role};
+use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role, Status};
 use gannet_wire::xdr::from_bytes;
 
 impl Manager {

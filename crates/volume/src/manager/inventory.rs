@@ -7,10 +7,9 @@ use crate::meta::namespace::{self, Failure, Outcome};
 use crate::meta::standing::{Judge, NameSearch, standing_by_age};
 use crate::meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
-use gannet_vfs::Status;
 use gannet_wire::volume::{
     BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
-    ObjectState, ObjectStates, Operation, PAGE_FILES_MAX, ROOT, Standing, Standings,
+    ObjectState, ObjectStates, Operation, PAGE_FILES_MAX, ROOT, Standing, Standings, Status,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -68,14 +67,14 @@ impl Manager {
             return Err(nonsense());
         }
         let mut standings = Vec::with_capacity(ids.len());
-        for ((id, known), (status, state)) in ids.iter().zip(known).zip(states.states) {
+        for ((id, known), state) in ids.iter().zip(known).zip(states.states) {
             let now = self.runtime.wall_clock();
-            standings.push(match known {
-                Some(standing) => standing,
+            standings.push(match (known, state.known()) {
+                (Some(standing), _) => standing,
                 // Nothing is there; something may have been, on a disk that was lost.
-                None if status == Status::Nxio as u32 => Standing::Gone,
-                None if status != 0 => return Err(refused(status)),
-                None => match standing_of(&state, now) {
+                (None, Err(Status::Nxio)) => Standing::Gone,
+                (None, Err(status)) => return Err(refused(status)),
+                (None, Ok(state)) => match standing_of(&state, now) {
                     Standing::Orphan if remove => {
                         self.remove_object(&link, *id, now).await?;
                         tracing::info!(file = id.0, server, "removed an object of no file");
@@ -98,10 +97,7 @@ impl Manager {
         };
         let body = to_bytes(&range);
         let answer = link.call(Operation::Unlink, Class::Background, &body, &[]);
-        match answer.await?.header.status.0 {
-            0 => Ok(()),
-            status => Err(refused(status)),
-        }
+        answer.await?.header.status.map_err(refused)
     }
 }
 
@@ -119,18 +115,16 @@ async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
     body: &[u8],
 ) -> Result<T, LinkError> {
     let answer = link.call(operation, Class::Background, body, &[]).await?;
-    match answer.header.status.0 {
-        0 => from_bytes(answer.body()).map_err(|_| nonsense()),
-        status => Err(refused(status)),
-    }
+    answer.header.status.map_err(refused)?;
+    from_bytes(answer.body()).map_err(|_| nonsense())
 }
 
 fn nonsense() -> LinkError {
     LinkError::Ended(String::from("an answer that is none"))
 }
 
-fn refused(status: u32) -> LinkError {
-    LinkError::Ended(format!("status {status}"))
+fn refused(status: Status) -> LinkError {
+    LinkError::Ended(format!("it refuses: {status}"))
 }
 
 /// Looks at [`NAMES_AT_A_TIME`] inodes together: changes wait for that long.

@@ -24,10 +24,9 @@ use crate::locks::{HeldLock, RangeLocks};
 use crate::meta::namespace::Outcome;
 use crate::meta::{View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
     AccessMask, Caller, FileId, FileKind, LockAction, LockOutcome, LockRecord, LockReply,
-    LockRequest, Operation, RenewLocksReply, RenewLocksRequest, Role, Token,
+    LockRequest, Operation, RenewLocksReply, RenewLocksRequest, Role, Status, Token,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;

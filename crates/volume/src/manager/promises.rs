@@ -13,8 +13,7 @@ use crate::meta::namespace::{self, Promise};
 use crate::secret::ServerKeys;
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
-use gannet_vfs::Status;
-use gannet_wire::volume::{Capability, Class, FileId, ObjectRange, Operation, Placement};
+use gannet_wire::volume::{Capability, Class, FileId, ObjectRange, Operation, Placement, Status};
 use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -108,7 +107,7 @@ impl Objects {
         let answer = link
             .call(operation, Class::Metadata, &to_bytes(&range), &[])
             .await?;
-        let kept = Kept::by(operation, answer.header.status.0);
+        let kept = Kept::by(operation, answer.header.status);
         if kept != Kept::Done {
             tracing::debug!(?file, number, ?kept, "an object is not changed");
         }
@@ -124,24 +123,22 @@ enum Kept {
     /// An I/O server will never be able to keep it: that is the end of it, and whoever waits hears why.
     Never(Status),
     /// An I/O server refuses now, with this status, for a reason of its own. Others of the lane need not wait for that.
-    Refused(u32),
+    Refused(Status),
     /// An I/O server is away, and with it the lane.
     Away,
 }
 
 impl Kept {
     /// What an I/O server's status says of it.
-    fn by(operation: Operation, status: u32) -> Kept {
-        match (status, Status::from_number(status)) {
-            (0, _) => Kept::Done,
-            (_, Some(Status::Jukebox)) => Kept::Away,
+    fn by(operation: Operation, outcome: Result<(), Status>) -> Kept {
+        match outcome {
+            Ok(()) => Kept::Done,
+            Err(Status::Jukebox) => Kept::Away,
             // Its file system has no files of that size, or the object was lost with its disk.
-            (_, Some(status @ (Status::Fbig | Status::Nxio)))
-                if operation == Operation::Truncate =>
-            {
+            Err(status @ (Status::Fbig | Status::Nxio)) if operation == Operation::Truncate => {
                 Kept::Never(status)
             }
-            _ => Kept::Refused(status),
+            Err(status) => Kept::Refused(status),
         }
     }
 
@@ -426,7 +423,6 @@ impl Manager {
                 }
             }
             if let Some((file, status)) = refused {
-                let status = Status::from_number(status);
                 tracing::warn!(
                     file,
                     ?status,

@@ -4,9 +4,8 @@ use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
 use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message, Session};
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, Stripes,
+    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, Status, Stripes,
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decoder, from_bytes, to_bytes};
@@ -158,14 +157,14 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
         self.insist(&Cell::new(false), async |link| {
             let answer = link.call(Operation::Claim, Class::Metadata, &body, &[]);
             let answer = answer.await?;
-            match answer.header.status.0 {
-                0 => match <[u8; 8]>::try_from(answer.body()) {
+            match answer.header.status {
+                Ok(()) => match <[u8; 8]>::try_from(answer.body()) {
                     Ok(below) => Ok(Ok(u64::from_be_bytes(below))),
                     Err(_) => Err(LinkError::Ended("an answer that is none".into())),
                 },
-                status if status == Status::Exist as u32 => Ok(Err(ClaimError::ServedBefore)),
-                status if status == Status::Inval as u32 => Ok(Err(ClaimError::NotKnown)),
-                status => Err(refused(status)),
+                Err(Status::Exist) => Ok(Err(ClaimError::ServedBefore)),
+                Err(Status::Inval) => Ok(Err(ClaimError::NotKnown)),
+                Err(status) => Err(refused(status)),
             }
         })
         .await
@@ -195,10 +194,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
     async fn say_where(&self, link: &Link) -> Result<(), LinkError> {
         let body = to_bytes(&self.record);
         let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
-        match answer.await?.header.status.0 {
-            0 => Ok(()),
-            status => Err(refused(status)),
-        }
+        answer.await?.header.status.map_err(refused)
     }
 
     /// Connects to the manager and has `work` done, until it is. Complains once, and again when that is reset.
@@ -230,6 +226,6 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
     }
 }
 
-fn refused(status: u32) -> LinkError {
-    LinkError::Ended(format!("the manager refuses with status {status}"))
+fn refused(status: Status) -> LinkError {
+    LinkError::Ended(format!("the manager refuses: {status}"))
 }

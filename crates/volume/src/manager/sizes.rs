@@ -12,10 +12,9 @@ use crate::limits::{
 };
 use crate::link::{Link, LinkError};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
     Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,
-    Operation, Timestamp,
+    Operation, StateAnswer, Status, Timestamp,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -361,14 +360,7 @@ impl Sizes {
             .await?;
         let states = from_bytes::<ObjectStates>(answer.body());
         let states = states.map_err(|_| LinkError::Ended("an answer that is none".into()))?;
-        let states = states
-            .states
-            .into_iter()
-            .map(|(status, state)| match status {
-                0 => Ok(state),
-                status => Err(Status::from_number(status).unwrap_or(Status::Serverfault)),
-            });
-        Ok(states.collect())
+        Ok(states.states.iter().map(StateAnswer::known).collect())
     }
 
     /// Takes note of the connection to a server.

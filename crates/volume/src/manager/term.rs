@@ -18,8 +18,7 @@ use crate::manager::IoServers;
 use crate::meta::namespace::{Failure, Outcome};
 use crate::meta::{MetaStore, terms};
 use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
-use gannet_vfs::Status;
-use gannet_wire::volume::{Class, Operation, Term, TermAnswer, TermCall, TermStage};
+use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -279,11 +278,10 @@ impl Office {
             let link = Rc::clone(&self.servers).link(number).await?;
             let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
             let answer = answer.await?;
-            match answer.header.status.0 {
-                0 => from_bytes(answer.body())
-                    .map_err(|_| LinkError::Ended("an answer that is none".into())),
-                status => Err(LinkError::Ended(format!("status {status}"))),
-            }
+            let refused = |status| LinkError::Ended(format!("it refuses: {status}"));
+            answer.header.status.map_err(refused)?;
+            let nonsense = |_| LinkError::Ended("an answer that is none".into());
+            from_bytes(answer.body()).map_err(nonsense)
         };
         let asked = timeout(&self.runtime, TERM_DEADLINE, asking).await;
         asked.unwrap_or(Err(LinkError::TimedOut))

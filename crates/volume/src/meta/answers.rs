@@ -2,8 +2,7 @@
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
-use gannet_vfs::Status;
-use gannet_wire::volume::{FileId, Inode, ROOT, Ticket};
+use gannet_wire::volume::{FileId, Inode, ROOT, Status, Ticket};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
 /// What a change came to.

@@ -13,10 +13,9 @@ pub use rename::rename;
 
 use super::permissions::{self, Rights, rights};
 use super::{StoreError, Table, Transaction, View, numbers};
-use gannet_vfs::Status;
-use gannet_wire::volume::FILE_NAME_MAX;
 use gannet_wire::volume::{
-    AccessMask, Body, Caller, FileId, FileKind, Inode, LayoutRecord, ROOT, Timestamp,
+    AccessMask, Body, Caller, FILE_NAME_MAX, FileId, FileKind, Inode, LayoutRecord, ROOT, Status,
+    Timestamp,
 };
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 use std::cell::RefCell;

@@ -14,7 +14,7 @@ use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
 use gannet_volume::secret::client_proof;
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Accepted, Class, Header, Hello, Kind, MESSAGE_MAX, Operation, Role, StatusCode, Token,
+    Accepted, Class, Header, Hello, Kind, MESSAGE_MAX, Operation, Role, Token,
 };
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ impl Handler for Choosy {
             if request.header.operation != Operation::Usage {
                 std::future::pending::<()>().await;
             }
-            Answer::default()
+            Answer::of(Ok(Vec::new()))
         })
     }
 }
@@ -41,7 +41,7 @@ fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) 
         kind,
         operation,
         class: Class::Metadata,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits: 0,
         id: 1,
         body_len: body.len() as u32,

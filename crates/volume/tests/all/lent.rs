@@ -5,12 +5,13 @@ use crate::servers;
 
 use gannet_fabric::{RemoteAddress, RemoteKey, Source};
 use gannet_runtime::{Buffer, sleep};
-use gannet_vfs::Status;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Target};
 use gannet_volume::limits::{LENT_AGE, LENT_TO_ONE_MAX};
 use gannet_volume::link::Message;
-use gannet_wire::volume::{Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer};
+use gannet_wire::volume::{
+    Class, Lent, LentDone, Memory, ObjectRange, Operation, Stability, Status, Transfer,
+};
 use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 use servers::{Bed, capability, connect_all, contiguous, noise, read, request};
 use std::time::Duration;
@@ -45,7 +46,9 @@ fn the_client_moves_long_transfers_if_that_is_chosen() {
             buffer[..len].copy_from_slice(&bytes);
             for _ in 0..3 {
                 let request = request(1000, len);
-                let written = mover.write(&targets, 0, &request, &mut buffer).await;
+                let written = mover
+                    .write(&targets, Stability::Unstable, &request, &mut buffer)
+                    .await;
                 written.unwrap();
                 buffer[..len].fill(0);
                 let back = mover.read(&targets, &request, &mut buffer).await;
@@ -66,7 +69,7 @@ async fn lend(target: &Target, len: u64) -> Option<Lent> {
     });
     let answer = target.link.call(Operation::Lend, Class::Bulk, &body, &[]);
     let answer = answer.await.unwrap();
-    assert_eq!(answer.header.status.0, 0);
+    assert_eq!(answer.header.status, Ok(()));
     from_bytes(answer.body()).unwrap()
 }
 
@@ -94,7 +97,7 @@ async fn say_done(target: &Target, number: u64, len: usize) -> Message {
     let body = bytes_of(&Transfer {
         capability: capability(1),
         placement: target.placement,
-        stability: 0,
+        stability: Stability::Unstable,
         file: contiguous(0, len),
         memory: Memory::Lent { number },
     });
@@ -124,7 +127,9 @@ fn a_client_that_never_says_done_holds_memory_for_a_while_and_no_more_than_its_o
             let request = request(0, bytes.len());
             for _ in 0..2 {
                 let mover = client_based(targets);
-                let written = mover.write(targets, 0, &request, &mut buffer).await;
+                let written = mover
+                    .write(targets, Stability::Unstable, &request, &mut buffer)
+                    .await;
                 written.unwrap();
             }
         }
@@ -154,7 +159,7 @@ fn memory_that_was_given_back_is_out_of_reach() {
         let lent = lend(target, 100_000).await.unwrap();
         write_to(target, lent, 100_000).await;
         let answer = say_done(target, lent.number, 100_000).await;
-        assert_eq!(answer.header.status.0, 0);
+        assert_eq!(answer.header.status, Ok(()));
         let done: LentDone = from_bytes(answer.body()).unwrap();
         assert_eq!(done.done.count, 100_000);
         let next = done.lent.unwrap();
@@ -166,7 +171,7 @@ fn memory_that_was_given_back_is_out_of_reach() {
             (next.number, 200_000, Status::Inval),
         ] {
             let answer = say_done(target, number, len).await;
-            assert_eq!(answer.header.status.0, status as u32);
+            assert_eq!(answer.header.status, Err(status));
         }
         assert!(!target.link.is_over());
         write_to(target, lent, 1).await;

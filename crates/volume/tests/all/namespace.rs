@@ -1,12 +1,11 @@
 //! Names and attributes as POSIX has them, over both stores.
 #![allow(clippy::unwrap_used)]
 
-use gannet_vfs::Status;
 use gannet_volume::meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
 use gannet_volume::meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
-    NodeKind, ROOT, SetTimestamp, Timestamp,
+    NodeKind, ROOT, SetTimestamp, Status, Timestamp,
 };
 use std::cell::Cell;
 

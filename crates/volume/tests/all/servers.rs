@@ -15,7 +15,7 @@ use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{self, Identity, Pool, Session};
 use gannet_volume::secret::ServerKeys;
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape};
+use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape, Stability};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -197,7 +197,7 @@ pub(crate) async fn try_write(
     let request = request(offset, bytes.len());
     let mut buffer = Buffer::from_vec(bytes);
     mover(targets)
-        .write(targets, 2, &request, &mut buffer)
+        .write(targets, Stability::FileSync, &request, &mut buffer)
         .await
 }
 

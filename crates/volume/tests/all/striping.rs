@@ -10,7 +10,7 @@ use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
 use gannet_volume::link::{self, Identity, LinkError, Pool, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{Capability, Hello, Level, Piece, Shape};
+use gannet_wire::volume::{self as wire, Capability, Hello, Level, Piece, Shape, Stability};
 use servers::{Bed, PORT, capability, contiguous, identity, mover, noise, read, write};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -81,7 +81,7 @@ fn a_tile_is_one_request_to_each_server() {
         };
         let mut buffer = Buffer::from_vec(image.clone());
         mover(&targets)
-            .write(&targets, 0, &request, &mut buffer)
+            .write(&targets, Stability::Unstable, &request, &mut buffer)
             .await
             .unwrap();
         let mut back = Buffer::zeroed(image.len());
@@ -128,7 +128,7 @@ fn without_a_capability_nothing_is_read_or_written() {
                 .await;
             let refused = DataError::Refused {
                 index: 0,
-                status: 70,
+                status: wire::Status::Stale,
             };
             assert_eq!(read.map(|_| ()), Err(refused));
         }

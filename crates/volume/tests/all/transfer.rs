@@ -8,7 +8,9 @@ use gannet_sim::nic::ORDINARY;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, Target};
 use gannet_volume::limits::{FAST_LEN, FAST_SLOTS};
-use gannet_wire::volume::{Class, Memory, Operation, Piece, Placement, Shape, Transfer};
+use gannet_wire::volume::{
+    Class, Memory, Operation, Piece, Placement, Shape, Stability, Status, Transfer,
+};
 use gannet_wire::xdr::{Encode, Encoder};
 use servers::{Bed, capability, connect_all, contiguous, mover, noise, read, request, write};
 use std::cell::Cell;
@@ -83,10 +85,13 @@ fn memory_of_the_client_is_registered_once() {
             let longer = request(u64::from(UNIT) - 500, 3 << 20);
             let mut once = mover.cache().memory(3 << 20);
             // What is long is registered when it first moves; what is short is then written from there.
-            mover.write(&targets, 2, &longer, &mut once).await.unwrap();
+            mover
+                .write(&targets, Stability::FileSync, &longer, &mut once)
+                .await
+                .unwrap();
             drop(once);
             mover
-                .write(&targets, 2, &request(5, len), &mut buffer)
+                .write(&targets, Stability::FileSync, &request(5, len), &mut buffer)
                 .await
                 .unwrap();
             drop(buffer);
@@ -99,7 +104,7 @@ fn memory_of_the_client_is_registered_once() {
                 back.unwrap();
                 assert!(buffer[..len] == noise(len, 7));
                 let again = mover
-                    .write(&targets, 2, &request(5, len), &mut buffer)
+                    .write(&targets, Stability::FileSync, &request(5, len), &mut buffer)
                     .await;
                 again.unwrap();
             }
@@ -129,7 +134,9 @@ fn every_way_moves_the_same_bytes() {
                     };
                     buffer[..len].copy_from_slice(&bytes);
                     let request = request(1000 * u64::from(round), len);
-                    let written = mover.write(&targets, 0, &request, &mut buffer).await;
+                    let written = mover
+                        .write(&targets, Stability::Unstable, &request, &mut buffer)
+                        .await;
                     written.unwrap();
                     buffer[..len].fill(0);
                     let back = mover.read(&targets, &request, &mut buffer).await;
@@ -173,7 +180,7 @@ fn pieces_that_overlap_are_written_in_their_order() {
         for _ in 0..3 {
             let mut buffer = Buffer::from_vec(bytes.clone());
             let written = mover(&targets)
-                .write(&targets, 0, &request, &mut buffer)
+                .write(&targets, Stability::Unstable, &request, &mut buffer)
                 .await;
             written.unwrap();
             assert!(read(&targets, 0, expected.len()).await == expected);
@@ -189,7 +196,7 @@ fn body(operation: Operation, slot: u32, len: usize) -> (Operation, Vec<u8>) {
             width: 1,
             index: 0,
         },
-        stability: 0,
+        stability: Stability::Unstable,
         file: contiguous(0, len),
         memory: Memory::Fast { slot },
     };
@@ -205,7 +212,7 @@ fn buffers_that_are_not_there_are_refused() {
         let refused = async |operation, slot, len| {
             let (operation, body) = body(operation, slot, len);
             let answer = link.call(operation, Class::Small, &body, &[]).await;
-            answer.unwrap().header.status.0 == 22
+            answer.unwrap().header.status == Err(Status::Inval)
         };
         for operation in [Operation::Read, Operation::Write] {
             assert!(refused(operation, 0, 5000).await, "nobody has told of any");
@@ -247,7 +254,11 @@ impl Client {
                     let request = request(0, len);
                     let done = match operation {
                         Operation::Read => mover.read(&targets, &request, &mut buffer).await,
-                        _ => mover.write(&targets, 0, &request, &mut buffer).await,
+                        _ => {
+                            mover
+                                .write(&targets, Stability::Unstable, &request, &mut buffer)
+                                .await
+                        }
                     };
                     done.unwrap();
                     moved.set(moved.get() + len as u64);

@@ -514,7 +514,7 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
                 };
                 let body = call.to_body(&Caller::new(0, 0, &[]), &ticket);
                 let asked = manager.call(call.operation(), Class::Metadata, &body, &[]);
-                assert_eq!(asked.await.unwrap().header.status.0, 0);
+                assert_eq!(asked.await.unwrap().header.status, Ok(()));
             };
             let plain = CreateMode::Unchecked(SetAttributes::default());
             let (caller, top) = (root(), fs.root());

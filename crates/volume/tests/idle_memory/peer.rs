@@ -3,9 +3,7 @@
 use crate::bare::Bare;
 use gannet_volume::limits::CREDITS;
 use gannet_volume::secret::{ServerKeys, client_proof};
-use gannet_wire::volume::{
-    Accepted, Class, Header, Hello, Kind, Operation, Role, StatusCode, Token,
-};
+use gannet_wire::volume::{Accepted, Class, Header, Hello, Kind, Operation, Role, Token};
 use std::net::SocketAddr;
 
 /// A connection to a server that has let us in.
@@ -66,7 +64,7 @@ impl Peer {
         let Some(header) = self.header() else {
             return false;
         };
-        assert_eq!((header.kind, header.status), (Kind::Reply, StatusCode::OK));
+        assert_eq!((header.kind, header.status), (Kind::Reply, Ok(())));
         self.allowed = header.credits;
         true
     }
@@ -94,7 +92,7 @@ fn message(kind: Kind, operation: Operation, id: u64, body: &[u8]) -> Vec<u8> {
         kind,
         operation,
         class: Class::Metadata,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits: 0,
         id,
         body_len: body.len() as u32,

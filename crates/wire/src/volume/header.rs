@@ -1,6 +1,7 @@
 //! The header of every message.
 
-use super::{BODY_MAX, HEADER_LEN, INLINE_DATA_MAX, VERSION};
+use super::status::{outcome_from, outcome_number};
+use super::{BODY_MAX, HEADER_LEN, INLINE_DATA_MAX, Status, VERSION};
 
 /// The first two bytes of a message: "gv".
 const MAGIC: u16 = 0x6776;
@@ -137,15 +138,6 @@ operations! {
     Term = 0x0312,
 }
 
-/// What came of a request: 0, or an NFSv3 status (RFC 1813 section 2.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StatusCode(pub u32);
-
-impl StatusCode {
-    /// It was done.
-    pub const OK: StatusCode = StatusCode(0);
-}
-
 /// The first [`HEADER_LEN`] bytes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -155,8 +147,8 @@ pub struct Header {
     pub operation: Operation,
     /// Its service level.
     pub class: Class,
-    /// Of a reply: what came of it. Otherwise 0.
-    pub status: StatusCode,
+    /// Of a reply: what came of the request. Otherwise `Ok`.
+    pub status: Result<(), Status>,
     /// Requests that the receiver of this message may have sent since the connection began, modulo 2^32.
     pub credits: u32,
     /// The request's number, chosen by its sender, who does not use it for two at a time.
@@ -237,7 +229,7 @@ impl Header {
             kind,
             operation: operation.ok_or(HeaderError::Undefined)?,
             class,
-            status: StatusCode(word(status)),
+            status: outcome_from(word(status)),
             credits: word(credits),
             id: u64::from(word(high)) << 32 | u64::from(word(low)),
             body_len: word(body_len),
@@ -253,7 +245,7 @@ impl Header {
             &[VERSION, self.kind as u8],
             &(self.operation as u16).to_be_bytes(),
             &[self.class as u8, 0],
-            &self.status.0.to_be_bytes(),
+            &outcome_number(self.status).to_be_bytes(),
             &self.credits.to_be_bytes(),
             &self.id.to_be_bytes(),
             &self.body_len.to_be_bytes(),
@@ -274,7 +266,7 @@ mod tests {
         kind: Kind::Request,
         operation: Operation::Read,
         class: Class::Small,
-        status: StatusCode::OK,
+        status: Ok(()),
         credits: 0x0102_0304,
         id: 0x1112_1314_1516_1718,
         body_len: 4,

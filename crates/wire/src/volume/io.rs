@@ -1,6 +1,6 @@
 //! Bodies of the I/O servers' operations, and what the manager tells for them.
 
-use super::{OBJECTS_MAX, Shape, TOKEN_LEN, Token, WIDTH_MAX};
+use super::{OBJECTS_MAX, Shape, Stability, Status, TOKEN_LEN, Token, WIDTH_MAX};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
@@ -221,8 +221,8 @@ pub struct Transfer {
     pub capability: Capability,
     /// Which stripes are meant.
     pub placement: Placement,
-    /// How durable a WRITE must be, as NFSv3's `stable_how`.
-    pub stability: u32,
+    /// How durable a WRITE must be.
+    pub stability: Stability,
     /// The bytes, in terms of the file.
     pub file: Shape,
     /// The bytes, in memory.
@@ -233,7 +233,7 @@ impl Encode for Transfer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.capability.encode(encoder);
         self.placement.encode(encoder);
-        encoder.u32(self.stability);
+        self.stability.encode(encoder);
         self.file.encode(encoder);
         self.memory.encode(encoder);
     }
@@ -244,7 +244,7 @@ impl Decode<'_> for Transfer {
         let transfer = Transfer {
             capability: Capability::decode(decoder)?,
             placement: Placement::decode(decoder)?,
-            stability: decoder.u32()?,
+            stability: Stability::decode(decoder)?,
             file: Shape::decode(decoder)?,
             memory: Memory::decode(decoder)?,
         };
@@ -333,28 +333,45 @@ impl Decode<'_> for ObjectList {
     }
 }
 
+record! {
+    /// How one object is, or why that is not known.
+    StateAnswer {
+        /// Whether it is known.
+        outcome: Result<(), Status>,
+        /// The object; without meaning where it is not known.
+        state: ObjectState,
+    }
+}
+
+impl StateAnswer {
+    /// The state, where it is known.
+    ///
+    /// # Errors
+    /// What the I/O server says in place of it.
+    pub fn known(&self) -> Result<ObjectState, Status> {
+        self.outcome.map(|()| self.state)
+    }
+}
+
 /// How the objects of an [`ObjectList`] are, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectStates {
-    /// 0 or an NFSv3 status, and the state of one that has status 0.
-    pub states: Vec<(u32, ObjectState)>,
+    /// At most [`OBJECTS_MAX`].
+    pub states: Vec<StateAnswer>,
 }
 
 impl Encode for ObjectStates {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         // At most OBJECTS_MAX.
         encoder.u32(self.states.len() as u32);
-        for (status, state) in &self.states {
-            encoder.u32(*status);
-            state.encode(encoder);
-        }
+        self.states.iter().for_each(|state| state.encode(encoder));
     }
 }
 
 impl Decode<'_> for ObjectStates {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectStates, XdrError> {
         let count = decoder.length(OBJECTS_MAX)?;
-        let states = (0..count).map(|_| Ok((decoder.u32()?, ObjectState::decode(decoder)?)));
+        let states = (0..count).map(|_| StateAnswer::decode(decoder));
         Ok(ObjectStates {
             states: states.collect::<Result<_, _>>()?,
         })
@@ -423,7 +440,7 @@ mod tests {
                 width: 4,
                 index: 3,
             },
-            stability: 0,
+            stability: Stability::Unstable,
             file,
             memory,
         }

@@ -7,6 +7,7 @@ use crate::client::leases::{Lease, Writing};
 use crate::client::order::Part;
 use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
+use crate::convert::stability_of;
 use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
 use gannet_runtime::{Buffer, LocalFuture, all, both};
@@ -212,7 +213,7 @@ impl VolumeFs {
         how.turn.inspect(|turn| turn.asks_servers_of(&lease.layout));
         let moved = match stability {
             Some(stability) => {
-                let (mover, stability) = (&self.mover, stability as u32);
+                let (mover, stability) = (&self.mover, stability_of(stability));
                 mover.write(&targets, stability, &request, buffer).await
             }
             None => self.mover.read(&targets, &request, buffer).await,

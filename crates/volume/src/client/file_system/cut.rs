@@ -6,8 +6,9 @@ use crate::client::order::Part;
 use crate::client::trouble::Trouble;
 use crate::meta::gives_privileges;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::volume::{AttributeChanges, CreateMode, SetTimestamp, Timestamp};
-use gannet_wire::volume::{Call, Entry, FileId, Found};
+use gannet_wire::volume::{
+    AttributeChanges, Call, CreateMode, Entry, FileId, Found, SetTimestamp, Timestamp,
+};
 
 impl VolumeFs {
     /// Sets attributes. A size has its place among changes of the bytes, and leaves the file in doubt when nobody knows

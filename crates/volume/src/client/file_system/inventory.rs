@@ -4,8 +4,8 @@ use super::VolumeFs;
 use crate::link::LinkError;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
-    Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation, Standing,
-    Standings,
+    self as wire, Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition,
+    Operation, Standing, Standings,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -23,16 +23,10 @@ impl VolumeFs {
         let body = to_bytes(&from);
         let answer = link.call(Operation::Objects, Class::Background, &body, &[]);
         let answer = answer.await?;
-        match answer.header.status.0 {
-            0 => {
-                let page = from_bytes(answer.body());
-                page.map_err(|_| LinkError::Ended(String::from("an answer that is none")))
-            }
-            status => {
-                let status = Status::from_number(status).unwrap_or(Status::Serverfault);
-                Err(LinkError::Ended(status.to_string()))
-            }
-        }
+        let refused = |status: wire::Status| LinkError::Ended(status.to_string());
+        answer.header.status.map_err(refused)?;
+        let page = from_bytes(answer.body());
+        page.map_err(|_| LinkError::Ended(String::from("an answer that is none")))
     }
 
     /// The volume's regular files from this number on, and where they lie.

@@ -7,10 +7,9 @@ use super::{
 use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use crate::meta::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
 use crate::meta::{Transaction, View, numbers};
-use gannet_vfs::Status;
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind,
-    SetTimestamp, Stripes, Timestamp,
+    SetTimestamp, Status, Stripes, Timestamp,
 };
 
 /// What is to be made, other than a regular file.

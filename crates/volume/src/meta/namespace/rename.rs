@@ -8,8 +8,7 @@ use super::{
 use crate::limits::{DEPTH_MAX, LINKS_MAX};
 use crate::meta::permissions::Rights;
 use crate::meta::{Transaction, View};
-use gannet_vfs::Status;
-use gannet_wire::volume::{Body, FileId, Inode, ROOT};
+use gannet_wire::volume::{Body, FileId, Inode, ROOT, Status};
 
 /// Moves a name, atomically replacing what the other name stands for (RFC 1813 section 3.3.14).
 ///
