@@ -1,6 +1,6 @@
 //! Journals of a volume's metadata (docs/formats/journal.md): whole files of any bytes, opened as a manager does.
 
-use gannet_volume::meta::{
+use gannet_meta::{
     JournalFile, JournalMemory, JournaledStore, MetaStore, StoreError, Table, Transaction, View,
 };
 use siphasher::sip::SipHasher13;

@@ -1,7 +1,7 @@
 //! Messages of the volume protocol, and the records of its metadata store.
 
+use gannet_meta::answers::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
-use gannet_volume::meta::answers::Done;
 use gannet_wire::volume::{
     Accepted, AccessAnswer, Call, ClaimRecord, FilePage, Found, FoundFiles, Granted, Header, Hello,
     Inode, LayoutRecord, Lent, LentDone, LinkAnswer, Memory, ObjectList, ObjectPage,

@@ -2,6 +2,10 @@
 
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_meta::{
+    JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
+    namespace,
+};
 use gannet_sim::fabric::SimFabric;
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
@@ -11,10 +15,6 @@ use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
 use gannet_volume::io_server::{IoServer, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, Session};
 use gannet_volume::manager::{Manager, TermError};
-use gannet_volume::meta::{
-    JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
-    namespace,
-};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Hello, Role, Stripes, Token};

@@ -1,7 +1,7 @@
 //! Striped volumes: one name space over many I/O servers.
 //!
 //! A file of a volume is cut into stripes that go round over its I/O servers ([`layout`]). Each server keeps its part
-//! as one *object*, an ordinary file of its own file system. The manager keeps names, attributes and layouts ([`meta`])
+//! as one *object*, an ordinary file of its own file system. The manager keeps names, attributes and layouts ([`gannet_meta`])
 //! and never sees data; the size of a file is what its objects say it is.
 //!
 //! What this crate refuses: providers' names, sockets, clocks.
@@ -16,6 +16,5 @@ pub mod limits;
 pub mod link;
 pub mod locks;
 pub mod manager;
-pub mod meta;
 pub mod secret;
 pub mod serve;

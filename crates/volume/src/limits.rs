@@ -4,15 +4,6 @@ use std::time::Duration;
 
 /// The stripe unit of files for which nobody chose another.
 pub const UNIT_DEFAULT: u32 = 64 << 10;
-/// Largest file, as with NFSv3's signed offsets.
-pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
-/// Most names of one file.
-pub const LINKS_MAX: u32 = 65_000;
-/// Longest text of a symbolic link, in bytes: an answer may hold it twice, beside a directory, and must fit a message.
-/// XFS has the same bound.
-pub const LINK_TEXT_MAX: usize = 1024;
-/// Most directories between a file and the root.
-pub const DEPTH_MAX: usize = 4096;
 
 /// Requests that one connection may have under way, from the beginning: that is a part of the format.
 pub const CREDITS: u32 = 32;
@@ -84,11 +75,6 @@ pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
 pub const GRANT_AGE: Duration = CAPABILITY_AGE.saturating_add(CLOCK_SKEW_MAX.saturating_mul(2));
 /// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
 pub const GONE_AGE: Duration = GRANT_AGE;
-/// Names that a check looks at together: changes wait for that long.
-pub const NAMES_AT_A_TIME: usize = 4096;
-/// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal
-/// takes to be done a second time, whatever clocks differ.
-pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Files that an I/O server remembers to be gone.
 pub const GONE_MAX: usize = 1 << 18;
 /// When objects of a removed file are removed once more: nobody may write to it any longer, and a write that was under
@@ -126,25 +112,14 @@ pub const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// See [`FORGET_EVERY`].
 pub const FORGET_AT_A_TIME: usize = 10_000;
-/// Bytes of each half of the journal before the metadata: as many changes wait to be settled, and are kept in memory.
-pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
-/// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above, and
-/// what a commit frees is used by the one after the next.
-pub const RESERVE_PAIRS: usize = 1024;
-/// Bytes of disk that the metadata have before they need them: what two such commits take, and half as much again.
-pub const RESERVE_LEN: u64 = 16 << 20;
-/// They are taken in steps of so many bytes.
-pub const RESERVE_STEP: u64 = 1 << 20;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
 /// Changes that share a transaction. Each takes less than 4 KiB of the journal, also with the longest names and texts:
 /// all fit in a half, and need not go down at once however little room there is.
 pub const CHANGES_AT_A_TIME: usize = 2048;
-const _: () = assert!(CHANGES_AT_A_TIME as u64 * 4096 <= JOURNAL_HALF_LEN);
+const _: () = assert!(CHANGES_AT_A_TIME as u64 * 4096 <= gannet_meta::limits::JOURNAL_HALF_LEN);
 /// Changes of one batch that are refused one by one because of damaged values: with more of them all are.
 pub const REFUSED_OF_BATCH_MAX: usize = 16;
-/// Terms of its own that the metadata remembers.
-pub const TERMS_KEPT: usize = 16;
 /// How long the manager waits for what an I/O server says of its term.
 pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two times that it asks for a majority.

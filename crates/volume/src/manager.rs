@@ -18,11 +18,11 @@ mod watched;
 
 use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
-use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::{self, MetaStore, View, gives_privileges};
 use crate::secret::ServerKeys;
 use appends::Appends;
 use change::{Task, Work};
+use gannet_meta::namespace::{self, Failure, Outcome};
+use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, BODY_MAX, Body, Call, Caller, Capability, Entry, FileId,

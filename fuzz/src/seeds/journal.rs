@@ -2,7 +2,7 @@
 
 use crate::journal::{BLOCK_LEN, FOREIGN, MENDED, Witness, squeeze};
 use anyhow::Result;
-use gannet_volume::meta::{JournalMemory, JournaledStore, MetaStore, Table};
+use gannet_meta::{JournalMemory, JournaledStore, MetaStore, Table};
 use std::sync::Arc;
 
 const VOLUME: [u8; 16] = [7; 16];

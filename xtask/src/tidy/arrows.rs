@@ -24,9 +24,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "nfs",
         &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
     ),
+    ("meta", &["wire"]),
     (
         "volume",
-        &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
+        &["wire", "runtime", "fabric", "session", "rpc", "vfs", "meta"],
     ),
     ("client", &["runtime", "vfs"]),
     ("fuse", &["runtime", "vfs"]),
@@ -34,21 +35,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "volume", "client", "fuse", "dump",
+            "nfs", "meta", "volume", "client", "fuse", "dump",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),
     (
         "dst",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "volume", "fuse",
-            "client", "sim",
+            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "meta", "volume",
+            "fuse", "client", "sim",
         ],
     ),
     (
         "lab",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "volume", "client",
+            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "meta", "volume", "client",
             "localfs", "cli", "sim", "dst",
         ],
     ),
@@ -56,7 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "localfs", "nfs",
-            "volume", "sim", "dump", "cli",
+            "meta", "volume", "sim", "dump", "cli",
         ],
     ),
 ];

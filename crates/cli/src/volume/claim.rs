@@ -3,10 +3,10 @@
 
 use super::owner::{Found, Owner};
 use crate::failure::{Explain, Failure};
+use gannet_meta::claims::{Loss, may_have_data, note_lost};
+use gannet_meta::{JournaledStore, MetaStore};
 use gannet_runtime::run_blocking;
 use gannet_volume::manager::{ClaimError, Registration};
-use gannet_volume::meta::claims::{Loss, may_have_data, note_lost};
-use gannet_volume::meta::{JournaledStore, MetaStore};
 use std::fs::Metadata;
 use std::io;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ use super::{IO_SERVERS_MAX, Volume};
 use crate::cli::ExtendOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
-use gannet_volume::meta::{MetaStore, claims};
+use gannet_meta::{MetaStore, claims};
 use std::path::Path;
 
 /// Adds I/O servers to a volume that nobody serves.

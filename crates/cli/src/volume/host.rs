@@ -11,6 +11,7 @@ use crate::url::NATIVE_PORT;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree, descriptors_each};
+use gannet_meta::{JournaledStore, MetaStore, claims};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
 use gannet_runtime::{Handle, all, timeout};
 use gannet_session::Budget;
@@ -18,7 +19,6 @@ use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers
 use gannet_volume::io_server::IoServer;
 use gannet_volume::link::{Handler, Identity, TrafficClasses};
 use gannet_volume::manager::{Manager, Registration, Registry};
-use gannet_volume::meta::{JournaledStore, MetaStore, claims};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Address, Chosen, Hello, RegisterRecord, Role, Stripes, Token};

@@ -2,7 +2,7 @@
 
 use super::{METADATA_CACHE, Volume};
 use crate::failure::{Explain, Failure};
-use gannet_volume::meta::{JournaledStore, MetaStore, claims};
+use gannet_meta::{JournaledStore, MetaStore, claims};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::Path;

@@ -18,7 +18,7 @@
 //! ```
 
 use super::VolumeFs;
-use crate::limits::FILE_SIZE_MAX;
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
 use gannet_wire::volume::{Shape, TRANSFER_MAX};

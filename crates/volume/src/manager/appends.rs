@@ -5,7 +5,8 @@
 //! that the bytes are in the objects, or will never be. Places given by an earlier manager are refused by the I/O
 //! servers together with its capabilities.
 
-use crate::limits::{APPENDED_FILES_MAX, APPENDS_REMEMBERED, FILE_SIZE_MAX, GRANT_AGE};
+use crate::limits::{APPENDED_FILES_MAX, APPENDS_REMEMBERED, GRANT_AGE};
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Instant;
 use gannet_wire::volume::{FileId, Status};
 use std::collections::{BTreeMap, VecDeque};

@@ -7,10 +7,10 @@ use crate::limits::{
     ANSWER_AGE, CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
     REFUSED_OF_BATCH_MAX,
 };
-use crate::meta::answers::{self, Done};
-use crate::meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
-use crate::meta::terms;
-use crate::meta::{MetaStore, StoreError, Transaction};
+use gannet_meta::answers::{self, Done};
+use gannet_meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
+use gannet_meta::terms;
+use gannet_meta::{MetaStore, StoreError, Transaction};
 use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_wire::volume::{
     AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Status,
@@ -470,7 +470,7 @@ fn make(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{DamagedValue, MemoryStore, Table, View};
+    use gannet_meta::{DamagedValue, MemoryStore, Table, View};
     use gannet_wire::volume::ROOT;
 
     /// A store in which one inode is damaged.

@@ -2,7 +2,7 @@
 
 use super::{Manager, look};
 use crate::link::{Link, Message};
-use crate::meta::claims;
+use gannet_meta::claims;
 use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role, Status};
 use gannet_wire::xdr::from_bytes;
 

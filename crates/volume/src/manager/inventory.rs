@@ -1,11 +1,12 @@
 //! The files of the volume, and which objects are of none of them: for who checks the volume.
 
 use super::{Manager, look};
-use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX, NAMES_AT_A_TIME};
+use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
-use crate::meta::namespace::{self, Failure, Outcome};
-use crate::meta::standing::{Judge, NameSearch, standing_by_age};
-use crate::meta::{MetaStore, Table, View};
+use gannet_meta::limits::NAMES_AT_A_TIME;
+use gannet_meta::namespace::{self, Failure, Outcome};
+use gannet_meta::standing::{Judge, NameSearch, standing_by_age};
+use gannet_meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
 use gannet_wire::volume::{
     BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
@@ -184,8 +185,8 @@ fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::ORPHAN_AGE_MIN;
-    use crate::meta::MemoryStore;
+    use gannet_meta::MemoryStore;
+    use gannet_meta::limits::ORPHAN_AGE_MIN;
     use gannet_wire::volume::{LayoutRecord, Timestamp};
 
     #[test]

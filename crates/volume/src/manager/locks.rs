@@ -21,8 +21,8 @@ use crate::limits::{
 };
 use crate::link::{Link, Message};
 use crate::locks::{HeldLock, RangeLocks};
-use crate::meta::namespace::Outcome;
-use crate::meta::{View, lock_sessions, namespace};
+use gannet_meta::namespace::Outcome;
+use gannet_meta::{View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_wire::volume::{
     AccessMask, Caller, FileId, FileKind, LockAction, LockOutcome, LockRecord, LockReply,

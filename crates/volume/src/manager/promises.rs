@@ -8,9 +8,9 @@ use crate::limits::{
     PROMISES_AT_A_TIME, REFUSED_MAX, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
 use crate::link::{Link, LinkError};
-use crate::meta::MetaStore;
-use crate::meta::namespace::{self, Promise};
 use crate::secret::ServerKeys;
+use gannet_meta::MetaStore;
+use gannet_meta::namespace::{self, Promise};
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Capability, Class, FileId, ObjectRange, Operation, Placement, Status};

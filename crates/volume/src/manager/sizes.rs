@@ -7,10 +7,11 @@
 use super::promises::{IoServers, Promises};
 use crate::layout::{placements, size_from_object, size_with_lost};
 use crate::limits::{
-    BATCHES_UNDER_WAY, FILE_SIZE_MAX, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE,
-    SIZE_DEADLINE_OF_SILENT, SIZES_MAX,
+    BATCHES_UNDER_WAY, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZE_DEADLINE_OF_SILENT,
+    SIZES_MAX,
 };
 use crate::link::{Link, LinkError};
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_wire::volume::{
     Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,

@@ -15,8 +15,8 @@ use crate::limits::{
 };
 use crate::link::LinkError;
 use crate::manager::IoServers;
-use crate::meta::namespace::{Failure, Outcome};
-use crate::meta::{MetaStore, terms};
+use gannet_meta::namespace::{Failure, Outcome};
+use gannet_meta::{MetaStore, terms};
 use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};

@@ -4,11 +4,11 @@
 use crate::common;
 
 use common::{Bed, noise, root};
+use gannet_meta::Table;
+use gannet_meta::limits::ORPHAN_AGE_MIN;
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::World;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
-use gannet_volume::limits::ORPHAN_AGE_MIN;
-use gannet_volume::meta::Table;
 use gannet_wire::volume::{FileId, Standing};
 
 #[test]

@@ -6,6 +6,7 @@ mod lost_disks;
 mod managers;
 
 use common::{Bed, noise, root};
+use gannet_meta::limits::LINK_TEXT_MAX;
 use gannet_runtime::{Buffer, both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
@@ -14,7 +15,7 @@ use gannet_vfs::{
     Stability, Status, Time, Verifier, Vfs,
 };
 use gannet_volume::client::{Siblings, VolumeFs};
-use gannet_volume::limits::{LINK_TEXT_MAX, UNLINK_AGAIN_AFTER};
+use gannet_volume::limits::UNLINK_AGAIN_AFTER;
 use gannet_wire::volume::{
     self as wire, AttributeChanges, Call, Caller, Class, Entry, ROOT, Ticket,
 };

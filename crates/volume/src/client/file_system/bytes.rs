@@ -8,8 +8,8 @@ use crate::client::order::Part;
 use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
 use crate::convert::stability_of;
-use crate::limits::FILE_SIZE_MAX;
 use crate::link::Link;
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Buffer, LocalFuture, all, both};
 use gannet_vfs::{
     Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,

@@ -4,7 +4,7 @@ use super::places::Turn;
 use super::{VolumeFs, found_in};
 use crate::client::order::Part;
 use crate::client::trouble::Trouble;
-use crate::meta::gives_privileges;
+use gannet_meta::gives_privileges;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
     AttributeChanges, Call, CreateMode, Entry, FileId, Found, SetTimestamp, Timestamp,

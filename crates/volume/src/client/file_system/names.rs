@@ -3,7 +3,8 @@
 use super::{VolumeFs, status_of};
 use crate::client::trouble::Trouble;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
-use crate::limits::{FAST_LEN, FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
+use crate::limits::FAST_LEN;
+use gannet_meta::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{

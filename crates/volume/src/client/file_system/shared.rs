@@ -4,7 +4,8 @@ use super::bytes::Moving;
 use super::{Trouble, VolumeFs, shape};
 use crate::client::locks::{Attempt, LockFailure};
 use crate::client::order::Part;
-use crate::limits::{ATTEMPT_PAUSE, FILE_SIZE_MAX};
+use crate::limits::ATTEMPT_PAUSE;
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,

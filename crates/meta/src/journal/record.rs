@@ -2,7 +2,7 @@
 
 use super::JournalError;
 use super::changes::Changes;
-use crate::meta::Table;
+use crate::Table;
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 use siphasher::sip::SipHasher13;

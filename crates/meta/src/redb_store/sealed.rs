@@ -1,6 +1,6 @@
 //! Values as they lie in the file: each with a check, so that a changed bit is an error and not an answer.
 
-use crate::meta::Table;
+use crate::Table;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use thiserror::Error;

@@ -5,8 +5,8 @@ use super::{
     inode, is_directory, promise, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
-use crate::meta::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
-use crate::meta::{Transaction, View, numbers};
+use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
+use crate::{Transaction, View, numbers};
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind,
     SetTimestamp, Status, Stripes, Timestamp,
@@ -484,7 +484,7 @@ pub(super) fn drop_link(
 }
 
 pub(super) fn delete_inode(transaction: &mut dyn Transaction, file: FileId) -> Outcome<()> {
-    Ok(transaction.delete(crate::meta::Table::Inodes, &file.0.to_be_bytes())?)
+    Ok(transaction.delete(crate::Table::Inodes, &file.0.to_be_bytes())?)
 }
 
 /// Removes an empty directory.

@@ -1,7 +1,7 @@
 //! A journal before metadata: crashes at every step, torn and damaged bytes, files that do not belong together.
 #![allow(clippy::unwrap_used)]
 
-use gannet_volume::meta::{
+use gannet_meta::{
     JournalFile, JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Table,
     Transaction, View,
 };

@@ -6,8 +6,8 @@ use super::{
     is_directory, parent_of, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{DEPTH_MAX, LINKS_MAX};
-use crate::meta::permissions::Rights;
-use crate::meta::{Transaction, View};
+use crate::permissions::Rights;
+use crate::{Transaction, View};
 use gannet_wire::volume::{Body, FileId, Inode, ROOT, Status};
 
 /// Moves a name, atomically replacing what the other name stands for (RFC 1813 section 3.3.14).

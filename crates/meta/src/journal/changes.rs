@@ -1,6 +1,6 @@
 //! What was changed since the store below was told: newer values before older ones, and gaps where keys were removed.
 
-use crate::meta::{StoreError, Table, View};
+use crate::{StoreError, Table, View};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
 use std::iter::Peekable;

@@ -1,8 +1,13 @@
-//! Names, attributes and layouts, in a store of key-value pairs with transactions.
+//! Metadata of volumes: names, attributes and layouts, in a store of key-value pairs with transactions.
 //!
 //! [`MetaStore`] is the seam: [`RedbStore`] keeps a volume's metadata in a file of the manager's machine, and
 //! [`JournaledStore`] makes changes durable in a journal before it; a distributed store can take their place.
-//! [`namespace`] is what a file system is in terms of it.
+//! [`namespace`] is what a file system is in terms of it. Values are the protocol's own ([`gannet_wire::volume`]): an
+//! inode lies in the store as it travels.
+//!
+//! What this crate refuses: connections, clocks, and files' data. Who asks is told by the caller, and so is the time.
+//!
+//! First type to read: [`MetaStore`].
 
 pub mod answers;
 pub mod check;
@@ -10,6 +15,7 @@ pub mod claims;
 #[cfg(test)]
 mod fixture;
 mod journal;
+pub mod limits;
 pub mod lock_sessions;
 mod memory_store;
 pub mod namespace;
@@ -21,7 +27,7 @@ pub mod terms;
 
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
-pub(crate) use permissions::gives_privileges;
+pub use permissions::gives_privileges;
 pub use redb_store::{DamagedValue, RedbStore};
 
 use thiserror::Error;

@@ -1,8 +1,8 @@
 //! Names and attributes as POSIX has them, over both stores.
 #![allow(clippy::unwrap_used)]
 
-use gannet_volume::meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
-use gannet_volume::meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
+use gannet_meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
+use gannet_meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
     NodeKind, ROOT, SetTimestamp, Status, Timestamp,

@@ -118,7 +118,7 @@ pub(super) fn set(
     inode.change_time = now;
 }
 /// Whether a change may give a file set-user-ID or set-group-ID bits.
-pub(crate) fn gives_privileges(change: &AttributeChanges) -> bool {
+pub fn gives_privileges(change: &AttributeChanges) -> bool {
     let bits = SET_USER_ID | SET_GROUP_ID;
     change.mode.is_some_and(|mode| mode & bits != 0)
 }

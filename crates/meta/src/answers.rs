@@ -139,7 +139,7 @@ pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{MemoryStore, MetaStore};
+    use crate::{MemoryStore, MetaStore};
 
     #[test]
     fn an_answer_is_there_until_its_slot_goes_on_or_it_is_old() {
