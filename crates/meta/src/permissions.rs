@@ -37,8 +37,8 @@ pub(super) fn rights(inode: &Inode, caller: &Caller) -> Rights {
     Rights(inode.mode >> shift & 7)
 }
 
-/// The mode of a file without what a write, a truncation or a change of owner by `caller` takes away, as Linux does: the
-/// set-user-ID bit; and the set-group-ID bit where the group may execute, or is none of the caller's. A directory
+/// The mode of a file without what a write, a truncation or a change of owner by `caller` takes away, as Linux does:
+/// the set-user-ID bit; and the set-group-ID bit where the group may execute, or is none of the caller's. A directory
 /// keeps both.
 pub(super) fn unprivileged_mode(inode: &Inode, caller: &Caller) -> u32 {
     if inode.kind() == FileKind::Directory {

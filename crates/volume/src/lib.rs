@@ -1,8 +1,8 @@
 //! Striped volumes: one name space over many I/O servers.
 //!
 //! A file of a volume is cut into stripes that go round over its I/O servers ([`layout`]). Each server keeps its part
-//! as one *object*, an ordinary file of its own file system. The manager keeps names, attributes and layouts ([`gannet_meta`])
-//! and never sees data; the size of a file is what its objects say it is.
+//! as one *object*, an ordinary file of its own file system. The manager keeps names, attributes and layouts
+//! ([`gannet_meta`]) and never sees data; the size of a file is what its objects say it is.
 //!
 //! What this crate refuses: providers' names, sockets, clocks.
 //!

@@ -156,18 +156,7 @@ impl Manager {
                 let inode = self.look(|view| namespace::inode(view, id))?;
                 body = found_body(vec![self.found(id, inode).await?]);
             }
-            Call::Lookup {
-                entry: Entry { directory, name },
-            } => {
-                let looked = self.look(|view| {
-                    let inside = namespace::inode(view, directory)?;
-                    let (id, inode) = namespace::lookup(view, &caller, directory, &name)?;
-                    Ok((id, inode, inside))
-                });
-                let (id, inode, inside) = looked?;
-                let found = self.found(id, inode).await?;
-                body = found_body(vec![found, self.found(directory, inside).await?]);
-            }
+            Call::Lookup { entry } => body = self.look_up(&caller, &entry).await?,
             Call::Access { file: id, wanted } => {
                 let looked = self.look(|view| namespace::access(view, &caller, id, wanted));
                 let (granted, inode) = looked?;
@@ -213,6 +202,22 @@ impl Manager {
             }
         }
         Ok(body)
+    }
+
+    /// What a name stands for, and the directory that it is in.
+    async fn look_up(&self, caller: &Caller, entry: &Entry) -> Result<Vec<u8>, Status> {
+        let (directory, name) = (entry.directory, &entry.name);
+        let looked = self.look(|view| {
+            let inside = namespace::inode(view, directory)?;
+            let (id, inode) = namespace::lookup(view, caller, directory, name)?;
+            Ok((id, inode, inside))
+        });
+        let (id, inode, inside) = looked?;
+        let found = self.found(id, inode).await?;
+        Ok(found_body(vec![
+            found,
+            self.found(directory, inside).await?,
+        ]))
     }
 
     /// The text of a symbolic link, with the file where both fit a message.

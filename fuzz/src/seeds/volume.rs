@@ -115,11 +115,14 @@ fn inodes() -> impl Iterator<Item = Inode> {
     })
 }
 
-fn calls() -> Vec<(&'static str, Call)> {
-    let entry = || Entry {
+fn entry() -> Entry {
+    Entry {
         directory: ROOT,
         name: b"name".to_vec(),
-    };
+    }
+}
+
+fn calls() -> Vec<(&'static str, Call)> {
     let change = AttributeChanges {
         mode: Some(0o640),
         size: Some(1 << 20),
@@ -232,8 +235,8 @@ fn page() -> Vec<u8> {
     page.map_or(Vec::new(), |page| bytes_of(&page))
 }
 
-fn io_servers() -> Vec<Seed> {
-    let transfer = Transfer {
+fn transfer() -> Transfer {
+    Transfer {
         capability: capability(),
         placement: Placement {
             unit: 65536,
@@ -246,7 +249,11 @@ fn io_servers() -> Vec<Seed> {
             key: 5,
             shape: list(),
         },
-    };
+    }
+}
+
+fn io_servers() -> Vec<Seed> {
+    let transfer = transfer();
     let state = ObjectState {
         size: 1,
         used: 4096,

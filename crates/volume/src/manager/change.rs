@@ -377,6 +377,34 @@ fn perform(
             let what = (entry, &CreateMode::Guarded(*attributes), Some(stripes));
             create(transaction, request, what, layouts, (made, &mut promised))?
         }
+        Call::Stripes {
+            directory: id,
+            stripes,
+        } => {
+            let servers = layouts.servers;
+            let inode =
+                namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
+            (Some((*id, inode)), vec![])
+        }
+        other => change_names(transaction, request, other)?,
+    };
+    let mut inodes: Vec<_> = file.into_iter().collect();
+    for directory in directories {
+        inodes.push((directory, namespace::inode(transaction, directory)?));
+    }
+    Ok(Done {
+        inodes,
+        promise: promised,
+    })
+}
+
+/// Does a change of names of which I/O servers need not know before it is done.
+fn change_names(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    call: &Call,
+) -> Outcome<Changed> {
+    Ok(match call {
         Call::Mkdir {
             entry,
             attributes: change,
@@ -415,25 +443,8 @@ fn perform(
             let inode = namespace::link(transaction, request, *id, (*directory, name))?;
             (Some((*id, inode)), vec![*directory])
         }
-        Call::Stripes {
-            directory: id,
-            stripes,
-        } => {
-            let servers = layouts.servers;
-            let inode =
-                namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
-            (Some((*id, inode)), vec![])
-        }
         // Questions are answered without a transaction.
         _ => return Err(Status::Notsupp.into()),
-    };
-    let mut inodes: Vec<_> = file.into_iter().collect();
-    for directory in directories {
-        inodes.push((directory, namespace::inode(transaction, directory)?));
-    }
-    Ok(Done {
-        inodes,
-        promise: promised,
     })
 }
 
