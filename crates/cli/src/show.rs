@@ -277,7 +277,7 @@ fn permissions(mode: u32) -> String {
 fn timestamp(time: Time) -> Timestamp {
     // A server may say more than there are in a second.
     let nanoseconds = i32::try_from(time.nanoseconds.min(999_999_999)).unwrap_or(0);
-    Timestamp::new(time.seconds.into(), nanoseconds).unwrap_or_default()
+    Timestamp::new(time.seconds, nanoseconds).unwrap_or_default()
 }
 
 /// `YYYY-MM-DD hh:mm:ss` in UTC.
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(shown(951_782_399), "2000-02-28 23:59:59");
         assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(shown(1_763_700_000), "2025-11-21 04:40:00");
-        assert_eq!(shown(u32::MAX), "2106-02-07 06:28:15");
+        assert_eq!(shown(u32::MAX.into()), "2106-02-07 06:28:15");
         let exact = |seconds, nanoseconds| {
             let time = Time {
                 seconds,

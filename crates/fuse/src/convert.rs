@@ -62,14 +62,22 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
 }
 
 fn system_time(time: Time) -> SystemTime {
-    UNIX_EPOCH + Duration::new(u64::from(time.seconds), time.nanoseconds)
+    let whole = Duration::from_secs(time.seconds.unsigned_abs());
+    let second = match time.seconds {
+        0.. => UNIX_EPOCH.checked_add(whole),
+        _ => UNIX_EPOCH.checked_sub(whole),
+    };
+    let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
+    let exact = second.and_then(|second| second.checked_add(nanoseconds));
+    // The kernel's clock has all moments that a store can have.
+    exact.unwrap_or(UNIX_EPOCH)
 }
 
-/// A time of the kernel's; `None` outside 1970 to 2106, which NFSv3's 32 bits cannot hold.
+/// A time of the kernel's; `None` outside 1970 to 2106, which volumes and NFSv3 cannot hold with their 32 bits.
 pub(crate) fn time(time: SystemTime) -> Option<Time> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     Some(Time {
-        seconds: u32::try_from(since.as_secs()).ok()?,
+        seconds: u32::try_from(since.as_secs()).ok()?.into(),
         nanoseconds: since.subsec_nanos(),
     })
 }
@@ -132,7 +140,7 @@ mod tests {
     #[test]
     fn times_outside_the_protocols_range_are_refused() {
         let exact = Time {
-            seconds: u32::MAX,
+            seconds: u32::MAX.into(),
             nanoseconds: 7,
         };
         assert_eq!(time(system_time(exact)), Some(exact));

@@ -89,7 +89,9 @@ pub(crate) fn is_settled(stamp: Time) -> bool {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Duration::new(stamp.seconds.into(), stamp.nanoseconds) + STAMP_GRANULARITY < now
+    let seconds = u64::try_from(stamp.seconds).unwrap_or(0);
+    let settled = Duration::new(seconds, stamp.nanoseconds).checked_add(STAMP_GRANULARITY);
+    settled.is_some_and(|settled| settled < now)
 }
 
 impl Object {

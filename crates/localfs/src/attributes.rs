@@ -81,11 +81,9 @@ pub(crate) fn from_statx(statx: &Statx, fsid: u64) -> Facts {
     }
 }
 
-/// Times before 1970 and after 2106 do not fit the wire; the nearest that does stands for them.
 fn time<S: TryInto<i64>, N: TryInto<u32>>(seconds: S, nanoseconds: N) -> Time {
-    let seconds: i64 = seconds.try_into().unwrap_or(i64::MAX);
     Time {
-        seconds: u32::try_from(seconds.max(0)).unwrap_or(u32::MAX),
+        seconds: seconds.try_into().unwrap_or(i64::MAX),
         nanoseconds: nanoseconds.try_into().unwrap_or(0),
     }
 }

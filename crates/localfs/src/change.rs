@@ -260,7 +260,7 @@ fn time_to_set(time: SetTime) -> Result<Timespec, Status> {
         SetTime::Now => Ok(special(rustix::fs::UTIME_NOW)),
         SetTime::To(time) if time.nanoseconds >= 1_000_000_000 => Err(Status::Inval),
         SetTime::To(time) => Ok(Timespec {
-            tv_sec: time.seconds.into(),
+            tv_sec: time.seconds,
             tv_nsec: time.nanoseconds.into(),
         }),
     }

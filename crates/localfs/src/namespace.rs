@@ -438,7 +438,7 @@ fn stamps_of(verifier: &Verifier) -> SetAttributes {
     let [a, b, c, d, e, f, g, h] = *verifier;
     let stamp = |bytes| {
         SetTime::To(Time {
-            seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff,
+            seconds: i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff),
             nanoseconds: 0,
         })
     };

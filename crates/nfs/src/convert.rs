@@ -1,4 +1,5 @@
-//! Where the wire's values and the store's meet. Both follow RFC 1813, so nothing is lost on the way.
+//! Where the wire's values and the store's meet. Both follow RFC 1813, so that only times can be lost on the way: those
+//! that NFSv3 cannot say.
 
 use gannet_vfs as vfs;
 use gannet_wire::nfs3 as wire;
@@ -43,16 +44,22 @@ pub(crate) fn status_from_wire(status: wire::Nfsstat) -> vfs::Status {
     }
 }
 
+/// Times before 1970 and after 2106 do not fit the wire; the nearest that does stands for them, as with other servers.
 pub(crate) fn time_to_wire(time: vfs::Time) -> wire::Time {
+    let (seconds, nanoseconds) = match time.unsigned_seconds() {
+        Some(seconds) => (seconds, time.nanoseconds),
+        None if time.seconds < 0 => (0, 0),
+        None => (u32::MAX, 999_999_999),
+    };
     wire::Time {
-        seconds: time.seconds,
-        nanoseconds: time.nanoseconds,
+        seconds,
+        nanoseconds,
     }
 }
 
 pub(crate) fn time_from_wire(time: wire::Time) -> vfs::Time {
     vfs::Time {
-        seconds: time.seconds,
+        seconds: time.seconds.into(),
         nanoseconds: time.nanoseconds,
     }
 }
@@ -177,5 +184,29 @@ pub(crate) fn stability_to_wire(stability: vfs::Stability) -> wire::Stable {
         vfs::Stability::Unstable => wire::Stable::Unstable,
         vfs::Stability::DataSync => wire::Stable::DataSync,
         vfs::Stability::FileSync => wire::Stable::FileSync,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_do_not_fit_become_the_nearest_that_do() {
+        let last = u32::MAX;
+        for (seconds, expected) in [
+            (i64::MIN, (0, 0)),
+            (-1, (0, 0)),
+            (0, (0, 5)),
+            (i64::from(last), (last, 5)),
+            (i64::from(last) + 1, (last, 999_999_999)),
+        ] {
+            let time = vfs::Time {
+                seconds,
+                nanoseconds: 5,
+            };
+            let sent = time_to_wire(time);
+            assert_eq!((sent.seconds, sent.nanoseconds), expected, "{seconds}");
+        }
     }
 }

@@ -148,22 +148,28 @@ impl Credentials {
     }
 }
 
-/// Seconds and nanoseconds since the Unix epoch (`nfstime3`).
+/// A moment: seconds since the Unix epoch, and nanoseconds after that second. NFSv3 has fewer bits for seconds; where
+/// it meets the store, moments outside 1970 to 2106 become the nearest that it can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
-    /// Seconds, unsigned on the wire.
-    pub seconds: u32,
-    /// Nanoseconds, below 10^9.
+    /// Seconds; before 1970 negative.
+    pub seconds: i64,
+    /// Nanoseconds after the second, below 10^9.
     pub nanoseconds: u32,
 }
 
 impl Time {
-    /// The moment that is this long after the Unix epoch; past 2106, the last that there is.
+    /// The moment that is this long after the Unix epoch.
     pub fn since_epoch(time: Duration) -> Time {
         Time {
-            seconds: u32::try_from(time.as_secs()).unwrap_or(u32::MAX),
+            seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: time.subsec_nanos(),
         }
+    }
+
+    /// Seconds in 32 bits without a sign, as NFSv3 has them; `None` before 1970 and after 2106.
+    pub fn unsigned_seconds(self) -> Option<u32> {
+        u32::try_from(self.seconds).ok()
     }
 }
 

@@ -266,7 +266,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(ObjectState {
             size: attributes.size,
             used: attributes.used,
-            modified_seconds: u64::from(attributes.modify_time.seconds),
+            modified_seconds: u64::try_from(attributes.modify_time.seconds).unwrap_or(0),
             modified_nanoseconds: attributes.modify_time.nanoseconds,
             ..nothing
         })

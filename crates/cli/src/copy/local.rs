@@ -57,7 +57,9 @@ pub(super) fn identity(at: &At) -> io::Result<Option<Identity>> {
     let is_mounted = MOUNTS.contains(&rustix::fs::fstatfs(&entry.directory)?.f_type);
     let changed = Time {
         // Servers clip times, too.
-        seconds: u32::try_from(file.st_ctime.max(0)).unwrap_or(u32::MAX),
+        seconds: u32::try_from(file.st_ctime.max(0))
+            .unwrap_or(u32::MAX)
+            .into(),
         nanoseconds: u32::try_from(file.st_ctime_nsec).unwrap_or(0),
     };
     Ok(Some(Identity {
@@ -277,7 +279,7 @@ fn times(node: &Node) -> io::Result<Timestamps> {
             tv_nsec: rustix::fs::UTIME_OMIT,
         },
         last_modification: Timespec {
-            tv_sec: time.seconds.into(),
+            tv_sec: time.seconds,
             tv_nsec: time.nanoseconds.into(),
         },
     })

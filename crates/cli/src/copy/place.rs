@@ -69,7 +69,7 @@ impl Node {
                 .unwrap_or(0)
                 .saturating_mul(512),
             modify_time: u32::try_from(stat.st_mtime).ok().map(|seconds| Time {
-                seconds,
+                seconds: seconds.into(),
                 nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
             }),
         }

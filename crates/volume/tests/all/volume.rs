@@ -208,7 +208,7 @@ fn a_modification_time_holds_until_the_next_write() {
         let pause = || gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(1));
         let file = create(&fs, "file").await;
         write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-        let times = [7u32, 4_000_000_000].map(|seconds| Time {
+        let times = [7i64, 4_000_000_000].map(|seconds| Time {
             seconds,
             nanoseconds: 5,
         });
