@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use withdrawal::{Late, Withdrawal};
+use withdrawal::{Late, LateReply, Withdrawal};
 
 const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
@@ -530,14 +530,14 @@ impl Link {
         };
         let mut withdrawal = sent.withdraw(placed, lists.reply().map_or(0, total));
         if !withdrawal.is_done() {
-            self.late.push(Late::Reply {
+            self.late.push(Late::Reply(Box::new(LateReply {
                 xid,
                 withdrawal,
                 header,
                 lists: lists.clone(),
                 message: message.to_vec(),
                 placed,
-            });
+            })));
             return Ok(());
         }
         let reply = Reply {
@@ -562,7 +562,8 @@ impl Link {
             return Ok(());
         };
         let returned = withdrawal.give_back(entry);
-        if returned.lost_sink || returned.lost_reply {
+        let is_long = header.is_some_and(|header| header.procedure == Procedure::Nomsg);
+        if returned.lost_sink || (returned.lost_reply && is_long) {
             pending.finish(xid, Err(CallError::Memory));
             return Ok(());
         }

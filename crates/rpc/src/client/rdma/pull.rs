@@ -45,7 +45,7 @@ pub(super) struct Pulled {
 }
 
 /// As [`Sink::locate`].
-type Locate = fn(&[u8]) -> Option<usize>;
+pub(super) type Locate = fn(&[u8]) -> Option<usize>;
 
 /// Where its bytes belong.
 enum Home {

@@ -4,7 +4,7 @@
 
 use super::super::pending::{Entry, SharedPayload};
 use super::super::types::{CallError, Sink};
-use super::pull::Pulled;
+use super::pull::{Locate, Pulled};
 use super::{ExposedSink, Link, Lost, Reply, Sent};
 use gannet_fabric::Revocation;
 use gannet_fabric::registration::Registered;
@@ -18,7 +18,7 @@ pub(super) struct Withdrawal {
     /// Holds the opaque argument; its place in the arguments and its length.
     source: Option<(Part, usize, usize)>,
     /// The caller's sink.
-    sink: Option<(Part, fn(&[u8]) -> Option<usize>)>,
+    sink: Option<(Part, Locate)>,
     /// The memory of the Reply chunk.
     reply: Option<Part>,
 }
@@ -132,14 +132,7 @@ impl Withdrawal {
 /// An answer that waits for memory.
 pub(super) enum Late {
     /// The reply, as it came.
-    Reply {
-        xid: u32,
-        withdrawal: Withdrawal,
-        header: Option<Header>,
-        lists: ChunkLists,
-        message: Vec<u8>,
-        placed: usize,
-    },
+    Reply(Box<LateReply>),
     /// What was read of it.
     Pulled {
         xid: u32,
@@ -148,13 +141,23 @@ pub(super) enum Late {
     },
 }
 
+/// As [`Reply`], kept.
+pub(super) struct LateReply {
+    pub(super) xid: u32,
+    pub(super) withdrawal: Withdrawal,
+    pub(super) header: Option<Header>,
+    pub(super) lists: ChunkLists,
+    pub(super) message: Vec<u8>,
+    pub(super) placed: usize,
+}
+
 impl Link {
     /// Goes on with replies whose memory has come back; true when there were some.
     pub(super) fn poll_late(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
         let (mut at, mut progress) = (0, false);
         while let Some(late) = self.late.get_mut(at) {
             let memory = match late {
-                Late::Reply { withdrawal, .. } => withdrawal.poll(context).map(|()| None),
+                Late::Reply(late) => late.withdrawal.poll(context).map(|()| None),
                 Late::Pulled { coming, .. } => std::pin::Pin::new(coming).poll(context),
             };
             let Poll::Ready(memory) = memory else {
@@ -163,14 +166,15 @@ impl Link {
             };
             progress = true;
             match self.late.remove(at) {
-                Late::Reply {
-                    xid,
-                    withdrawal,
-                    header,
-                    lists,
-                    message,
-                    placed,
-                } => {
+                Late::Reply(late) => {
+                    let LateReply {
+                        xid,
+                        withdrawal,
+                        header,
+                        lists,
+                        message,
+                        placed,
+                    } = *late;
                     let reply = Reply {
                         header,
                         lists: &lists,
