@@ -1,5 +1,7 @@
 //! RPC-over-RDMA on a provider as a NIC would be: every form of call, by every strategy and design.
 
+#![allow(clippy::unwrap_used)]
+
 use crate::nic::{NicNetwork, NicProfile, NicProvider};
 use gannet_conformance::MemoryFile;
 use gannet_fabric::Provider;
@@ -158,7 +160,7 @@ fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
     let network = Rc::<NicNetwork>::default();
     let (near, far) = (world.add_node("client"), world.add_node("server"));
     let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::new(&network, (node.runtime(), node.ip()), profile)
+        NicProvider::provider(&network, (node.runtime(), node.ip()), profile)
     };
     let other = NicProfile {
         seed: !profile.seed,

@@ -1,5 +1,7 @@
 //! The suite on a provider as a NIC would be; and what only such a provider does.
 
+#![allow(clippy::unwrap_used)]
+
 use crate::nic::{NicNetwork, NicProfile, NicProvider, NicRegion};
 use gannet_conformance::{Harness, Power, Report, run_all};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
@@ -46,7 +48,7 @@ fn bench(world: &World, profile: NicProfile) -> Bench {
     let network = Rc::<NicNetwork>::default();
     let (near, far) = (world.add_node("near"), world.add_node("far"));
     let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::new(&network, (node.runtime(), node.ip()), profile)
+        NicProvider::provider(&network, (node.runtime(), node.ip()), profile)
     };
     let other = NicProfile {
         seed: profile.seed ^ 0x5555,

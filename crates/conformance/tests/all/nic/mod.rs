@@ -82,7 +82,7 @@ pub(crate) struct NicProvider {
 }
 
 impl NicProvider {
-    pub(crate) fn new(
+    pub(crate) fn provider(
         network: &Rc<NicNetwork>,
         (runtime, ip): (Handle, IpAddr),
         profile: NicProfile,
