@@ -6,8 +6,8 @@
 //! provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
 //!
 //! Ownership replaces pinning rules: memory is a [`Buffer`](gannet_runtime::Buffer), *moved* into the operation
-//! or region that may touch it, and comes back from the completion or from [`MemoryRegion::deregister`]. So nobody holds a
-//! reference into memory that the fabric may write.
+//! or region that may touch it, and comes back from the completion or from [`MemoryRegion::deregister`]. So nobody
+//! holds a reference into memory that the fabric may write.
 //!
 //! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!

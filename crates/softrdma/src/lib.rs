@@ -1,7 +1,7 @@
 //! What every provider in software shares: the memory that peers may reach, and the receives of their messages.
 //!
-//! A [`ProtectionTable`] is the domain of such a provider: it registers memory, ranges of files and maps of buffers, and
-//! looks every access up by key, connection, right and bounds. Its regions ([`TableRegion`]) have the powers of
+//! A [`ProtectionTable`] is the domain of such a provider: it registers memory, ranges of files and maps of buffers,
+//! and looks every access up by key, connection, right and bounds. Its regions ([`TableRegion`]) have the powers of
 //! [`gannet_fabric::SoftwareRegion`], since no byte goes in or out but through the provider's own code.
 //! [`SoftwareReceiveQueue`] and [`EndpointReceives`] are the receives of its endpoints.
 //!

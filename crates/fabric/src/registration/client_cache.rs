@@ -2,8 +2,8 @@
 //!
 //! A copy is cheaper than a registration for little memory and dearer for much; where the line is depends on the
 //! fabric, the machine and how busy both are. So both are timed, by size class, and the cheaper one is taken; now and
-//! then the other one is tried, so that a change is noticed. Where the provider has no [`crate::SoftwareRegion`]s nobody
-//! can copy to registered memory, and all memory is registered for the one use.
+//! then the other one is tried, so that a change is noticed. Where the provider has no [`crate::SoftwareRegion`]s
+//! nobody can copy to registered memory, and all memory is registered for the one use.
 
 use super::counters::Meter;
 use super::dynamic;

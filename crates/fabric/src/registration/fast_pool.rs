@@ -2,8 +2,9 @@
 //!
 //! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); what does not fit is registered
 //! dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest has
-//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in. A provider without [`crate::SoftwareRegion`]s
-//! could not give memory back before that: there each use is revoked by itself, as a dynamic one.
+//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in. A provider without
+//! [`crate::SoftwareRegion`]s could not give memory back before that: there each use is revoked by itself, as a
+//! dynamic one.
 
 use super::counters::Meter;
 use super::dynamic;

@@ -258,8 +258,8 @@ pub enum CallError {
     /// The call or its results are larger than the transport can carry.
     #[error("the call is too large for the transport")]
     TooLarge,
-    /// The call's memory could not be registered, or the adapter has lost it: there is nothing to send again, or nothing
-    /// to put the results in. Whether the call was executed is unknown.
+    /// The call's memory could not be registered, or the adapter has lost it: there is nothing to send again, or
+    /// nothing to put the results in. Whether the call was executed is unknown.
     #[error("the call's memory could not be registered, or is lost to the adapter")]
     Memory,
     /// No answer in time.

@@ -4,8 +4,8 @@
 //! They are made when the first short transfer asks for one, and told to the peer once. Numbers are the client's to
 //! give: who has a [`FastSlot`] has the buffers of that number on both sides to itself until it is dropped, which is
 //! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
-//! which breaks this rule is refused and not believed. Only a provider in software can do that ([`gannet_fabric::SoftwareRegion`]): on
-//! any other a side has no such buffers, and says so.
+//! which breaks this rule is refused and not believed. Only a provider in software can do that
+//! ([`gannet_fabric::SoftwareRegion`]): on any other a side has no such buffers, and says so.
 
 use super::accepted::AcceptedLinks;
 use super::staged::Staging;
