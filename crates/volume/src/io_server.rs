@@ -24,7 +24,7 @@ use crate::secret::ServerKeys;
 use fetches::Fetches;
 use gannet_runtime::{Handle, LocalFuture, Zones, all};
 use gannet_vfs::{
-    CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
+    Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
 };
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
@@ -258,18 +258,21 @@ impl<V: Vfs> IoServer<V> {
 
     /// How an object is; one that is not there is empty.
     async fn state_of(&self, object: Option<&FileHandle>) -> Result<ObjectState, Status> {
-        let nothing = self.nothing();
-        let Some(handle) = object else {
-            return Ok(nothing);
-        };
-        let attributes = self.store.attributes(handle).await?;
-        Ok(ObjectState {
+        match object {
+            Some(handle) => Ok(self.state(&self.store.attributes(handle).await?)),
+            None => Ok(self.nothing()),
+        }
+    }
+
+    /// How an object of these attributes is.
+    fn state(&self, attributes: &Attributes) -> ObjectState {
+        ObjectState {
             size: attributes.size,
             used: attributes.used,
             modified_seconds: u64::try_from(attributes.modify_time.seconds).unwrap_or(0),
             modified_nanoseconds: attributes.modify_time.nanoseconds,
-            ..nothing
-        })
+            ..self.nothing()
+        }
     }
 
     /// How objects are, for the manager, which may ask without a capability.

@@ -25,9 +25,13 @@ impl<V: Vfs> IoServer<V> {
         let transfer = parse_transfer(request.body())?;
         self.check(&transfer.capability, Capability::READ)?;
         let object = self.find(transfer.capability.file).await?;
-        let file = match &object {
-            Some(handle) => Some(self.open(handle).await?),
-            None => None,
+        // The state comes before the bytes: what it says is long is not read as if it were short.
+        let (file, state) = match &object {
+            Some(handle) => {
+                let opened = self.store.read(&own(), handle, 0, 0).await?;
+                (Some(opened.file), self.state(&opened.attributes))
+            }
+            None => (None, self.nothing()),
         };
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
@@ -37,8 +41,6 @@ impl<V: Vfs> IoServer<V> {
         let class = class_of(request.header.class, count);
         let link = (link, class);
         let opened = (object.as_ref(), file.as_ref());
-        // Before the bytes: what it says is long is not read as if it were short.
-        let state = self.state_of(object.as_ref()).await?;
         let data = match &transfer.memory {
             Memory::Inline => {
                 let len = usize::try_from(count).map_err(|_| Status::Toosmall)?;
@@ -70,11 +72,6 @@ impl<V: Vfs> IoServer<V> {
         };
         let done = TransferDone { count, state };
         Ok((to_bytes(&done), data))
-    }
-
-    /// The open file behind an object.
-    async fn open(&self, handle: &FileHandle) -> Result<FileRef, Status> {
-        Ok(self.store.read(&own(), handle, 0, 0).await?.file)
     }
 
     /// Copies bytes of an object from the page cache, with zeros behind its end.
