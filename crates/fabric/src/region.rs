@@ -149,10 +149,6 @@ pub trait Domain {
     /// Its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
 
-    /// A strategy has had the processor copy `len` bytes in place of registering memory. Providers that model costs
-    /// charge for it as for a registration; others have nothing to do.
-    fn copied(&self, _len: usize) {}
-
     /// Where a key to all memory names it page by page: the bytes of a page. Who tells such memory to a peer needs a
     /// segment for each. `None` where an address range of any length is one segment.
     fn physical_segment_len(&self) -> Option<u32> {

@@ -117,12 +117,10 @@ impl ClientCache {
         if let (Some(from), Some(to)) = (from.get(..len), to.get_mut(..len)) {
             to.copy_from_slice(from);
         }
-        self.domain.copied(len);
+        let copied = |counters: &mut Counters| counters.copied_bytes += len as u64;
+        self.meter.update(copied);
         let took = self.meter.since(start);
-        self.meter.update(|counters| {
-            counters.copied_bytes += len as u64;
-            counters.copy_time += took;
-        });
+        self.meter.update(|counters| counters.copy_time += took);
     }
 
     /// Makes the memory itself reachable.

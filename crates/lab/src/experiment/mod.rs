@@ -1,5 +1,6 @@
 //! Benchmarks on simulated testbeds: of files behind NFS, and of volumes.
 
+mod copies;
 pub mod nfs;
 mod testbed;
 pub mod volume;

@@ -1,6 +1,7 @@
 //! The machines of a testbed in a world: a server with its files, and clients that have mounted them.
 
 use super::Transport;
+use super::copies::Copies;
 use super::nfs::Workload;
 use gannet_fabric::Provider;
 use gannet_fabric::registration::StrategyKind;
@@ -17,6 +18,7 @@ use gannet_sim::nic::{Host, PAGE_LEN, Profile};
 use gannet_sim::store::{CallMemory, Disk, SimStore};
 use gannet_sim::{Node, PoolProfile};
 use gannet_wire::rpc::Groups;
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +41,8 @@ pub(super) struct Testbed {
     pub(super) server: Machine,
     pub(super) service: gannet_rpc::Server<Server<SimStore>>,
     pub(super) clients: Vec<Machine>,
+    /// Of the server and of all mounts.
+    copies: RefCell<Vec<Rc<Copies>>>,
 }
 
 impl Testbed {
@@ -73,9 +77,17 @@ impl Testbed {
             design: workload.design,
         };
         let service = server.serve(&Disk::new(world), options);
+        let of_server = {
+            let service = service.clone();
+            Copies::charge(&server.host, move || {
+                let strategies = service.registrations().into_iter();
+                strategies.map(|counters| counters.copied_bytes).sum()
+            })
+        };
         Testbed {
             server,
             service,
+            copies: RefCell::new(vec![of_server]),
             clients: (0..workload.clients).map(|_| machine("client")).collect(),
         }
     }
@@ -102,6 +114,12 @@ impl Testbed {
             Transport::Tcp => Target::Tcp(self.server.address(TCP_PORT)),
         };
         let rpc = gannet_rpc::Client::new(Handle::clone(&runtime), target, config);
+        let counted = rpc.clone();
+        let copies = Copies::charge(&machine.host, move || {
+            let counters = counted.registration();
+            counters.map_or(0, |counters| counters.copied_bytes)
+        });
+        self.copies.borrow_mut().push(copies);
         Client::new(runtime, rpc)
     }
 }

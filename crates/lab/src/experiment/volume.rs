@@ -1,6 +1,7 @@
 //! Benchmarks of a volume on a simulated testbed: compute nodes, each with a process or some, read or write files that
 //! lie on all I/O nodes, again and again, for a while.
 
+use super::copies::Copies;
 use super::{Failure, Transport};
 use gannet_dst::volume::{Bed, Carrier, install};
 use gannet_fabric::{Access as Right, Backing, Domain, Region, Scope};
@@ -8,7 +9,7 @@ use gannet_iwarp::IwarpConfig;
 use gannet_runtime::Buffer;
 use gannet_sim::Node;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::nic::{Activity, Host, Profile, Usage};
+use gannet_sim::nic::{Activity, Debtor, Host, Profile, Usage};
 use gannet_sim::{Faults, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{File, Level, Piece, Shape, TransferPolicy, VolumeFs};
@@ -274,7 +275,9 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
             };
             let fs = Rc::new(fs.with_policy(load.policy));
             let file = File::new(Rc::clone(&fs), caller, handle);
+            let counted = Rc::clone(&fs);
             let mut process = Process {
+                copies: Copies::charge(&host, move || counted.copied_bytes()),
                 file,
                 host: Rc::clone(&host),
                 buffer,
@@ -361,6 +364,8 @@ struct Process {
     buffer: Buffer,
     load: Load,
     fs: Rc<VolumeFs>,
+    /// Of short transfers.
+    copies: Rc<Copies>,
     domain: Rc<dyn Domain>,
     /// Registrations of rows.
     rows: Vec<Region>,
@@ -505,6 +510,8 @@ impl Process {
             }
             false => self.file.read_shape(&file, &memory, buffer).await,
         };
+        // The last of what was read has just been copied.
+        self.copies.settle();
         moved.map_err(failed)
     }
 }

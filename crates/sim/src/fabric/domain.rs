@@ -1,7 +1,7 @@
 //! The memory of a simulated provider: the protection table, its refusals, and what registering costs.
 
 use super::SimFabric;
-use crate::nic::{Activity, Debtor, Host, PAGE_LEN};
+use crate::nic::{Debtor, Host, PAGE_LEN};
 use gannet_fabric::{Access, Backing, Domain, Region, RegionStats, RegisterError, Scope};
 use gannet_softrdma::ProtectionTable;
 use std::cell::Cell;
@@ -120,13 +120,6 @@ impl Domain for SimDomain {
             .drain(..)
             .for_each(|region| drop(region.invalidate()));
         self.forgive(self.stats().deregistrations - before);
-    }
-
-    fn copied(&self, len: usize) {
-        if let Some(host) = &self.host {
-            let rate = host.profile().machine.copy_bytes_per_s;
-            host.charge(Activity::Copy, rate.time_for(len as u64));
-        }
     }
 
     fn physical_segment_len(&self) -> Option<u32> {

@@ -42,7 +42,7 @@ pub struct Host {
 }
 
 /// Somebody who is charged late; see [`Host::settle`].
-pub(crate) trait Debtor {
+pub trait Debtor {
     /// Charges what has not been charged yet.
     fn settle(&self);
 }
@@ -147,7 +147,7 @@ impl Host {
     }
 
     /// Charges what runs now for `ns` of processor time.
-    pub(crate) fn charge(&self, activity: Activity, ns: u64) {
+    pub fn charge(&self, activity: Activity, ns: u64) {
         if ns == 0 {
             return;
         }
@@ -449,7 +449,7 @@ impl Host {
     }
 
     /// Has `debtor` asked whenever the clock is looked at.
-    pub(crate) fn add_debtor(&self, debtor: Weak<dyn Debtor>) {
+    pub fn add_debtor(&self, debtor: Weak<dyn Debtor>) {
         let mut debtors = self.debtors.borrow_mut();
         debtors.retain(|debtor| debtor.strong_count() > 0);
         debtors.push(debtor);

@@ -23,8 +23,8 @@
 //! Time between asking and getting is *waiting*, the rest is *busy*; both are entered under what they were for
 //! ([`Usage`]). The order of everything follows from the world's event order: equal seeds give equal times.
 //!
-//! One thing is charged late: a region has no voice when it ends, so its deregistration is charged when the host's
-//! clock is next looked at, or the next work posted. The strategies look at the clock right behind it.
+//! Some things are charged late: a region has no voice when it ends, so its deregistration is charged when the host's
+//! clock is next looked at, or the next work posted ([`Debtor`]). The strategies look at the clock right behind it.
 
 pub(crate) mod calendar;
 mod host;
@@ -34,8 +34,8 @@ mod profile;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use host::{Bytes, Debtor, Transfer};
-pub use host::{Host, Work};
+pub(crate) use host::{Bytes, Transfer};
+pub use host::{Debtor, Host, Work};
 pub use ledger::{Activity, Spent, Usage};
 pub use ordinary::ORDINARY;
 pub use profile::{

@@ -14,6 +14,7 @@ use gannet_wire::volume::{
     Transfer, TransferDone,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
+use std::cell::Cell;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -77,6 +78,8 @@ pub type States = Vec<(u32, ObjectState)>;
 pub struct Mover {
     policy: TransferPolicy,
     cache: PinDownCache,
+    /// Bytes that went through messages and buffers that both ends keep registered.
+    copied: Cell<u64>,
 }
 
 /// A server's part of a request, and the way that it goes.
@@ -120,12 +123,19 @@ impl Mover {
         Mover {
             policy,
             cache: PinDownCache::new(domain),
+            copied: Cell::default(),
         }
     }
 
     /// Memory whose transfers need no registration; see [`PinDownCache::memory`].
     pub fn cache(&self) -> &PinDownCache {
         &self.cache
+    }
+
+    /// Bytes that were copied so far, to and from messages and buffers that both ends keep registered, where registering
+    /// memory would have cost more.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied.get()
     }
 
     /// From now on, requests go as `policy` says.
@@ -183,6 +193,9 @@ impl Mover {
         }
         let writes = operation == Operation::Write;
         let mut shares = self.shares(targets, request, writes, buffer);
+        let copied = shares.iter().filter(|share| !share.is_direct());
+        let copied: u64 = copied.map(|share| share.len).sum();
+        let count_copied = || self.copied.set(self.copied.get() + copied);
         let gathered = match writes {
             true => shares
                 .iter()
@@ -190,6 +203,9 @@ impl Mover {
                 .collect(),
             false => vec![Vec::new(); shares.len()],
         };
+        if writes {
+            count_copied();
+        }
         let exposed = self.expose(&shares, writes, buffer)?;
         let reach = exposed
             .as_ref()
@@ -224,7 +240,11 @@ impl Mover {
         }
         let states = (shares.iter().zip(answers))
             .map(|(share, answer)| take_answer(share, answer?, request, writes, buffer));
-        states.collect()
+        let states = states.collect();
+        if !writes {
+            count_copied();
+        }
+        states
     }
 
     /// What each server has to do with a request, and the way it goes.
@@ -313,12 +333,8 @@ impl Share<'_> {
             })
         };
         match &self.way {
-            ShareWay::Inline => {
-                self.copied();
-                bytes().flatten().copied().collect()
-            }
+            ShareWay::Inline => bytes().flatten().copied().collect(),
             ShareWay::Fast(slot) => {
-                self.copied();
                 // A slot was only given for a share that it holds.
                 let filled = slot.fill(bytes());
                 debug_assert_eq!(filled.map(u64::from), Some(self.len));
@@ -326,12 +342,6 @@ impl Share<'_> {
             }
             ShareWay::FastDirect(_) | ShareWay::ServerBased | ShareWay::ClientBased => Vec::new(),
         }
-    }
-
-    /// Its bytes are copied by this side.
-    fn copied(&self) {
-        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
-        self.target.link.endpoint().domain().copied(len);
     }
 
     /// Where the server finds the bytes or puts them, and what must be written there before it is asked.
@@ -420,10 +430,8 @@ fn take_answer(
     };
     let (placement, Request { file, memory, .. }) = (share.target.placement, request);
     if !writes && matches!(share.way, ShareWay::Inline) {
-        share.copied();
         scatter(file, placement, memory, answer.data(), buffer).ok_or(nonsense)?;
     } else if !writes && let Some(slot) = &answer.slot {
-        share.copied();
         // Bounded by FAST_LEN.
         let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
         scatter(file, placement, memory, &bytes, buffer).ok_or(nonsense)?;

@@ -165,6 +165,11 @@ impl VolumeFs {
         self.mover.cache().memory(len)
     }
 
+    /// Bytes that this client has copied so far; see [`crate::client::data::Mover::copied_bytes`].
+    pub fn copied_bytes(&self) -> u64 {
+        self.mover.copied_bytes()
+    }
+
     /// Moves bytes between `buffer` and a file, again and again until it is done or refused for good: writes with a
     /// stability, some in their turn, and reads with none. What the objects said, and the verifier for that.
     pub(super) async fn transfer(
