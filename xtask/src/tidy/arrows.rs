@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dst",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "nfs", "meta", "volume",
-            "fuse", "client", "sim",
+            "fuse", "sim",
         ],
     ),
     (
