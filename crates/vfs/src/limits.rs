@@ -1,7 +1,8 @@
 //! Bounds of the file vocabulary, in one place.
 
-/// Longest file handle in bytes (RFC 1813 NFS3_FHSIZE).
-pub const HANDLE_MAX: usize = 64;
+/// Longest file handle in bytes, as NFSv4 has it (RFC 8881 NFS4_FHSIZE). NFSv3 has 64: the `nfs` crate refuses longer
+/// ones.
+pub const HANDLE_MAX: usize = 128;
 /// Longest name of a directory entry in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest symbolic link text in bytes.

@@ -19,6 +19,9 @@ pub enum Error {
     /// A path longer than MOUNT can carry.
     #[error("path cannot be used: too long to mount")]
     PathTooLong,
+    /// A file handle of more than [`gannet_wire::nfs3::HANDLE_MAX`] bytes, which is of another file system.
+    #[error("the file handle is not one of NFSv3")]
+    LongHandle,
 }
 
 impl Error {

@@ -1,11 +1,12 @@
 //! READDIR and READDIRPLUS.
 
+use super::procedures::wire;
 use super::{Client, Error, good, results};
 use crate::convert::attributes_from_wire;
 use gannet_vfs::{Attributes, FileHandle, Verifier};
 use gannet_wire::nfs3::{
-    DirectoryListing, Entry, EntryPlus, FileHandle as WireHandle, Procedure, ReaddirArgs,
-    ReaddirResult, ReaddirplusArgs, ReaddirplusResult,
+    DirectoryListing, Entry, EntryPlus, Procedure, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
+    ReaddirplusResult,
 };
 
 /// One name in a directory; never `.` or `..`, never with a slash or a NUL in it.
@@ -61,7 +62,7 @@ impl Client {
         bytes: u32,
     ) -> Result<Vec<u8>, Error> {
         let arguments = ReaddirplusArgs {
-            directory: WireHandle(directory.as_bytes()),
+            directory: wire(directory)?,
             cookie: position.cookie,
             verifier: position.verifier,
             directory_count: bytes,
@@ -95,7 +96,7 @@ impl Client {
         bytes: u32,
     ) -> Result<Vec<u8>, Error> {
         let arguments = ReaddirArgs {
-            directory: WireHandle(directory.as_bytes()),
+            directory: wire(directory)?,
             cookie: position.cookie,
             verifier: position.verifier,
             count: bytes,

@@ -60,15 +60,23 @@ pub struct Committed {
     pub attributes: Option<Attributes>,
 }
 
-fn wire(handle: &FileHandle) -> nfs3::FileHandle<'_> {
-    nfs3::FileHandle(handle.as_bytes())
+/// A handle as NFSv3 has it.
+///
+/// # Errors
+/// [`Error::LongHandle`]: no NFSv3 server has given it.
+pub(super) fn wire(handle: &FileHandle) -> Result<nfs3::FileHandle<'_>, Error> {
+    let bytes = handle.as_bytes();
+    if bytes.len() > nfs3::HANDLE_MAX {
+        return Err(Error::LongHandle);
+    }
+    Ok(nfs3::FileHandle(bytes))
 }
 
-fn at<'a>(directory: &'a FileHandle, name: &'a [u8]) -> DirectoryName<'a> {
-    DirectoryName {
-        directory: wire(directory),
+fn at<'a>(directory: &'a FileHandle, name: &'a [u8]) -> Result<DirectoryName<'a>, Error> {
+    Ok(DirectoryName {
+        directory: wire(directory)?,
         name: Name(name),
-    }
+    })
 }
 
 fn owned(handle: nfs3::FileHandle<'_>) -> Result<FileHandle, Error> {
@@ -97,7 +105,7 @@ impl Client {
     /// # Errors
     /// See [`Error`]; so for all that follow.
     pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
-        let bytes = self.exchange(Procedure::Getattr, &wire(object), 0).await?;
+        let bytes = self.exchange(Procedure::Getattr, &wire(object)?, 0).await?;
         let attributes = good(results::<nfs3::GetattrResult>(&bytes)?)?;
         Ok(attributes_from_wire(&attributes))
     }
@@ -111,7 +119,7 @@ impl Client {
         guard: Option<Time>,
     ) -> Result<Option<Attributes>, Error> {
         let arguments = nfs3::SetattrArgs {
-            object: wire(object),
+            object: wire(object)?,
             change: set_attributes_to_wire(change),
             guard: guard.map(time_to_wire),
         };
@@ -123,7 +131,7 @@ impl Client {
     /// LOOKUP.
     pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Found, Error> {
         let bytes = self
-            .exchange(Procedure::Lookup, &at(directory, name), 0)
+            .exchange(Procedure::Lookup, &at(directory, name)?, 0)
             .await?;
         let found = good(results::<nfs3::LookupResult<'_>>(&bytes)?)?;
         Ok(Found {
@@ -139,7 +147,7 @@ impl Client {
         wanted: AccessMask,
     ) -> Result<AccessMask, Error> {
         let arguments = nfs3::AccessArgs {
-            object: wire(object),
+            object: wire(object)?,
             access: wanted.0,
         };
         let bytes = self.exchange(Procedure::Access, &arguments, 0).await?;
@@ -151,7 +159,7 @@ impl Client {
     pub async fn readlink(&self, link: &FileHandle) -> Result<Vec<u8>, Error> {
         let room = nfs3::PATH_MAX as u32;
         let bytes = self
-            .exchange(Procedure::Readlink, &wire(link), room)
+            .exchange(Procedure::Readlink, &wire(link)?, room)
             .await?;
         let read = good(results::<nfs3::ReadlinkResult<'_>>(&bytes)?)?;
         Ok(read.target.0.to_vec())
@@ -169,7 +177,7 @@ impl Client {
         let mut patience = Patience::default();
         loop {
             let mut request = self.request(Procedure::Read, 0);
-            let file = wire(file);
+            let file = wire(file)?;
             nfs3::ReadArgs {
                 file,
                 offset,
@@ -219,7 +227,7 @@ impl Client {
         loop {
             let mut request = self.request(Procedure::Write, 0);
             let mut arguments = request.arguments();
-            wire(file).encode(&mut arguments);
+            wire(file)?.encode(&mut arguments);
             arguments.u64(offset);
             arguments.u32(count);
             stability_to_wire(stability).encode(&mut arguments);
@@ -263,7 +271,7 @@ impl Client {
             CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)),
             CreateMode::Exclusive(verifier) => nfs3::CreateHow::Exclusive(*verifier),
         };
-        let place = at(directory, name);
+        let place = at(directory, name)?;
         let arguments = nfs3::CreateArgs { place, how };
         let bytes = self.exchange(Procedure::Create, &arguments, 0).await?;
         self.made(&bytes, directory, name).await
@@ -277,7 +285,7 @@ impl Client {
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
         let arguments = nfs3::MkdirArgs {
-            place: at(directory, name),
+            place: at(directory, name)?,
             attributes: set_attributes_to_wire(attributes),
         };
         let (procedure, place) = (Procedure::Mkdir, (directory, name));
@@ -295,7 +303,7 @@ impl Client {
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
         let arguments = nfs3::SymlinkArgs {
-            place: at(directory, name),
+            place: at(directory, name)?,
             attributes: set_attributes_to_wire(attributes),
             target: nfs3::Path(target),
         };
@@ -326,7 +334,7 @@ impl Client {
             NodeKind::Socket => nfs3::MknodData::Socket(set),
             NodeKind::Fifo => nfs3::MknodData::Fifo(set),
         };
-        let place = at(directory, name);
+        let place = at(directory, name)?;
         let arguments = nfs3::MknodArgs { place, what };
         let numbers = match kind {
             NodeKind::BlockDevice(major, minor) | NodeKind::CharacterDevice(major, minor) => {
@@ -399,7 +407,7 @@ impl Client {
     /// REMOVE. See [`Client::forgiving_echoes`].
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let answer = self
-            .exchange_change(Procedure::Remove, &at(directory, name), 0)
+            .exchange_change(Procedure::Remove, &at(directory, name)?, 0)
             .await?;
         let removed = good(results::<nfs3::RemoveResult>(&answer.results)?);
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
@@ -408,7 +416,7 @@ impl Client {
     /// RMDIR; as [`Client::remove`].
     pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let answer = self
-            .exchange_change(Procedure::Rmdir, &at(directory, name), 0)
+            .exchange_change(Procedure::Rmdir, &at(directory, name)?, 0)
             .await?;
         let removed = good(results::<nfs3::RmdirResult>(&answer.results)?);
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
@@ -422,8 +430,8 @@ impl Client {
         to: (&FileHandle, &[u8]),
     ) -> Result<(), Error> {
         let arguments = nfs3::RenameArgs {
-            from: at(from.0, from.1),
-            to: at(to.0, to.1),
+            from: at(from.0, from.1)?,
+            to: at(to.0, to.1)?,
         };
         let answer = self
             .exchange_change(Procedure::Rename, &arguments, 0)
@@ -449,8 +457,8 @@ impl Client {
         name: &[u8],
     ) -> Result<(), Error> {
         let arguments = nfs3::LinkArgs {
-            file: wire(file),
-            place: at(directory, name),
+            file: wire(file)?,
+            place: at(directory, name)?,
         };
         let answer = self.exchange_change(Procedure::Link, &arguments, 0).await?;
         let linked = good(results::<nfs3::LinkResult>(&answer.results)?).map(|_| ());
@@ -473,7 +481,7 @@ impl Client {
 
     /// FSSTAT.
     pub async fn fsstat(&self, object: &FileHandle) -> Result<FileSystemUsage, Error> {
-        let bytes = self.exchange(Procedure::Fsstat, &wire(object), 0).await?;
+        let bytes = self.exchange(Procedure::Fsstat, &wire(object)?, 0).await?;
         let usage = good(results::<nfs3::FsstatResult>(&bytes)?)?;
         Ok(FileSystemUsage {
             bytes_total: usage.bytes_total,
@@ -487,13 +495,15 @@ impl Client {
 
     /// FSINFO.
     pub async fn fsinfo(&self, object: &FileHandle) -> Result<nfs3::FsinfoOk, Error> {
-        let bytes = self.exchange(Procedure::Fsinfo, &wire(object), 0).await?;
+        let bytes = self.exchange(Procedure::Fsinfo, &wire(object)?, 0).await?;
         good(results::<nfs3::FsinfoResult>(&bytes)?)
     }
 
     /// PATHCONF.
     pub async fn pathconf(&self, object: &FileHandle) -> Result<nfs3::PathconfOk, Error> {
-        let bytes = self.exchange(Procedure::Pathconf, &wire(object), 0).await?;
+        let bytes = self
+            .exchange(Procedure::Pathconf, &wire(object)?, 0)
+            .await?;
         good(results::<nfs3::PathconfResult>(&bytes)?)
     }
 
@@ -504,7 +514,7 @@ impl Client {
         offset: u64,
         count: u32,
     ) -> Result<Committed, Error> {
-        let file = wire(file);
+        let file = wire(file)?;
         let arguments = nfs3::CommitArgs {
             file,
             offset,
@@ -525,5 +535,21 @@ fn answered<T>(answer: Result<T, Error>, otherwise: T) -> Result<T, Error> {
     match answer.as_ref().err().and_then(Error::status) {
         Some(Status::Noent | Status::Stale | Status::Notdir) => Ok(otherwise),
         _ => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_that_nfs3_cannot_say_is_refused_and_not_cut() {
+        let handle = |len| FileHandle::new(&vec![7; len]).unwrap();
+        let longest = handle(nfs3::HANDLE_MAX);
+        assert_eq!(wire(&longest).unwrap().0, [7; nfs3::HANDLE_MAX]);
+        let longer = handle(nfs3::HANDLE_MAX + 1);
+        assert!(matches!(wire(&longer), Err(Error::LongHandle)));
+        assert!(matches!(at(&longer, b"name"), Err(Error::LongHandle)));
+        assert!(FileHandle::new(&[7; 129]).is_none());
     }
 }
