@@ -26,7 +26,7 @@ pub(crate) struct Facts {
 
 /// Attributes from fstat(2); `fsid` is the export's.
 pub(crate) fn from_stat(stat: &Stat, fsid: u64) -> Attributes {
-    let rdev = stat.st_rdev;
+    let (rdev, changed) = (stat.st_rdev, time(stat.st_ctime, stat.st_ctime_nsec));
     Attributes {
         kind: kind(FileType::from_raw_mode(stat.st_mode)),
         mode: stat.st_mode & 0o7777,
@@ -42,7 +42,8 @@ pub(crate) fn from_stat(stat: &Stat, fsid: u64) -> Attributes {
         fileid: stat.st_ino,
         access_time: time(stat.st_atime, stat.st_atime_nsec),
         modify_time: time(stat.st_mtime, stat.st_mtime_nsec),
-        change_time: time(stat.st_ctime, stat.st_ctime_nsec),
+        change_time: changed,
+        change_id: changed.change_id(),
     }
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn from_statx(statx: &Statx, fsid: u64) -> Facts {
             .wrapping_add(statx.stx_btime.tv_nsec.into())
     };
     let stamp = |stamp: rustix::fs::StatxTimestamp| time(stamp.tv_sec, stamp.tv_nsec);
+    let changed = stamp(statx.stx_ctime);
     let attributes = Attributes {
         kind: kind(FileType::from_raw_mode(statx.stx_mode.into())),
         mode: u32::from(statx.stx_mode) & 0o7777,
@@ -69,7 +71,8 @@ pub(crate) fn from_statx(statx: &Statx, fsid: u64) -> Facts {
         fileid: statx.stx_ino,
         access_time: stamp(statx.stx_atime),
         modify_time: stamp(statx.stx_mtime),
-        change_time: stamp(statx.stx_ctime),
+        change_time: changed,
+        change_id: changed.change_id(),
     };
     Facts {
         attributes,

@@ -125,6 +125,8 @@ pub(crate) fn attributes_from_wire(attributes: &wire::Attributes) -> vfs::Attrib
         access_time: time_from_wire(attributes.access_time),
         modify_time: time_from_wire(attributes.modify_time),
         change_time: time_from_wire(attributes.change_time),
+        // NFSv3 has no other word for it.
+        change_id: time_from_wire(attributes.change_time).change_id(),
     }
 }
 

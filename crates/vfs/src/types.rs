@@ -167,6 +167,13 @@ impl Time {
         }
     }
 
+    /// The change id of an object that keeps none and was changed last at this moment: it is as fine as the store's
+    /// clock for such changes.
+    pub fn change_id(self) -> u64 {
+        // As Linux's NFS server makes it: seconds above 30 bits of nanoseconds.
+        (self.seconds.cast_unsigned() << 30).wrapping_add(self.nanoseconds.into())
+    }
+
     /// Seconds in 32 bits without a sign, as NFSv3 has them; `None` before 1970 and after 2106.
     pub fn unsigned_seconds(self) -> Option<u32> {
         u32::try_from(self.seconds).ok()
@@ -216,6 +223,9 @@ pub struct Attributes {
     pub modify_time: Time,
     /// Last change of anything.
     pub change_time: Time,
+    /// Another number after each change of data, names or attributes (what NFSv4 calls `change`, RFC 8881 section
+    /// 5.8.1.4). Numbers are compared for being equal, and not for their order.
+    pub change_id: u64,
 }
 
 impl Attributes {
@@ -498,4 +508,23 @@ pub struct FileSystemLimits {
     pub name_max: u32,
     /// Resolution of its times.
     pub time_delta: Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_moments_have_different_change_ids() {
+        let mut seen = std::collections::HashSet::new();
+        for seconds in [-1, 0, 1, 1 << 31, 1 << 32] {
+            for nanoseconds in [0, 1, 999_999_999] {
+                let time = Time {
+                    seconds,
+                    nanoseconds,
+                };
+                assert!(seen.insert(time.change_id()), "{time:?}");
+            }
+        }
+    }
 }

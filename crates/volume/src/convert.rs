@@ -129,5 +129,6 @@ pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attrib
         access_time: time_of(inode.access_time),
         modify_time: time_of(inode.modify_time),
         change_time: time_of(inode.change_time),
+        change_id: time_of(inode.change_time).change_id(),
     }
 }

@@ -19,6 +19,7 @@ fn file(fileid: u64, size: u64) -> Attributes {
         access_time: Time::default(),
         modify_time: Time::default(),
         change_time: Time::default(),
+        change_id: 0,
     }
 }
 

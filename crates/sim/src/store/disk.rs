@@ -183,6 +183,7 @@ impl FileSystem {
             access_time: inode.access_time,
             modify_time: inode.modify_time,
             change_time: inode.change_time,
+            change_id: inode.change_time.change_id(),
         })
     }
 

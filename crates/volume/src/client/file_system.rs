@@ -343,6 +343,7 @@ fn whole(found: &Found, fsid: u64) -> Option<Attributes> {
         None => whole.modify_time.max(last),
     };
     whole.change_time = whole.change_time.max(last);
+    whole.change_id = whole.change_time.change_id();
     Some(whole)
 }
 
