@@ -114,19 +114,19 @@ impl Session {
         patience: Patience,
     ) -> Result<Session, Failure> {
         let contact = Contact::new(runtime, &CONNECTS);
-        let runtime = &(Rc::clone(&contact) as Handle);
+        let (runtime, caller) = (&(Rc::clone(&contact) as Handle), caller(options));
         if url.scheme == Scheme::Native {
             let silence = silence_max(options, patience);
             let volume = volume_of(runtime, url, options, silence).await?;
             // Attributes are asked for when they are wanted.
             let volume = Remote::Volume(volume.without_attributes());
-            let files = Files::new(Rc::clone(runtime), volume, caller(options));
+            let files = Files::new(Rc::clone(runtime), volume, caller);
             return Ok(Session::of(files, contact, (Vec::new(), 0)));
         }
         let address = resolve(runtime, url).await?;
         let target = target(runtime, url, address, options);
         let config = ClientConfig {
-            credential: credential(options),
+            credential: credential(&caller),
             connect_timeout: options.call.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
             backoff_min: RECONNECT_PAUSE_MIN,
             backoff_max: RECONNECT_PAUSE_MAX,
@@ -140,7 +140,7 @@ impl Session {
         let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
         let export = NfsFs::open(client, found.root, machine_name()).await;
         let export = export.map_err(|error| mount_failure(url, &error))?;
-        let files = Files::new(Rc::clone(runtime), Remote::Nfs(export), caller(options));
+        let files = Files::new(Rc::clone(runtime), Remote::Nfs(export), caller);
         Ok(Session::of(
             files,
             contact,
@@ -388,9 +388,8 @@ pub(crate) fn provider(runtime: &Handle, options: &ClientOptions) -> Rc<dyn Prov
     IwarpProvider::new(Rc::clone(runtime), config)
 }
 
-/// [`caller`], as a connection calls for it.
-fn credential(options: &ClientOptions) -> CallerCredential {
-    let caller = caller(options);
+/// `caller`, as a connection calls for it.
+fn credential(caller: &Credentials) -> CallerCredential {
     CallerCredential::Sys {
         machine_name: machine_name(),
         uid: caller.uid,

@@ -85,7 +85,7 @@ pub(crate) struct Unfinished {
 
 enum UnfinishedFile {
     Local(Handle, Arc<local::Unfinished>),
-    Remote(Remote),
+    Remote(Box<Remote>),
 }
 
 struct Remote {
@@ -186,7 +186,7 @@ impl Unfinished {
             }
         };
         Ok(Unfinished {
-            file: UnfinishedFile::Remote(Remote {
+            file: UnfinishedFile::Remote(Box::new(Remote {
                 session: session.clone(),
                 directory: *directory,
                 name: target.name.as_bytes().to_vec(),
@@ -194,7 +194,7 @@ impl Unfinished {
                 file,
                 number,
                 temporaries: Rc::clone(temporaries),
-            }),
+            })),
             shown,
         })
     }

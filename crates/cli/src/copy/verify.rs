@@ -58,7 +58,7 @@ pub(super) struct Cursor {
 
 enum Bytes {
     Local(Handle, Arc<File>, u64),
-    Remote(Reader<Remote>),
+    Remote(Box<Reader<Remote>>),
 }
 
 impl Cursor {
@@ -79,7 +79,7 @@ impl Cursor {
 
     pub(super) fn remote(session: &Session, file: &FileHandle, transfer: Transfer) -> Cursor {
         let reader = session.files().read_file(file, 0..u64::MAX, transfer);
-        Cursor::of(Bytes::Remote(reader))
+        Cursor::of(Bytes::Remote(Box::new(reader)))
     }
 
     fn of(bytes: Bytes) -> Cursor {

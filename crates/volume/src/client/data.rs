@@ -132,8 +132,8 @@ impl Mover {
         &self.cache
     }
 
-    /// Bytes that were copied so far, to and from messages and buffers that both ends keep registered, where registering
-    /// memory would have cost more.
+    /// Bytes that were copied so far, to and from messages and buffers that both ends keep registered, where
+    /// registering memory would have cost more.
     pub fn copied_bytes(&self) -> u64 {
         self.copied.get()
     }
