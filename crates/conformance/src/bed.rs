@@ -3,8 +3,8 @@
 use crate::{Broken, Harness, Outcome, ensure_eq};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
-    Invalidate, Provider, Region, RemoteAddress, Scope, SendOptions, Signal, Source, Span,
-    WorkError, WorkId, next_completions,
+    Invalidate, Provider, Region, RegisterError, RemoteAddress, Scope, SendOptions, Signal, Source,
+    Span, WorkError, WorkId, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, both};
 use gannet_runtime::{FileRef, FileSource, Handle};
@@ -24,6 +24,8 @@ const SLOTS_MAX: usize = 256;
 pub(crate) const RECEIVES: usize = 8;
 /// Read depth of a default pair.
 pub(crate) const READ_DEPTH: u16 = 8;
+/// Registrations that may fail one after the other.
+const REGISTER_TRIES: usize = 20;
 /// How long a provider may take to give back what a finished case used.
 const BALANCE_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -122,8 +124,8 @@ impl Bed<'_> {
         loop {
             let left = (
                 self.arena.in_use(),
-                regions(&self.near) - self.near_regions,
-                regions(&self.far) - self.far_regions,
+                regions(&self.near).saturating_sub(self.near_regions),
+                regions(&self.far).saturating_sub(self.far_regions),
             );
             if left == (0, 0, 0) {
                 return Ok(());
@@ -264,15 +266,30 @@ impl Peer {
 
     /// Registers these bytes for this end's peer alone.
     pub(crate) fn expose(&self, bytes: Vec<u8>, access: Access) -> Outcome<Region> {
-        let backing = Backing::Buffer(Buffer::from_vec(bytes));
-        let scope = Scope::Endpoint(self.endpoint.id());
-        Ok(self.endpoint.domain().register(backing, access, scope)?)
+        let (domain, scope) = (self.endpoint.domain(), Scope::Endpoint(self.endpoint.id()));
+        persistently(|| {
+            let backing = Backing::Buffer(Buffer::from_vec(bytes.clone()));
+            Ok(domain.register(backing, access, scope))
+        })
     }
 
     /// Registers zeroed memory for this end's own use.
     pub(crate) fn sink(&self, len: usize) -> Outcome<Region> {
         self.expose(vec![0; len], Access::Local)
     }
+}
+
+/// Registers as often as it takes: an adapter may have no room for a moment, and then the memory is gone.
+pub(crate) fn persistently<T>(
+    mut register: impl FnMut() -> Outcome<Result<T, RegisterError>>,
+) -> Outcome<T> {
+    for _ in 1..REGISTER_TRIES {
+        match register()? {
+            Err(RegisterError::TableFull) => {}
+            other => return Ok(other?),
+        }
+    }
+    Ok(register()??)
 }
 
 /// A message there and one back: both ends are in good health.

@@ -1,6 +1,8 @@
 //! What a peer must not do, what it hears of it, and that nobody else notices.
 
-use crate::bed::{Bed, Peer, WORK, address_of, ended_by_far, invalidating, pattern, ping};
+use crate::bed::{
+    Bed, Peer, WORK, address_of, ended_by_far, invalidating, pattern, persistently, ping,
+};
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::{
     Access, AccessError, Backing, DeregisterError, Disconnected, Done, LocalKey, MemoryRegion,
@@ -212,9 +214,11 @@ pub(crate) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     let (mut by_near, mut by_far) = bed.pair().await?;
     let theirs = by_far.expose(pattern(3, LEN), Access::RemoteRead)?;
     let private = by_far.sink(LEN)?;
-    let memory = Backing::Buffer(Buffer::from_vec(pattern(3, LEN)));
     let domain = by_far.endpoint.domain();
-    let shared = domain.register(memory, Access::RemoteRead, Scope::Domain)?;
+    let shared = persistently(|| {
+        let memory = Backing::Buffer(Buffer::from_vec(pattern(3, LEN)));
+        Ok(domain.register(memory, Access::RemoteRead, Scope::Domain))
+    })?;
     let unknown = RemoteKey(!theirs.remote_key().0);
     for key in [
         theirs.remote_key(),
@@ -262,10 +266,13 @@ pub(crate) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
     )?;
     memory.fill(0x11);
     let scope = Scope::Endpoint(far.endpoint.id());
-    let reused = bed
-        .far
-        .domain()
-        .register(Backing::Buffer(memory), Access::RemoteWrite, scope)?;
+    let mut memory = Some(memory);
+    let reused = persistently(|| {
+        // The same memory, if the adapter has room for it.
+        let memory = (memory.take()).unwrap_or_else(|| Buffer::from_vec(vec![0x11; AREA]));
+        let backing = Backing::Buffer(memory);
+        Ok((bed.far.domain()).register(backing, Access::RemoteWrite, scope))
+    })?;
     if bed.far.capabilities().survivable_exceptions {
         near.send_with(WORK, b"all sent", SendOptions::default())?;
         far.expect_message().await?;
@@ -340,8 +347,10 @@ pub(crate) async fn a_revocation_that_nobody_waits_for_goes_on(bed: &Bed<'_>) ->
     let scope = Scope::Endpoint(far.endpoint.id());
     let domain = far.endpoint.domain();
     for _ in 0..4 {
-        let backing = Backing::Buffer(bed.slot()?);
-        let region = domain.register(backing, Access::RemoteWrite, scope)?;
+        let region = persistently(|| {
+            let backing = Backing::Buffer(bed.slot()?);
+            Ok(domain.register(backing, Access::RemoteWrite, scope))
+        })?;
         drop(region.deregister());
         ensure(!region.is_valid(), "valid while it is revoked")?;
     }
@@ -432,11 +441,10 @@ pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) 
             )?,
         }
     }
-    let region = domain.register(
-        Backing::Buffer(bed.slot()?),
-        Access::RemoteRead,
-        Scope::Domain,
-    )?;
+    let region = persistently(|| {
+        let backing = Backing::Buffer(bed.slot()?);
+        Ok(domain.register(backing, Access::RemoteRead, Scope::Domain))
+    })?;
     ensure_eq(
         "powers of software, of a region",
         region.software().is_some(),

@@ -1,6 +1,6 @@
 //! Every registration strategy moves the bytes, gives the memory back, and lets nobody at it afterwards.
 
-use crate::bed::{Bed, Peer, WORK, ended_by_far, pattern, ping};
+use crate::bed::{Bed, Peer, WORK, ended_by_far, pattern, persistently, ping};
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{Access, Done, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId};
@@ -15,15 +15,15 @@ fn over(bed: &Bed<'_>, peer: &Peer, kind: StrategyKind) -> Outcome<Rc<dyn Strate
     Ok(Registration::new(kind, Trust::Trusted)?.over(peer.endpoint.domain(), runtime))
 }
 
-/// Registers `buffer` for the peer of `end` alone.
+/// Registers memory that `make` makes for the peer of `end` alone.
 fn register(
     strategy: &Rc<dyn Strategy>,
     end: &Peer,
-    buffer: Buffer,
+    mut make: impl FnMut() -> Outcome<Buffer>,
     access: Access,
 ) -> Outcome<Registered> {
     let scope = Scope::Endpoint(end.endpoint.id());
-    Ok(Rc::clone(strategy).register(buffer, access, scope)?)
+    persistently(|| Ok(Rc::clone(strategy).register(make()?, access, scope)))
 }
 
 /// Nothing is in use; and nothing is kept once the strategy was told to give up what it can.
@@ -47,7 +47,12 @@ pub(crate) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
         let strategy = over(bed, &far, kind)?;
         // More than once, so that what is kept is used again.
         for (round, size) in (0..3).flat_map(|round| SIZES.map(|size| (round, size))) {
-            let target = register(&strategy, &far, Buffer::zeroed(size), Access::RemoteWrite)?;
+            let target = register(
+                &strategy,
+                &far,
+                || Ok(Buffer::zeroed(size)),
+                Access::RemoteWrite,
+            )?;
             let expected = pattern(round, size);
             near.write(WORK, &expected, target.address())?;
             near.expect(WORK, Done::Written).await?;
@@ -69,7 +74,7 @@ pub(crate) async fn bytes_are_read_under_each(bed: &Bed<'_>) -> Outcome {
         let strategy = over(bed, &far, kind)?;
         for (round, size) in (0..3).flat_map(|round| SIZES.map(|size| (round, size))) {
             let expected = pattern(round, size);
-            let buffer = Buffer::from_vec(expected.clone());
+            let buffer = || Ok(Buffer::from_vec(expected.clone()));
             let exposed = register(&strategy, &far, buffer, Access::RemoteRead)?;
             let sink = near.sink(size)?;
             near.read(WORK, &sink, exposed.address())?;
@@ -99,7 +104,7 @@ pub(crate) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outco
         let origin = far.expose(pattern(7, 8000), Access::RemoteRead)?;
         let address = super::bed::address_of(&origin, 0);
         for _ in 0..ROUNDS {
-            let sink = register(&strategy, &near, bed.slot()?, Access::Local)?;
+            let sink = register(&strategy, &near, || bed.slot(), Access::Local)?;
             near.endpoint.post_read(WORK, sink.span(0, 8000), address)?;
             near.endpoint.flush();
             near.expect(WORK, Done::Read).await?;
@@ -125,7 +130,12 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
-        let target = register(&strategy, &far, Buffer::zeroed(AREA), Access::RemoteWrite)?;
+        let target = register(
+            &strategy,
+            &far,
+            || Ok(Buffer::zeroed(AREA)),
+            Access::RemoteWrite,
+        )?;
         let address = target.address();
         let writes = 8 + bed.runtime.random() % 16;
         for id in 0..writes {
@@ -175,7 +185,7 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
-        let buffer = Buffer::from_vec(pattern(8, 5000));
+        let buffer = || Ok(Buffer::from_vec(pattern(8, 5000)));
         let exposed = register(&strategy, &far, buffer, Access::RemoteRead)?;
         let address = exposed.address();
         drop(exposed.release(0).await);
@@ -212,8 +222,11 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
             };
             // The same memory goes around.
             drop(told.take());
-            let mut slot = bed.slot()?;
-            slot.fill(round);
+            let slot = || {
+                let mut slot = bed.slot()?;
+                slot.fill(round);
+                Ok(slot)
+            };
             let exposed = register(&strategy, end, slot, Access::RemoteRead)?;
             let sink = reader.sink(8000)?;
             reader.read(WORK, &sink, exposed.address())?;
@@ -243,9 +256,9 @@ pub(crate) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Out
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
-        let (first, second) = (Buffer::zeroed(4096), Buffer::zeroed(4096));
-        let first = register(&strategy, &far, first, Access::RemoteWrite)?;
-        let second = register(&strategy, &far, second, Access::RemoteWrite)?;
+        let page = || Ok(Buffer::zeroed(4096));
+        let first = register(&strategy, &far, page, Access::RemoteWrite)?;
+        let second = register(&strategy, &far, page, Access::RemoteWrite)?;
         let mut past_the_end = first.address();
         past_the_end.offset += 4000;
         late(bed, &mut near, &mut far, past_the_end).await?;

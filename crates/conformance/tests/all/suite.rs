@@ -68,6 +68,7 @@ fn the_suite_holds_but_for_what_asks_for_files() {
         let world = World::new(seed);
         let profile = NicProfile {
             seed,
+            registration_failures_per_mille: [0, 20, 100, 200][seed as usize],
             revocation_us_max: [1, 10, 100, 1000][seed as usize],
             ..NicProfile::default()
         };
