@@ -106,7 +106,7 @@ fn lacks(kind: Kind) -> &'static [Power] {
     match kind {
         Kind::Memory | Kind::MemorySurvivable | Kind::Iwarp => &[],
         // The adapters of 2007.
-        Kind::Testbed => &[Power::RemoteInvalidation],
+        Kind::Testbed => &[Power::FileRegions, Power::RemoteInvalidation],
     }
 }
 
