@@ -1,7 +1,7 @@
 //! What people write: configuration files and URLs.
 
+use gannet::url::Url;
 use gannet_cli::config::Config;
-use gannet_cli::url::Url;
 
 pub(crate) fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {

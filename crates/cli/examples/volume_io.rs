@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Where the manager of a URL's volume is.
 pub(crate) fn address_of(url: &str) -> Result<SocketAddr, Box<dyn Error>> {
-    let url = gannet_cli::url::Url::parse(url)?;
+    let url = gannet::url::Url::parse(url)?;
     let mut found = (url.host.as_str(), url.port).to_socket_addrs()?;
     found.next().ok_or_else(|| "the host has no address".into())
 }

@@ -15,11 +15,11 @@ pub use volume::{
 };
 
 use crate::failure::{Failure, one_line};
-use crate::url::{Location, Url};
 use crate::volume::Place;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet::url::{Location, Url};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use gannet_rpc::Design;

@@ -113,7 +113,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Names that others chose may be in it: no part of it controls a terminal.
-        let shown = |text: &str| gannet_dump::printable(text.as_bytes());
+        let shown = |text: &str| gannet_wire::printable(text.as_bytes());
         write!(f, "{}: {}", shown(&self.what), shown(&self.why))?;
         match &self.hint {
             Some(hint) => write!(f, " ({})", shown(hint)),

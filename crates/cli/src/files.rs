@@ -6,8 +6,8 @@ use crate::cli::{
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
 use crate::show::{self, Listing, Shown};
-use crate::url::Url;
 use crate::{output, size};
+use gannet::url::Url;
 use gannet_client::{Follow, Node, Transfer};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileKind, Status};

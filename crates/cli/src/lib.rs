@@ -4,7 +4,7 @@
 //! directories and sockets, reads the command line and the configuration, and says in one line what went wrong. What it
 //! refuses: protocol decisions (they are `nfs`, `rpc` and `iwarp`), and file semantics (they are `vfs`).
 //!
-//! Layers, top down: [`cli`] (one definition of every option), the commands, [`url`] and [`failure`].
+//! Layers, top down: [`cli`] (one definition of every option), the commands, [`failure`].
 //!
 //! First thing to read: [`run`].
 
@@ -30,7 +30,6 @@ pub mod session;
 mod show;
 pub mod size;
 mod tree;
-pub mod url;
 pub mod volume;
 
 use cli::{Arguments, Command, LogLevel};

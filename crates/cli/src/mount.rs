@@ -5,7 +5,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::session::{Session, caller, run as run_session, volume_of};
-use crate::url::Scheme;
+use gannet::url::Scheme;
 use gannet_client::Follow;
 use gannet_fuse::{Caching, Mount, MountError};
 use gannet_runtime::{Handle, timeout};

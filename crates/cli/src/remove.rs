@@ -8,7 +8,7 @@ use crate::progress::{Progress, Work};
 use crate::session::{self, Session, with_session};
 use crate::show;
 use crate::tree::{Failures, Visitor, Walk};
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Follow, Node};
 use gannet_vfs::{FileHandle, FileKind, Status};
 use std::rc::Rc;

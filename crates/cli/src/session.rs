@@ -1,42 +1,29 @@
 //! A connection to one export of a server, as the commands see it: URLs in, files out, errors explained.
 
-mod contact;
-mod probe;
 mod remote;
+mod unreachable;
 mod waiting;
 
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
-use crate::url::{Scheme, Url};
-use crate::volume::{self, find};
-use contact::{CONNECTS, Contact};
+use crate::volume;
+use gannet::ConnectOptions;
+use gannet::local::{self, Connection, Remote, machine_name};
+use gannet::url::{Scheme, Url};
 use gannet_client::{Error, Files, Follow, Node, Objects};
-use gannet_fabric::Provider;
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, NfsFs};
-use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::{Credentials, FileHandle, Status};
 use gannet_volume::client::VolumeFs;
-use gannet_wire::rpc::Groups;
-use probe::{mount_failure, probe};
-pub use remote::Remote;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a server may take to be found and to accept a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long commands wait for a silent server unless `--timeout` says otherwise; copies wait for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two questions whether the server still answers.
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
-/// A lost connection is made anew after pauses that grow from the first to the second of these.
-const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
-const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
-
 /// What root is told that a server refused.
 pub(crate) const SQUASHED: &str = "servers take root for the anonymous user 65534 unless told otherwise: let that user \
      write there, call as another user with --uid, or serve with --no-root-squash";
@@ -44,18 +31,7 @@ pub(crate) const SQUASHED: &str = "servers take root for the anonymous user 6553
 /// A mounted export. Clones share the connection.
 #[derive(Clone)]
 pub struct Session {
-    mounted: Rc<Mounted>,
-}
-
-struct Mounted {
-    files: Files<Remote>,
-    /// As MOUNT knows it; empty for a volume.
-    export: Vec<u8>,
-    /// How many components of a URL's path name the export.
-    export_len: usize,
-    contact: Rc<Contact>,
-    /// Connections that it took to mount.
-    streams_to_mount: u64,
+    mounted: Rc<Connection>,
 }
 
 /// What a command does when the server falls silent.
@@ -113,56 +89,12 @@ impl Session {
         options: &ClientOptions,
         patience: Patience,
     ) -> Result<Session, Failure> {
-        let contact = Contact::new(runtime, &CONNECTS);
-        let (runtime, caller) = (&(Rc::clone(&contact) as Handle), caller(options));
-        if url.scheme == Scheme::Native {
-            let silence = silence_max(options, patience);
-            let volume = volume_of(runtime, url, options, silence).await?;
-            // Attributes are asked for when they are wanted.
-            let volume = Remote::Volume(volume.without_attributes());
-            let files = Files::new(Rc::clone(runtime), volume, caller);
-            return Ok(Session::of(files, contact, (Vec::new(), 0)));
-        }
-        let address = resolve(runtime, url).await?;
-        let target = target(runtime, url, address, options);
-        let config = ClientConfig {
-            credential: credential(&caller),
-            connect_timeout: options.call.timeout.unwrap_or(CONNECT_MAX).min(CONNECT_MAX),
-            backoff_min: RECONNECT_PAUSE_MIN,
-            backoff_max: RECONNECT_PAUSE_MAX,
-            persistence: Persistence::Hard,
-            registration: options.memory.registration()?,
-            design: options.memory.design,
-            ..ClientConfig::default()
-        };
-        let found = probe(&contact, url, target.clone(), &config).await?;
-        let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
-        let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
-        let export = NfsFs::open(client, found.root, machine_name()).await;
-        let export = export.map_err(|error| mount_failure(url, &error))?;
-        let files = Files::new(Rc::clone(runtime), Remote::Nfs(export), caller);
-        Ok(Session::of(
-            files,
-            contact,
-            (found.export, found.export_len),
-        ))
-    }
-
-    fn of(
-        files: Files<Remote>,
-        contact: Rc<Contact>,
-        (export, export_len): (Vec<u8>, usize),
-    ) -> Session {
-        let mounted = Mounted {
-            files,
-            export,
-            export_len,
-            streams_to_mount: contact.streams(),
-            contact,
-        };
-        Session {
+        let settled = settled(url, options, silence_max(options, patience))?;
+        let connected = local::connect(runtime, url, &settled).await;
+        let mounted = connected.map_err(|error| unreachable::failure(url, error))?;
+        Ok(Session {
             mounted: Rc::new(mounted),
-        }
+        })
     }
 
     /// The mounted export, in paths.
@@ -190,6 +122,14 @@ impl Session {
         let root = self.files().root();
         let export = NfsFs::open(client.clone(), root, machine_name()).await?;
         export.for_front_end().await
+    }
+
+    /// Asks the server, or a volume's manager, whether it is there.
+    ///
+    /// # Errors
+    /// It does not say so.
+    pub(crate) async fn ping(&self) -> Result<(), Failure> {
+        remote::ping(self.remote()).await
     }
 
     /// The connection of RPC, where files are reached by that.
@@ -221,10 +161,7 @@ impl Session {
 
     /// How often the connection was lost and made anew since the export was mounted.
     pub fn reconnects(&self) -> u64 {
-        match self.remote().volume() {
-            Some(volume) => volume.reconnects(),
-            None => self.mounted.contact.streams() - self.mounted.streams_to_mount,
-        }
+        self.mounted.reconnects()
     }
 
     /// The path of `url` within the export.
@@ -340,8 +277,34 @@ pub(crate) async fn volume_of(
     options: &ClientOptions,
     silence: Option<Duration>,
 ) -> Result<VolumeFs, Failure> {
-    let address = resolve(runtime, url).await?;
-    volume::connect(runtime, (url, address), options, silence).await
+    let settled = settled(url, options, silence)?;
+    let volume = local::volume(runtime, url, &settled).await;
+    volume.map_err(|error| unreachable::failure(url, error))
+}
+
+/// What the options come to, for the server of `url`. Operations on a volume are tried for as long as `silence` says.
+///
+/// # Errors
+/// The key of the volume cannot be used, or the way to register memory makes no sense.
+fn settled(
+    url: &Url,
+    options: &ClientOptions,
+    silence: Option<Duration>,
+) -> Result<ConnectOptions, Failure> {
+    let (call, memory) = (&options.call, &options.memory);
+    let settled = ConnectOptions::default()
+        .caller(caller(options))
+        .patience(silence)
+        .crc(call.crc.is_on())
+        .memory(memory.registration()?, memory.design);
+    let settled = match call.timeout {
+        Some(max) => settled.connect_within(max),
+        None => settled,
+    };
+    match url.scheme {
+        Scheme::Native => volume::settled(settled, url, options),
+        Scheme::Tcp | Scheme::Rdma => Ok(settled),
+    }
 }
 
 /// The volume of a gannet:// URL, and who uses it.
@@ -362,57 +325,9 @@ pub(crate) async fn open_volume(
     Ok((volume, caller(options)))
 }
 
-/// The server's address; names are looked up by the system.
-async fn resolve(runtime: &Handle, url: &Url) -> Result<SocketAddr, Failure> {
-    let looked_up = find(runtime, url.host.clone(), url.port);
-    let what = || format!("cannot find the host {}", url.host);
-    match timeout(runtime, CONNECT_MAX, looked_up).await {
-        Ok(found) => found.explain(what),
-        Err(_) => Err(Failure::new(what(), "the name service does not answer")),
-    }
-}
-
-fn target(runtime: &Handle, url: &Url, address: SocketAddr, options: &ClientOptions) -> Target {
-    match url.scheme {
-        Scheme::Tcp => Target::Tcp(address),
-        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options), address),
-    }
-}
-
-/// The software RNIC, as the options want it.
-pub(crate) fn provider(runtime: &Handle, options: &ClientOptions) -> Rc<dyn Provider> {
-    let config = IwarpConfig {
-        crc: options.call.crc.is_on(),
-        ..IwarpConfig::default()
-    };
-    IwarpProvider::new(Rc::clone(runtime), config)
-}
-
-/// `caller`, as a connection calls for it.
-fn credential(caller: &Credentials) -> CallerCredential {
-    CallerCredential::Sys {
-        machine_name: machine_name(),
-        uid: caller.uid,
-        gid: caller.gid,
-        groups: Groups::new(caller.groups()),
-    }
-}
-
-/// What this machine is called.
-pub(crate) fn machine_name() -> String {
-    let names = rustix::system::uname();
-    names.nodename().to_string_lossy().into_owned()
-}
-
 /// The caller's own identity, unless the options say otherwise.
 pub(crate) fn caller(options: &ClientOptions) -> Credentials {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    let groups: Vec<u32> = groups
-        .into_iter()
-        .map(rustix::process::Gid::as_raw)
-        .collect();
-    let uid = || rustix::process::geteuid().as_raw();
-    let gid = || rustix::process::getegid().as_raw();
-    let uid = options.call.uid.unwrap_or_else(uid);
-    Credentials::new(uid, options.call.gid.unwrap_or_else(gid), &groups)
+    let own = local::own_credentials();
+    let (uid, gid) = (options.call.uid, options.call.gid);
+    Credentials::new(uid.unwrap_or(own.uid), gid.unwrap_or(own.gid), own.groups())
 }

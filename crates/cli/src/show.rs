@@ -4,10 +4,10 @@ use crate::cli::LsOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session::Session;
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Item, Listed, Node};
-use gannet_dump::printable;
 use gannet_vfs::{FileKind, Time};
+use gannet_wire::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@
 //! fields, `key=value` or a bare word, in parts divided by ` | `.
 
 use crate::limits::NAME_SHOWN_MAX;
-use crate::printable;
+use gannet_wire::printable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 

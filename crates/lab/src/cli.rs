@@ -4,11 +4,11 @@ use crate::papers::Paper;
 use crate::profiles;
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet::url::{Scheme, Url};
 use gannet_cli::cli::{
     CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
 };
 use gannet_cli::size;
-use gannet_cli::url::{Scheme, Url};
 use gannet_fabric::registration::StrategyKind;
 use gannet_rpc::Design;
 use gannet_sim::nic::Profile;

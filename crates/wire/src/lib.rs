@@ -20,8 +20,11 @@ pub mod mount3;
 pub mod mpa;
 pub mod nfs3;
 pub mod nfsacl3;
+mod printable;
 pub mod rdmap;
 pub mod rpc;
 pub mod rpcrdma;
 pub mod volume;
 pub mod xdr;
+
+pub use printable::printable;

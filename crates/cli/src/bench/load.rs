@@ -4,7 +4,7 @@ use super::measure::{Interrupt, check_moved, histogram, own_cpu, scatter};
 use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
 use crate::session::{Patience, Session};
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Follow};
 use gannet_fabric::registration::Counters;
 use gannet_rpc::Design;

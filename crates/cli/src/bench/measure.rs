@@ -3,9 +3,10 @@
 pub use super::interrupt::Interrupt;
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
-use crate::session::{self, Remote, Session};
+use crate::session::{self, Session};
 use crate::size;
-use crate::url::Url;
+use gannet::local::Remote;
+use gannet::url::Url;
 use gannet_client::{Error, Follow, Objects};
 use gannet_runtime::{all, sleep};
 use gannet_vfs::{FileHandle, Status};

@@ -7,9 +7,9 @@
 use super::measure::{Interrupt, histogram, in_folder, rounded};
 use crate::cli::{TileHow, TileOptions};
 use crate::failure::{Explain, Failure};
-use crate::url::{Scheme, Url};
 use crate::{output, session, size};
 use comfy_table::{CellAlignment, Table, presets};
+use gannet::url::{Scheme, Url};
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};

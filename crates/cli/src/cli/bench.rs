@@ -2,8 +2,8 @@
 
 use super::{ClientOptions, parse_seconds, url_parser};
 use crate::size;
-use crate::url::Url;
 use clap::{Args, Subcommand, ValueEnum};
+use gannet::url::Url;
 use gannet_volume::limits::FAST_LEN;
 use gannet_wire::volume::INLINE_DATA_MAX;
 use serde::Serialize;

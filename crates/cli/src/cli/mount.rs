@@ -1,8 +1,8 @@
 //! The command line of `gannet mount`.
 
 use super::{ClientOptions, parse_seconds, url_parser};
-use crate::url::Url;
 use clap::{Args, ValueEnum};
+use gannet::url::Url;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use super::{ClientOptions, location_parser, url_parser};
 use crate::size;
-use crate::url::{Location, Url};
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
+use gannet::url::{Location, Url};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};

@@ -2,7 +2,8 @@
 
 use super::local;
 use super::place::locally;
-use crate::session::{Remote, Session};
+use crate::session::Session;
+use gannet::local::Remote;
 use gannet_client::{Block, Reader, Transfer, Writer, Zeros};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::FileHandle;

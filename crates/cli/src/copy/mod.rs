@@ -17,7 +17,7 @@ use crate::failure::{Explain, Failure};
 use crate::process::Signals;
 use crate::progress::{Progress, Work};
 use crate::session::{self, Patience, SQUASHED, Session};
-use crate::url::{Location, Url};
+use gannet::url::{Location, Url};
 use gannet_client::{Error, Follow};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;

@@ -5,13 +5,13 @@ use super::content::Source;
 use super::local;
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Transfer};
-use gannet_dump::printable;
 use gannet_runtime::{Handle, run_blocking};
 use gannet_vfs::{
     Attributes, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Status, Time,
 };
+use gannet_wire::printable;
 use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

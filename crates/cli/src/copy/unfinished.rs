@@ -9,11 +9,11 @@ use super::place::{FILE_MODE, Local, NO_REGULAR_FILE, Node, Place, locally, look
 use super::verify::Cursor;
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Existing, Transfer};
-use gannet_dump::printable;
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status};
+use gannet_wire::printable;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -4,7 +4,7 @@ use super::{Finding, Verdict};
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session};
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::Follow;
 use gannet_nfs::client::Client;
 use gannet_runtime::Handle;
@@ -74,7 +74,7 @@ fn failed(failure: &Failure) -> Finding {
 async fn round_trip(runtime: &Handle, session: &Session) -> Result<Finding, Failure> {
     let start = runtime.now();
     for _ in 0..CALLS {
-        session.remote().ping().await?;
+        session.ping().await?;
     }
     let each = runtime.now().duration_since(start) / CALLS;
     let micros = each.as_secs_f64() * 1e6;

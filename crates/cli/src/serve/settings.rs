@@ -3,8 +3,8 @@
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
-use crate::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use crate::volume::HostOptions;
+use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};

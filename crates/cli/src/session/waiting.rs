@@ -4,14 +4,13 @@ use super::remote::away;
 use super::{HEARTBEAT_PAUSE, Session, server_of};
 use crate::failure::Failure;
 use crate::output;
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Error, Listed};
 use gannet_runtime::{Handle, Instant, all, sleep, timeout};
 use gannet_vfs::{FileHandle, Status};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a server may be silent before that is told.
@@ -89,7 +88,7 @@ impl Session {
     pub(super) async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
         let heard = async {
             let pause = HEARTBEAT_PAUSE.min(max);
-            while timeout(runtime, max, self.remote().ping()).await.is_ok() {
+            while timeout(runtime, max, self.ping()).await.is_ok() {
                 sleep(runtime, pause).await;
             }
         };
@@ -114,7 +113,7 @@ impl Session {
                 },
                 None => {
                     let asked = runtime.now();
-                    let mut answer = pin!(self.remote().ping());
+                    let mut answer = pin!(self.ping());
                     if timeout(runtime, TOLD_AFTER, answer.as_mut()).await.is_err() {
                         notice.waits(asked, "no answer");
                         // Whatever came of it: somebody is there.
@@ -150,7 +149,7 @@ impl Session {
         let Some(volume) = self.remote().volume() else {
             return files.list_known(directory).await;
         };
-        let runtime = &(Rc::clone(&self.mounted.contact) as Handle);
+        let runtime = &self.mounted.runtime();
         let away = async {
             sleep(runtime, LISTING_LATE_AFTER).await;
             loop {

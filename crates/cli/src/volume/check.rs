@@ -6,7 +6,7 @@ use super::{METADATA_CACHE, Volume, check_served};
 use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
-use crate::url::Location;
+use gannet::url::Location;
 use gannet_meta::check::{Survey, files_on, paths_of, survey};
 use gannet_meta::claims::{self, Loss};
 use gannet_meta::namespace::{self, Outcome};

@@ -6,7 +6,7 @@ use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
 use crate::show;
-use crate::url::Url;
+use gannet::url::Url;
 use gannet_client::{Follow, Node};
 use gannet_vfs::FileKind;
 use std::collections::{BTreeSet, HashMap};

@@ -4,7 +4,7 @@ use super::description::{
     DESCRIPTION_FILE, Description, FORMAT, METADATA_FILE, ManagerDescription, SECRET_FILE,
     StripesDescription, identity_text,
 };
-use super::key::{CLIENT_KEY_FILE, ClientKey};
+use super::key::{self, CLIENT_KEY_FILE};
 use super::made::{Made, absolute, named_folders, own_folders, sync_folder};
 use super::{IO_SERVERS_MAX, METADATA_CACHE};
 use crate::cli::CreateOptions;
@@ -52,8 +52,8 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
     let secret = random()?;
     made.file(&path.join(SECRET_FILE), &secret)?;
     let keys = ServerKeys::new(Secret::new(secret));
-    let key = ClientKey::of(description.identity, &keys);
-    let key = key.to_text(&description.name);
+    let client_key = key::of(description.identity, &keys);
+    let key = key::to_text(client_key, &description.name);
     made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
     make_metadata(&path.join(METADATA_FILE), servers, &mut made)?;
     // Last: a folder with it is a whole volume.

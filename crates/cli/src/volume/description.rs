@@ -30,7 +30,7 @@ pub struct Description {
     /// What people call it.
     pub name: String,
     /// What its servers and clients know it by.
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "gannet::token")]
     pub identity: Token,
     /// How what its servers send is marked.
     #[serde(default, deserialize_with = "dscp")]
@@ -71,15 +71,6 @@ pub struct IoServerDescription {
     /// Where clients reach it, and the port that it listens on. Without it the system picks a port, and the server
     /// tells the manager.
     pub address: Option<Place>,
-}
-
-pub(super) fn identity<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Token, D::Error> {
-    let text = String::deserialize(source)?;
-    let value = u128::from_str_radix(&text, 16).ok();
-    let value = value.filter(|_| text.len() == 32);
-    value
-        .map(u128::to_be_bytes)
-        .ok_or_else(|| D::Error::custom("an identity is 32 hexadecimal digits"))
 }
 
 fn dscp<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<TrafficClasses>, D::Error> {

@@ -3,81 +3,51 @@
 
 use super::Volume;
 use super::create::random;
-use super::description::{SECRET_FILE, identity, identity_text};
+use super::description::{SECRET_FILE, identity_text};
 use super::made::{absolute, replace};
 use crate::cli::NewKeyOptions;
-use crate::failure::{Explain, Failure};
+use crate::failure::Failure;
 use crate::output;
-use gannet_volume::link::{Identity, TrafficClasses};
+use gannet::{ClientKey, KeyError};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{Role, Token};
-use serde::Deserialize;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use gannet_wire::volume::Token;
 use std::path::Path;
 
 /// Its name in the folder of the volume.
 pub(super) const CLIENT_KEY_FILE: &str = "client-key";
-/// Largest file of this kind, in bytes.
-const FILE_MAX: u64 = 64 << 10;
-
-/// What a client must know of a volume.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientKey {
-    /// The volume.
-    #[serde(deserialize_with = "identity")]
-    identity: Token,
-    #[serde(deserialize_with = "identity")]
-    key: Token,
+/// The clients' key of the volume with this identity and these keys.
+pub(super) fn of(identity: Token, keys: &ServerKeys) -> ClientKey {
+    ClientKey::new(identity, keys.for_clients().to_bytes())
 }
 
-impl ClientKey {
-    /// That of the volume with this identity and these keys.
-    pub(super) fn of(identity: Token, keys: &ServerKeys) -> ClientKey {
-        let key = keys.for_clients().to_bytes();
-        ClientKey { identity, key }
-    }
+/// The text of the file of `key`, for the volume called `name`.
+pub(super) fn to_text(key: ClientKey, name: &str) -> String {
+    let name: String = name.chars().filter(|it| !it.is_control()).collect();
+    let (identity, key) = key.to_bytes();
+    format!(
+        "# Lets clients use the volume {name}. Who has it can read and change all of it: keep it secret.\n\
+         identity = \"{}\"\nkey = \"{}\"\n",
+        identity_text(&identity),
+        identity_text(&key),
+    )
+}
 
-    /// Who a client is that has it, and how what it sends is marked.
-    pub fn client(&self, classes: TrafficClasses) -> Identity {
-        Identity {
-            role: Role::Client,
-            volume: self.identity,
-            key: Secret::new(self.key),
-            classes,
-        }
-    }
-
-    /// The text of its file, for the volume called `name`.
-    pub(super) fn to_text(self, name: &str) -> String {
-        let name: String = name.chars().filter(|it| !it.is_control()).collect();
-        format!(
-            "# Lets clients use the volume {name}. Who has it can read and change all of it: keep it secret.\n\
-             identity = \"{}\"\nkey = \"{}\"\n",
-            identity_text(&self.identity),
-            identity_text(&self.key),
+/// Reads a key file.
+///
+/// # Errors
+/// There is none, it is no key, or everybody can read it.
+pub fn load(path: &Path) -> Result<ClientKey, Failure> {
+    ClientKey::load(path).map_err(|error| {
+        let hint = match error {
+            KeyError::Public => format!("run `chmod 600 {}`", path.display()),
+            _ => String::from("copy `client-key` from the volume's folder, readable by you alone"),
+        };
+        Failure::new(
+            format!("cannot use the volume key {}", path.display()),
+            error,
         )
-    }
-
-    /// Reads a key file.
-    ///
-    /// # Errors
-    /// There is none, it is no key, or everybody can read it.
-    pub fn load(path: &Path) -> Result<ClientKey, Failure> {
-        let what = || format!("cannot use the volume key {}", path.display());
-        let hint = "copy `client-key` from the volume's folder, readable by you alone";
-        let file =
-            std::fs::File::open(path).map_err(|error| Failure::new(what(), error).hint(hint))?;
-        if file.metadata().explain(what)?.mode() & 0o007 != 0 {
-            let hint = format!("run `chmod 600 {}`", path.display());
-            return Err(Failure::new(what(), "everybody can read it").hint(hint));
-        }
-        let mut text = String::new();
-        let read = file.take(FILE_MAX).read_to_string(&mut text);
-        read.map_err(|error| Failure::new(what(), error).hint(hint))?;
-        toml::from_str(&text).map_err(|error| Failure::new(what(), error.message()).hint(hint))
-    }
+        .hint(hint)
+    })
 }
 
 /// Makes another key for the clients of a volume.
@@ -94,8 +64,8 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
     }
     let ((secret, _), salt) = (volume.secret()?, random()?);
     let keys = ServerKeys::new(Secret::new(secret)).with_client_salt(&salt);
-    let key = ClientKey::of(volume.description.identity, &keys);
-    let text = key.to_text(&volume.description.name);
+    let key = of(volume.description.identity, &keys);
+    let text = to_text(key, &volume.description.name);
     // The servers' first: a client's key that no server knows would be of no use, and this can be done again.
     replace(&path, SECRET_FILE, &[secret, salt].concat())?;
     replace(&path, CLIENT_KEY_FILE, text.as_bytes())?;
@@ -114,6 +84,8 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_volume::link::TrafficClasses;
+    use gannet_wire::volume::Role;
 
     fn secret_of(key: &ClientKey) -> Secret {
         key.client(TrafficClasses::default()).key
@@ -122,13 +94,13 @@ mod tests {
     #[test]
     fn a_key_is_read_as_it_was_written_and_is_not_the_secret() {
         let secret = Secret::new([7; 16]);
-        let key = ClientKey::of([0xab; 16], &ServerKeys::new(secret));
-        let text = key.to_text("a\nvolume");
+        let key = of([0xab; 16], &ServerKeys::new(secret));
+        let text = to_text(key, "a\nvolume");
         assert_eq!(text.lines().filter(|it| it.starts_with('#')).count(), 1);
-        let read: ClientKey = toml::from_str(&text).unwrap();
+        let read = ClientKey::parse(&text).unwrap();
         assert_eq!(
-            (read.identity, secret_of(&read)),
-            (key.identity, secret_of(&key))
+            (read.to_bytes().0, secret_of(&read)),
+            (key.to_bytes().0, secret_of(&key))
         );
         assert_eq!(
             secret_of(&read),

@@ -23,9 +23,9 @@ mod stripes;
 
 pub use description::{Description, Volume};
 pub use host::{Front, Host, HostOptions, Listening, OpenHost};
-pub use key::ClientKey;
-pub use place::{Place, find};
-pub use reach::connect;
+pub use key::load as load_key;
+pub use place::Place;
+pub(crate) use reach::settled;
 
 use crate::cli::{VolumeOptions, VolumeWhat};
 use crate::failure::Failure;

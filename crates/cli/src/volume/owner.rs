@@ -1,7 +1,7 @@
 //! The file in an I/O server's folder that says whose it is, so that nobody takes another one's bytes for his own where
 //! disks were swapped, or `volume.toml` names the wrong folder.
 
-use super::description::{identity, identity_text};
+use super::description::identity_text;
 use super::made::replace;
 use crate::failure::{Explain, Failure};
 use gannet_volume::io_server::OWNER_FILE;
@@ -19,7 +19,7 @@ const LEN_MAX: u64 = 1 << 16;
 #[serde(deny_unknown_fields)]
 pub(super) struct Owner {
     /// The volume's identity.
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "gannet::token")]
     pub(super) volume: Token,
     /// The server's number in it.
     pub(super) io_server: usize,

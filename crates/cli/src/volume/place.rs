@@ -1,14 +1,9 @@
 //! Hosts with ports, as people write them, and finding them.
 
-use gannet_runtime::{Handle, LocalFuture, run_blocking};
-use gannet_volume::client::Resolver;
 use gannet_wire::volume::{Address, HOST_MAX};
 use serde::Deserialize;
 use serde::de::Error as _;
 use std::fmt;
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::rc::Rc;
 use std::str::FromStr;
 
 /// `HOST:PORT`; a host that is an IPv6 address stands in brackets.
@@ -53,32 +48,6 @@ impl<'de> Deserialize<'de> for Place {
         let text = String::deserialize(source)?;
         text.parse().map_err(D::Error::custom)
     }
-}
-
-/// The address of a host, looked up by the system.
-///
-/// # Errors
-/// It has none, or the name service fails.
-pub async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<SocketAddr> {
-    let looked_up = run_blocking(runtime, move || {
-        let mut found = (host.as_str(), port).to_socket_addrs()?;
-        let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
-        found.next().ok_or_else(none)
-    });
-    looked_up
-        .await
-        .map_err(|_| io::Error::other("shutting down"))?
-}
-
-/// Looks hosts up for the clients and the manager of a volume.
-pub(super) fn resolver(runtime: &Handle) -> Resolver {
-    let runtime = Handle::clone(runtime);
-    Rc::new(move |host, port| {
-        let runtime = Handle::clone(&runtime);
-        let found: LocalFuture<io::Result<SocketAddr>> =
-            Box::pin(async move { find(&runtime, host, port).await });
-        found
-    })
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 use crate::support;
 
 use clap::Parser;
+use gannet::url::Url;
 use gannet_cli::cli::ClientOptions;
 use gannet_cli::session::Session;
-use gannet_cli::url::Url;
 use gannet_client::Follow;
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;

@@ -1,8 +1,8 @@
 //! Who has the key of a volume, and what a new one changes.
 
 use super::*;
+use gannet::url::Url;
 use gannet_cli::session::Session;
-use gannet_cli::url::Url;
 use gannet_client::Follow;
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;

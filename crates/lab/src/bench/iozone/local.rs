@@ -2,9 +2,9 @@
 
 use super::threads::Spent;
 use super::timed::Timed;
+use gannet::url::{Scheme, Url};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::scratch::Scratch;
-use gannet_cli::url::{Scheme, Url};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree};

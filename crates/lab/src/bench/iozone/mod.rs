@@ -10,10 +10,10 @@ mod timed;
 
 use crate::chart;
 use crate::cli::{BenchTarget, IozoneOptions};
+use gannet::url::Scheme;
 use gannet_cli::bench::measure::{Interrupt, check_records};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::output;
-use gannet_cli::url::Scheme;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
 use row::Row;

@@ -1,11 +1,11 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
 use crate::cli::IozoneOp;
+use gannet::url::Url;
 use gannet_cli::bench::measure::{Interrupt, check_moved, histogram, scatter, thread_cpu};
 use gannet_cli::cli::ClientOptions;
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::session::{Patience, Session};
-use gannet_cli::url::Url;
 use gannet_client::{Existing, Follow, Transfer, Zeros};
 use gannet_fabric::registration::Counters;
 use gannet_rpc::Design;

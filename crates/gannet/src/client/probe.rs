@@ -1,13 +1,13 @@
 //! Finding the export that holds a URL's path, at servers that may be restarting, or none at all.
 
+use super::connect::{RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN};
 use super::contact::Contact;
-use super::{RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN, server_of};
-use crate::failure::Failure;
-use crate::url::{Scheme, Url};
+use crate::ConnectError;
+use crate::url::Url;
 use gannet_nfs::client::{Client, Error};
 use gannet_rpc::{CallError, ClientConfig, Persistence, Request, Target};
 use gannet_runtime::{Handle, sleep};
-use gannet_vfs::{FileHandle, Status};
+use gannet_vfs::FileHandle;
 use gannet_wire::mount3;
 use gannet_wire::xdr::Decoder;
 use std::net::SocketAddr;
@@ -29,29 +29,29 @@ pub(super) struct Probed {
 /// Why nothing is mounted.
 enum Unmounted {
     /// The NFS port gave no answer.
-    Unanswered(Failure),
+    Unanswered(ConnectError),
     /// It did, or something else is in the way: to ask again will not help.
-    Refused(Failure),
+    Refused(ConnectError),
 }
 
 impl Unmounted {
-    fn of(error: &Error, failure: Failure) -> Unmounted {
-        match error {
+    fn of(error: Error, why: fn(Error) -> ConnectError) -> Unmounted {
+        match &error {
             Error::Call(CallError::NotConnected(_) | CallError::TimedOut) => {
-                Unmounted::Unanswered(failure)
+                Unmounted::Unanswered(why(error))
             }
-            _ => Unmounted::Refused(failure),
+            _ => Unmounted::Refused(why(error)),
         }
     }
 }
 
-/// Mounts what holds the URL's path, and asks again as long as [`super::Session::connect_with`] says.
+/// Mounts what holds the URL's path, and asks again as long as [`super::connect::connect`] says.
 pub(super) async fn probe(
     contact: &Rc<Contact>,
     url: &Url,
     target: Target,
     config: &ClientConfig,
-) -> Result<Probed, Failure> {
+) -> Result<Probed, ConnectError> {
     let runtime = &(Rc::clone(contact) as Handle);
     let config = ClientConfig {
         reply_timeout: config.connect_timeout,
@@ -88,7 +88,7 @@ async fn ask(
     let nfs = Client::new(Rc::clone(runtime), connect(target));
     nfs.null()
         .await
-        .map_err(|error| Unmounted::of(&error, connect_failure(url, &error)))?;
+        .map_err(|error| Unmounted::of(error, ConnectError::Unanswered))?;
     let elsewhere = |port| Client::new(Rc::clone(runtime), connect(at(port)));
     let mut mounter = url.mount_port.map(elsewhere);
     let mut exports = mounter.as_ref().unwrap_or(&nfs).exports().await;
@@ -98,30 +98,21 @@ async fn ask(
             exports = mounter.insert(elsewhere(port)).exports().await;
         }
     }
-    let failed = |error: Error| {
-        let failure = mount_failure(url, &error);
-        match mounter {
-            None => Unmounted::of(&error, failure),
-            Some(_) => Unmounted::Refused(failure),
-        }
+    let failed = |error: Error| match mounter {
+        None => Unmounted::of(error, ConnectError::Mount),
+        Some(_) => Unmounted::Refused(ConnectError::Mount(error)),
     };
     let paths = exports.map_err(failed)?.into_iter();
     let paths: Vec<Vec<u8>> = paths.map(|export| export.path).collect();
-    let (export, export_len) =
-        best_export(&url.path, &paths).ok_or_else(|| Unmounted::Refused(no_export(url, &paths)))?;
+    let Some((export, export_len)) = best_export(&url.path, &paths) else {
+        return Err(Unmounted::Refused(ConnectError::NoExport(paths)));
+    };
     let root = mounter.as_ref().unwrap_or(&nfs).mount(&export).await;
     Ok(Probed {
         root: root.map_err(failed)?,
         export,
         export_len,
     })
-}
-
-fn no_export(url: &Url, paths: &[Vec<u8>]) -> Failure {
-    let names = paths.iter().map(|path| path.escape_ascii().to_string());
-    let names: Vec<_> = names.collect();
-    Failure::new(format!("cannot mount {url}"), "no export holds this path")
-        .hint(format!("the server exports {}", names.join(", ")))
 }
 
 /// The TCP port of MOUNT version 3, by the port mapper's procedure GETPORT (RFC 1833 section 3).
@@ -151,37 +142,6 @@ fn best_export(path: &[Vec<u8>], exports: &[Vec<u8>]) -> Option<(Vec<u8>, usize)
         is_prefix.then(|| (export.clone(), parts.len()))
     };
     exports.iter().filter_map(fits).max_by_key(|(_, len)| *len)
-}
-
-fn connect_failure(url: &Url, error: &Error) -> Failure {
-    let what = format!("cannot connect to {}", server_of(url));
-    let failure = match error {
-        Error::Call(CallError::TimedOut) => {
-            let why = "the connection ended without an answer, or none came in time";
-            Failure::new(what, why)
-        }
-        error => Failure::new(what, error),
-    };
-    match (error, url.scheme) {
-        (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Tcp) => failure
-            .hint("see whether the server runs and the port is right; `gannet serve` prints it"),
-        (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Rdma) => failure
-            .hint("see whether the server runs and offers RDMA on this port, 20049 by default"),
-        _ => failure.hint("see whether this is an NFSv3 server"),
-    }
-}
-
-pub(super) fn mount_failure(url: &Url, error: &Error) -> Failure {
-    let failure = Failure::new(format!("cannot mount {url}"), error);
-    match error {
-        Error::Status(Status::Acces | Status::Perm) => {
-            failure.hint("the server does not serve this client: see its --allow or `clients`; with --secure, only ports below 1024")
-        }
-        Error::Call(CallError::NotExecuted(_)) => failure.hint(
-            "the server does not answer MOUNT on its NFS port: name the port with ?mountport=PORT",
-        ),
-        _ => failure,
-    }
 }
 
 #[cfg(test)]

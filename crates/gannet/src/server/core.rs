@@ -1,6 +1,6 @@
 //! What one core runs: a service over its own fronts of the stores, the transports, and their end.
 
-use super::{Content, Shared, pressure};
+use super::{Content, DRAIN_MAX, Shared, pressure};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::LocalStore;
@@ -16,7 +16,7 @@ type Rpc<V> = RpcServer<NfsServer<V>>;
 
 /// Serves the connections of core `index` until the server stops and they are drained.
 pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
-    match &shared.content {
+    match &shared.parts.content {
         Content::Directories(exports) => {
             let stores = exports.iter().map(|(export, tree)| {
                 let store = LocalStore::new(Arc::clone(tree), Rc::clone(&runtime));
@@ -24,10 +24,11 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
             });
             serve_stores(index, &runtime, &shared, stores).await;
         }
-        Content::Volume(exports, front) => {
+        #[cfg(feature = "volumes")]
+        Content::Volume(exports, client) => {
             let stores = exports
                 .iter()
-                .map(|export| (export.clone(), front.client(Rc::clone(&runtime))));
+                .map(|export| (export.clone(), client(Rc::clone(&runtime))));
             serve_stores(index, &runtime, &shared, stores).await;
         }
         Content::Nothing => {
@@ -46,12 +47,12 @@ async fn serve_stores<V: Vfs>(
     let Some(rpc) = rpc_server(runtime, shared, stores) else {
         return;
     };
-    rpc.limit_connections(shared.connections);
+    rpc.limit_connections(shared.parts.connections);
     let mut stop = shared.stop.clone();
     if index == 0 {
         distribute(runtime, shared);
     }
-    if let Some(listener) = &shared.tcp {
+    if let Some(listener) = &shared.parts.tcp {
         let (rpc, listener) = (rpc.clone(), listener.for_core(index));
         runtime.spawn(
             "nfs over tcp",
@@ -62,7 +63,7 @@ async fn serve_stores<V: Vfs>(
             }),
         );
     }
-    if let Some(listener) = &shared.rdma {
+    if let Some(listener) = &shared.parts.rdma {
         serve_rdma(runtime, &rpc, listener.for_core(index), shared);
     }
     let reclaim = {
@@ -75,10 +76,7 @@ async fn serve_stores<V: Vfs>(
     // An error means that the sender is gone, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();
-    if timeout(runtime, shared.drain_max, rpc.drained())
-        .await
-        .is_err()
-    {
+    if timeout(runtime, DRAIN_MAX, rpc.drained()).await.is_err() {
         tracing::warn!(
             core = index,
             "some connections did not end in time and are cut"
@@ -95,13 +93,13 @@ fn rpc_server<V: Vfs>(
 ) -> Option<Rpc<V>> {
     let service = NfsServer::new(stores);
     let service = service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts)));
-    let service = service.map(|it| match &shared.user_groups {
+    let service = service.map(|it| match &shared.parts.user_groups {
         Some(source) => it.with_user_groups(Rc::clone(runtime), Arc::clone(source)),
         None => it,
     });
     match service {
         Ok(service) => Some(RpcServer::within(
-            shared.budget.clone(),
+            shared.parts.budget.clone(),
             Rc::clone(runtime),
             Rc::new(service),
             Arc::clone(&shared.cache),
@@ -120,9 +118,9 @@ fn serve_rdma<V: Vfs>(
     streams: Box<dyn gannet_runtime::Listener>,
     shared: &Shared,
 ) {
-    let options = shared.rdma_options;
+    let options = shared.parts.rdma_options;
     let config = IwarpConfig {
-        crc: shared.crc,
+        crc: shared.parts.crc,
         ..IwarpConfig::default()
     };
     let provider = IwarpProvider::new(Rc::clone(runtime), config);
@@ -143,8 +141,8 @@ fn serve_rdma<V: Vfs>(
 
 /// Hands connections to the cores in turn, until the server stops.
 fn distribute(runtime: &Handle, shared: &Arc<Shared>) {
-    spawn_distributor(runtime, shared, |shared| shared.tcp.as_ref());
-    spawn_distributor(runtime, shared, |shared| shared.rdma.as_ref());
+    spawn_distributor(runtime, shared, |shared| shared.parts.tcp.as_ref());
+    spawn_distributor(runtime, shared, |shared| shared.parts.rdma.as_ref());
 }
 
 fn spawn_distributor(

@@ -1,5 +1,8 @@
 //! Bytes from elsewhere on a terminal.
 
+use alloc::format;
+use alloc::string::String;
+
 /// A name for a terminal: what could control it is escaped.
 pub fn printable(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());

@@ -1,7 +1,7 @@
 //! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA,
 //! `gannet://HOST[:PORT]/path` on a striped volume, or a local path.
 
-use gannet_dump::printable;
+use gannet_wire::printable;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

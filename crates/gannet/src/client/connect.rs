@@ -1,0 +1,232 @@
+//! From a URL to files, on the core of a runtime.
+
+use super::contact::{CONNECTS, Contact};
+use super::options::{ConnectOptions, machine_name};
+use super::probe::probe;
+use super::remote::Remote;
+use crate::ConnectError;
+use crate::url::{Scheme, Url};
+use gannet_client::Files;
+use gannet_fabric::Provider;
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_nfs::client::{Client, NfsFs};
+use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
+use gannet_runtime::{Handle, run_blocking, timeout};
+use gannet_vfs::Credentials;
+use gannet_wire::rpc::Groups;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A lost connection is made anew after pauses that grow from the first to the second of these.
+pub(super) const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(super) const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A mounted export or a volume, on one core.
+pub struct Connection {
+    /// Its files, as the caller of the options sees them.
+    pub files: Files<Remote>,
+    /// As MOUNT knows it; empty for a volume.
+    pub export: Vec<u8>,
+    /// How many components of the URL's path name the export.
+    pub export_len: usize,
+    contact: Rc<Contact>,
+    /// Connections that it took to mount.
+    streams_to_mount: u64,
+}
+
+impl Connection {
+    fn new(
+        files: Files<Remote>,
+        contact: Rc<Contact>,
+        (export, export_len): (Vec<u8>, usize),
+    ) -> Connection {
+        Connection {
+            files,
+            export,
+            export_len,
+            streams_to_mount: contact.streams(),
+            contact,
+        }
+    }
+
+    /// The runtime that its connections are made by.
+    pub fn runtime(&self) -> Handle {
+        Rc::clone(&self.contact) as Handle
+    }
+
+    /// How often the connection was lost and made anew since the export was mounted.
+    pub fn reconnects(&self) -> u64 {
+        match self.files.objects().file_system() {
+            Remote::Nfs(_) => self.contact.streams() - self.streams_to_mount,
+            #[cfg(feature = "volumes")]
+            Remote::Volume(volume) => volume.reconnects(),
+        }
+    }
+}
+
+/// Connects to the server of `url`, and mounts the export that holds its path.
+///
+/// What is waited for: a server that was reached once, and then breaks or refuses connections, as it does while it
+/// restarts. What is not: one that cannot be reached at all, and one that was reached some times and never answered a
+/// call.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect(
+    runtime: &Handle,
+    url: &Url,
+    options: &ConnectOptions,
+) -> Result<Connection, ConnectError> {
+    let contact = Contact::new(runtime, &CONNECTS);
+    let runtime = &(Rc::clone(&contact) as Handle);
+    match url.scheme {
+        Scheme::Native => connect_to_volume(runtime, url, options, contact).await,
+        Scheme::Tcp | Scheme::Rdma => connect_to_export(runtime, url, options, contact).await,
+    }
+}
+
+async fn connect_to_export(
+    runtime: &Handle,
+    url: &Url,
+    options: &ConnectOptions,
+    contact: Rc<Contact>,
+) -> Result<Connection, ConnectError> {
+    let address = resolve(runtime, url).await?;
+    let target = match url.scheme {
+        Scheme::Tcp => Target::Tcp(address),
+        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options), address),
+    };
+    let config = ClientConfig {
+        credential: credential(&options.caller),
+        connect_timeout: options.connect_max,
+        backoff_min: RECONNECT_PAUSE_MIN,
+        backoff_max: RECONNECT_PAUSE_MAX,
+        persistence: Persistence::Hard,
+        registration: options.registration,
+        design: options.design,
+        ..ClientConfig::default()
+    };
+    let found = probe(&contact, url, target.clone(), &config).await?;
+    let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
+    let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
+    let export = NfsFs::open(client, found.root, machine_name()).await;
+    let export = Remote::Nfs(export.map_err(ConnectError::Mount)?);
+    let files = Files::new(Rc::clone(runtime), export, options.caller.clone());
+    let export = (found.export, found.export_len);
+    Ok(Connection::new(files, contact, export))
+}
+
+#[cfg(feature = "volumes")]
+async fn connect_to_volume(
+    runtime: &Handle,
+    url: &Url,
+    options: &ConnectOptions,
+    contact: Rc<Contact>,
+) -> Result<Connection, ConnectError> {
+    let volume = volume(runtime, url, options).await?;
+    // Attributes are asked for when they are wanted.
+    let volume = Remote::Volume(volume.without_attributes());
+    let files = Files::new(Rc::clone(runtime), volume, options.caller.clone());
+    Ok(Connection::new(files, contact, (Vec::new(), 0)))
+}
+
+#[cfg(not(feature = "volumes"))]
+async fn connect_to_volume(
+    _: &Handle,
+    _: &Url,
+    _: &ConnectOptions,
+    _: Rc<Contact>,
+) -> Result<Connection, ConnectError> {
+    Err(ConnectError::NoVolumes)
+}
+
+/// A client of the volume of `url`, for the core of `runtime`. The manager has answered when this returns.
+///
+/// # Errors
+/// See [`ConnectError`].
+#[cfg(feature = "volumes")]
+pub async fn volume(
+    runtime: &Handle,
+    url: &Url,
+    options: &ConnectOptions,
+) -> Result<gannet_volume::client::VolumeFs, ConnectError> {
+    use gannet_volume::client::{Addresses, Siblings, VolumeFs};
+    let address = resolve(runtime, url).await?;
+    let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
+    let identity = key.client(options.classes);
+    let addresses = Addresses {
+        manager: Some(address),
+        io_servers: Vec::new(),
+    };
+    let (clock, provider) = (Handle::clone(runtime), provider(runtime, options));
+    let siblings = Siblings::new(runtime.random());
+    let patience = options.patience;
+    let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
+        .resolving(resolver(runtime))
+        .patient(patience.unwrap_or(gannet_volume::limits::PATIENCE_MAX))
+        .with_policy(options.policy);
+    let answered = client.volume().await;
+    answered.map_err(ConnectError::Volume)?;
+    Ok(client)
+}
+
+/// The server's address; names are looked up by the system.
+///
+/// # Errors
+/// [`ConnectError::Host`], [`ConnectError::NameService`].
+async fn resolve(runtime: &Handle, url: &Url) -> Result<SocketAddr, ConnectError> {
+    let host = url.host.clone();
+    let looked_up = find(runtime, url.host.clone(), url.port);
+    match timeout(runtime, super::options::CONNECT_MAX, looked_up).await {
+        Ok(found) => found.map_err(|why| ConnectError::Host { host, why }),
+        Err(_) => Err(ConnectError::NameService(host)),
+    }
+}
+
+/// The address of a host, looked up by the system.
+///
+/// # Errors
+/// It has none, or the name service fails.
+pub async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<SocketAddr> {
+    let looked_up = run_blocking(runtime, move || {
+        let mut found = (host.as_str(), port).to_socket_addrs()?;
+        let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        found.next().ok_or_else(none)
+    });
+    looked_up
+        .await
+        .map_err(|_| io::Error::other("shutting down"))?
+}
+
+/// Looks hosts up for the clients and the manager of a volume.
+#[cfg(feature = "volumes")]
+pub fn resolver(runtime: &Handle) -> gannet_volume::client::Resolver {
+    let runtime = Handle::clone(runtime);
+    Rc::new(move |host, port| {
+        let runtime = Handle::clone(&runtime);
+        let found: gannet_runtime::LocalFuture<io::Result<SocketAddr>> =
+            Box::pin(async move { find(&runtime, host, port).await });
+        found
+    })
+}
+
+/// The software RNIC, as the options want it.
+pub fn provider(runtime: &Handle, options: &ConnectOptions) -> Rc<dyn Provider> {
+    let config = IwarpConfig {
+        crc: options.crc,
+        ..IwarpConfig::default()
+    };
+    IwarpProvider::new(Rc::clone(runtime), config)
+}
+
+/// `caller`, as a connection calls for it.
+fn credential(caller: &Credentials) -> CallerCredential {
+    CallerCredential::Sys {
+        machine_name: machine_name(),
+        uid: caller.uid,
+        gid: caller.gid,
+        groups: Groups::new(caller.groups()),
+    }
+}

@@ -1,0 +1,278 @@
+//! What a connection is to: an export reached by NFS, or a volume.
+
+use gannet_nfs::client::NfsFs;
+use gannet_runtime::Buffer;
+use gannet_vfs::{
+    AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
+    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, LockRequest, Locked,
+    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes, Verifier, Vfs, Wcc,
+    WriteDone,
+};
+#[cfg(feature = "volumes")]
+use gannet_volume::client::VolumeFs;
+use std::ops::Range;
+
+/// A file system of another machine.
+// One of them for each session: the space that the smaller one leaves is no matter.
+#[allow(clippy::large_enum_variant)]
+pub enum Remote {
+    /// An export.
+    Nfs(NfsFs),
+    /// A volume, which has many connections.
+    #[cfg(feature = "volumes")]
+    Volume(VolumeFs),
+}
+
+impl Remote {
+    /// The volume, if that is what it is.
+    #[cfg(feature = "volumes")]
+    pub fn volume(&self) -> Option<&VolumeFs> {
+        match self {
+            Remote::Nfs(_) => None,
+            Remote::Volume(volume) => Some(volume),
+        }
+    }
+
+    /// The procedures of NFS, if it is reached by them.
+    pub fn nfs(&self) -> Option<&gannet_nfs::client::Client> {
+        match self {
+            Remote::Nfs(export) => Some(export.client()),
+            #[cfg(feature = "volumes")]
+            Remote::Volume(_) => None,
+        }
+    }
+}
+
+/// Has whichever it is do something.
+macro_rules! either {
+    ($remote:expr, $fs:ident => $done:expr) => {
+        match $remote {
+            Remote::Nfs($fs) => $done,
+            #[cfg(feature = "volumes")]
+            Remote::Volume($fs) => $done,
+        }
+    };
+}
+
+impl Vfs for Remote {
+    fn root(&self) -> FileHandle {
+        either!(self, fs => fs.root())
+    }
+
+    async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
+        either!(self, fs => fs.resolve(cred, path).await)
+    }
+
+    async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
+        either!(self, fs => fs.attributes(file).await)
+    }
+
+    async fn set_attributes(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        change: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Changed<()> {
+        either!(self, fs => fs.set_attributes(cred, file, change, guard).await)
+    }
+
+    async fn lookup(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
+        either!(self, fs => fs.lookup(cred, directory, name).await)
+    }
+
+    async fn access(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        wanted: AccessMask,
+    ) -> Result<(AccessMask, Attributes), Status> {
+        either!(self, fs => fs.access(cred, file, wanted).await)
+    }
+
+    async fn read_link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+    ) -> Result<(Vec<u8>, Attributes), Status> {
+        either!(self, fs => fs.read_link(cred, file).await)
+    }
+
+    async fn read(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, Status> {
+        either!(self, fs => fs.read(cred, file, offset, count).await)
+    }
+
+    async fn read_into(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        buffer: Buffer,
+    ) -> (Result<BytesRead, Status>, Option<Buffer>) {
+        either!(self, fs => fs.read_into(cred, file, offset, count, buffer).await)
+    }
+
+    async fn write_and_return(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        data: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> (Changed<WriteDone>, Option<Buffer>) {
+        either!(self, fs => fs.write_and_return(cred, file, offset, data, range, stability).await)
+    }
+
+    async fn commit(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Changed<Commit> {
+        either!(self, fs => fs.commit(cred, file, offset, count).await)
+    }
+
+    async fn create(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: &CreateMode,
+    ) -> Changed<Created> {
+        either!(self, fs => fs.create(cred, directory, name, mode).await)
+    }
+
+    async fn make_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        either!(self, fs => fs.make_directory(cred, directory, name, attributes).await)
+    }
+
+    async fn make_symlink(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        target: &[u8],
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        either!(self, fs => fs.make_symlink(cred, directory, name, target, attributes).await)
+    }
+
+    async fn make_node(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        kind: NodeKind,
+        attributes: &SetAttributes,
+    ) -> Changed<Created> {
+        either!(self, fs => fs.make_node(cred, directory, name, kind, attributes).await)
+    }
+
+    async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
+        either!(self, fs => fs.remove(cred, directory, name).await)
+    }
+
+    async fn remove_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Changed<()> {
+        either!(self, fs => fs.remove_directory(cred, directory, name).await)
+    }
+
+    async fn rename(
+        &self,
+        cred: &Credentials,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> (Result<(), Status>, Wcc, Wcc) {
+        either!(self, fs => fs.rename(cred, from, to).await)
+    }
+
+    async fn link(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> (Changed<()>, Option<Attributes>) {
+        either!(self, fs => fs.link(cred, file, directory, name).await)
+    }
+
+    async fn read_directory(
+        &self,
+        cred: &Credentials,
+        directory: &FileHandle,
+        cookie: u64,
+        verifier: Verifier,
+        entries: &mut dyn Entries,
+    ) -> Result<DirectoryPage, Status> {
+        either!(self, fs => fs.read_directory(cred, directory, cookie, verifier, entries).await)
+    }
+
+    async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
+        either!(self, fs => fs.usage(file).await)
+    }
+
+    fn limits(&self) -> FileSystemLimits {
+        either!(self, fs => fs.limits())
+    }
+
+    fn transfer_sizes(&self) -> TransferSizes {
+        either!(self, fs => fs.transfer_sizes())
+    }
+
+    fn cause(&self, status: Status) -> Option<String> {
+        either!(self, fs => fs.cause(status))
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        either!(self, fs => fs.write_verifier())
+    }
+
+    fn is_coordinated(&self) -> bool {
+        either!(self, fs => fs.is_coordinated())
+    }
+
+    async fn lock(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        lock: &ByteLock,
+        request: LockRequest,
+    ) -> Result<Locked, Status> {
+        either!(self, fs => fs.lock(cred, file, lock, request).await)
+    }
+
+    async fn append(
+        &self,
+        cred: &Credentials,
+        file: &FileHandle,
+        at_least: u64,
+        data: (Buffer, usize),
+        stability: Stability,
+    ) -> (Result<(u64, WriteDone), Status>, Buffer) {
+        either!(self, fs => fs.append(cred, file, at_least, data, stability).await)
+    }
+}

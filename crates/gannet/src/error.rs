@@ -1,0 +1,93 @@
+//! What goes wrong, as enums.
+
+#[cfg(feature = "volumes")]
+use crate::KeyError;
+use crate::url::UrlError;
+use gannet_vfs::Status;
+use std::io;
+use thiserror::Error;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL makes no sense.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The host's address cannot be found.
+    #[error("cannot find the host {host}: {why}")]
+    Host {
+        /// As the URL has it.
+        host: String,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The name service does not answer.
+    #[error("cannot find the host {0}: the name service does not answer")]
+    NameService(String),
+    /// Nobody answers at the port of NFS, or who answers is no NFS server.
+    #[error("cannot connect: {0}")]
+    Unanswered(gannet_nfs::client::Error),
+    /// The server does not let us mount.
+    #[error("cannot mount: {0}")]
+    Mount(gannet_nfs::client::Error),
+    /// The server answers, and exports nothing that holds the URL's path: what it exports.
+    #[error("no export holds this path")]
+    NoExport(Vec<Vec<u8>>),
+    /// A `gannet://` URL needs the key of its volume.
+    #[error("the volume's key is missing")]
+    NoKey,
+    /// The key of a volume cannot be used.
+    #[cfg(feature = "volumes")]
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The manager of a volume cannot be reached, or does not know the key.
+    #[cfg(feature = "volumes")]
+    #[error("cannot use the volume: {0}")]
+    Volume(gannet_volume::link::LinkError),
+    /// This build has no volumes (feature `volumes`).
+    #[error("gannet:// is not supported by this build")]
+    NoVolumes,
+    /// The thread that serves the connection cannot be started.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// Why an operation on files was not done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server, or what stands for it, says so.
+    #[error("{0}")]
+    Status(Status),
+    /// The file system could not be asked, or gave nonsense.
+    #[error("{0}")]
+    Files(gannet_client::Error),
+    /// The thread that serves the connection is gone.
+    #[error("the connection's thread has ended")]
+    Ended,
+}
+
+impl From<gannet_client::Error> for Error {
+    fn from(error: gannet_client::Error) -> Error {
+        match error {
+            gannet_client::Error::Status(status) => Error::Status(status),
+            other => Error::Files(other),
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Status(Status::Noent) => io::ErrorKind::NotFound,
+            Error::Status(Status::Exist) => io::ErrorKind::AlreadyExists,
+            Error::Status(Status::Acces | Status::Perm) => io::ErrorKind::PermissionDenied,
+            Error::Status(Status::Notempty) => io::ErrorKind::DirectoryNotEmpty,
+            Error::Status(Status::Nospc) => io::ErrorKind::StorageFull,
+            Error::Ended => io::ErrorKind::BrokenPipe,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,101 @@
+//! The clients' key of a volume: a file that `gannet volume create` makes, and every client must have.
+
+use gannet_volume::link::{Identity, TrafficClasses};
+use gannet_volume::secret::Secret;
+use gannet_wire::volume::{Role, TOKEN_LEN, Token};
+use serde::Deserialize;
+use serde::de::Error as _;
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use thiserror::Error;
+
+/// Largest file of this kind, in bytes.
+const FILE_MAX: u64 = 64 << 10;
+
+/// What a client must know of a volume.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientKey {
+    /// The volume.
+    #[serde(deserialize_with = "token")]
+    identity: Token,
+    #[serde(deserialize_with = "token")]
+    key: Token,
+}
+
+/// Why a key cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Its file cannot be read.
+    #[error("{0}")]
+    File(#[from] io::Error),
+    /// Everybody can read it.
+    #[error("everybody can read it")]
+    Public,
+    /// It is no key.
+    #[error("{0}")]
+    Text(String),
+}
+
+impl ClientKey {
+    /// That of the volume with this identity.
+    pub fn new(identity: Token, key: Token) -> ClientKey {
+        ClientKey { identity, key }
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// There is none, it is no key, or everybody can read it.
+    pub fn load(path: &Path) -> Result<ClientKey, KeyError> {
+        let file = std::fs::File::open(path)?;
+        if file.metadata()?.mode() & 0o007 != 0 {
+            return Err(KeyError::Public);
+        }
+        let mut text = String::new();
+        file.take(FILE_MAX).read_to_string(&mut text)?;
+        ClientKey::parse(&text)
+    }
+
+    /// Takes the text of a key file.
+    ///
+    /// # Errors
+    /// It is no key.
+    pub fn parse(text: &str) -> Result<ClientKey, KeyError> {
+        toml::from_str(text).map_err(|error| KeyError::Text(error.message().to_owned()))
+    }
+
+    /// Who a client is that has it, and how what it sends is marked.
+    pub fn client(&self, classes: TrafficClasses) -> Identity {
+        Identity {
+            role: Role::Client,
+            volume: self.identity,
+            key: Secret::new(self.key),
+            classes,
+        }
+    }
+
+    /// The bytes of the volume's identity and of the key.
+    pub fn to_bytes(self) -> (Token, Token) {
+        (self.identity, self.key)
+    }
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientKey").finish_non_exhaustive()
+    }
+}
+
+/// Reads an identity or a key as people read it: [`TOKEN_LEN`] bytes in hexadecimal digits.
+pub fn token<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Token, D::Error> {
+    let text = String::deserialize(source)?;
+    let value = u128::from_str_radix(&text, 16).ok();
+    let value = value.filter(|_| text.len() == 2 * TOKEN_LEN);
+    value
+        .map(u128::to_be_bytes)
+        .ok_or_else(|| D::Error::custom("an identity is 32 hexadecimal digits"))
+}

@@ -1,0 +1,48 @@
+//! Files over RDMA, with or without RDMA hardware, for any Rust program.
+//!
+//! A [`Client`] is a server's files: over RDMA (`nfs+rdma://HOST/`), over TCP (`nfs://HOST/`), or on a striped volume
+//! (`gannet://HOST/`). A [`Server`] serves a directory to any NFSv3 client, a Linux kernel's among them. Both have
+//! threads of their own: their handles are `Send`, and work from any thread and any executor.
+//!
+//! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # std::fs::write(directory.path().join("hello"), "over RDMA")?;
+//! let server = gannet::Server::builder().directory(directory.path()).start()?;
+//! let client = gannet::Client::connect(&server.rdma_url()).await?;
+//! let bytes = client.read("hello").await?;
+//! assert_eq!(bytes, b"over RDMA");
+//! # server.stop()?;
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Runtime::new()?.block_on(example())
+//! # .map_err(|error| std::io::Error::other(error.to_string()))?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Features: `server` (serving directories), `volumes` (`gannet://` URLs). Both are on by default.
+//!
+//! This crate puts the parts together and owns nothing of their working. What it refuses: command lines, configuration
+//! files, terminals.
+
+mod client;
+mod error;
+mod file;
+#[cfg(feature = "volumes")]
+mod key;
+pub mod local;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod url;
+
+pub use client::{Client, ConnectOptions, Entry};
+pub use error::{ConnectError, Error};
+pub use file::{File, FileReader, FileWriter};
+pub use gannet_fabric::registration::Registration;
+pub use gannet_rpc::Design;
+pub use gannet_runtime::Buffer;
+pub use gannet_vfs::{Attributes, Credentials, FileKind, FileSystemUsage, Status};
+#[cfg(feature = "volumes")]
+pub use key::{ClientKey, KeyError, token};
+#[cfg(feature = "server")]
+pub use server::Server;

@@ -1,0 +1,10 @@
+//! The same on a core's runtime of your own: no thread beside yours, nothing `Send`, and the inner interfaces.
+//!
+//! What [`crate::Client`] runs on a thread of its own runs here on the caller's: for programs that are made of
+//! [`gannet_runtime`]'s cores, as the command line is.
+
+pub use crate::client::connect::{Connection, connect, find, provider};
+#[cfg(feature = "volumes")]
+pub use crate::client::connect::{resolver, volume};
+pub use crate::client::options::{machine_name, own_credentials};
+pub use crate::client::remote::Remote;

@@ -1,0 +1,179 @@
+//! Serving directories, or a volume, over NFS.
+//!
+//! [`Server`] is for programs that serve a directory. Below it are the parts that the command line settles by itself:
+//! [`Serving`] runs what [`Parts`] say on cores of its own.
+
+mod builder;
+mod core;
+mod pressure;
+
+pub use builder::{Builder, Server, ServerError};
+
+use gannet_fabric::registration;
+use gannet_localfs::LocalTree;
+use gannet_nfs::server::{Export, MountList, UserGroups};
+use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
+use gannet_runtime::tokio_plug::{Cores, SharedListener};
+use gannet_session::Budget;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Add;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long calls under way may take to end after a stop.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// What is exported.
+pub enum Content {
+    /// Directories of this machine.
+    Directories(Vec<(Export, Arc<LocalTree>)>),
+    /// A volume, of which each core has a client.
+    #[cfg(feature = "volumes")]
+    Volume(Vec<Export>, VolumeClients),
+    /// Nothing: what listens refuses everybody.
+    Nothing,
+}
+
+/// Makes a client of a volume for a core.
+#[cfg(feature = "volumes")]
+pub type VolumeClients =
+    Arc<dyn Fn(gannet_runtime::Handle) -> gannet_volume::client::VolumeFs + Send + Sync>;
+
+/// All that a server is made of, settled.
+pub struct Parts {
+    /// What is exported.
+    pub content: Content,
+    /// Threads that serve; the listeners are for as many.
+    pub cores: usize,
+    /// Where NFS over TCP listens, if it does.
+    pub tcp: Option<SharedListener>,
+    /// Where NFS over RDMA listens, if it does.
+    pub rdma: Option<SharedListener>,
+    /// What peers may make this process hold.
+    pub budget: Budget,
+    /// MPA CRCs are asked for, whatever the client wants.
+    pub crc: bool,
+    /// For each core.
+    pub connections: ConnectionLimits,
+    /// How memory is registered, and which end moves bulk results.
+    pub rdma_options: RdmaOptions,
+    /// Where groups of callers are looked up, if they are.
+    pub user_groups: Option<Arc<dyn UserGroups>>,
+}
+
+/// What all cores share.
+struct Shared {
+    parts: Parts,
+    cache: Arc<ReplyCache>,
+    counters: Arc<Counters>,
+    mounts: Arc<MountList>,
+    /// What the cores' registration strategies did, once they have ended.
+    registrations: Mutex<registration::Counters>,
+    /// Counts the times at which memory was short.
+    pressure: watch::Receiver<u64>,
+    /// Becomes true when the server shall end.
+    stop: watch::Receiver<bool>,
+}
+
+/// What a server did; complete when it has ended.
+#[derive(Clone)]
+pub struct Tally(Arc<Shared>);
+
+/// A server at work. It ends by its [`Stop`], and with it.
+pub struct Serving {
+    cores: Cores,
+    stop: watch::Sender<bool>,
+    shared: Arc<Shared>,
+}
+
+/// Ends a server.
+pub struct Stop(watch::Sender<bool>);
+
+impl Serving {
+    /// Starts the cores. The sockets listen already: who knows the addresses can connect.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(parts: Parts) -> io::Result<Serving> {
+        let (stop, stopped) = watch::channel(false);
+        let cores = parts.cores;
+        let shared = Arc::new(Shared {
+            parts,
+            cache: Arc::new(ReplyCache::new(CacheLimits::default())),
+            counters: Arc::default(),
+            mounts: Arc::default(),
+            registrations: Mutex::default(),
+            pressure: pressure::watch_memory(),
+            stop: stopped,
+        });
+        let for_cores = Arc::clone(&shared);
+        let cores = Cores::start(cores, move |index, runtime| {
+            core::serve(index, runtime, Arc::clone(&for_cores))
+        })?;
+        Ok(Serving {
+            cores,
+            stop,
+            shared,
+        })
+    }
+
+    /// Where NFS over TCP listens.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        let listener = self.shared.parts.tcp.as_ref();
+        listener.map(SharedListener::local_address)
+    }
+
+    /// Where NFS over RDMA listens.
+    pub fn rdma_address(&self) -> Option<SocketAddr> {
+        let listener = self.shared.parts.rdma.as_ref();
+        listener.map(SharedListener::local_address)
+    }
+
+    /// What it does.
+    pub fn tally(&self) -> Tally {
+        Tally(Arc::clone(&self.shared))
+    }
+
+    /// What ends it, and the wait for its end, which blocks.
+    pub fn split(self) -> (Stop, impl FnOnce() -> io::Result<()> + Send + 'static) {
+        let Serving { cores, stop, .. } = self;
+        (Stop(stop), move || cores.join())
+    }
+}
+
+impl Stop {
+    /// Ends the server: calls under way are answered first, for some seconds.
+    pub fn stop(&self) {
+        // Without receivers all cores have ended by themselves.
+        let _ = self.0.send(true);
+    }
+
+    /// Every core has ended by itself.
+    pub async fn ended_early(&self) {
+        self.0.closed().await;
+    }
+}
+
+impl Tally {
+    /// Connections, calls, bytes.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// What registering memory came to, over the cores that have ended.
+    pub fn registrations(&self) -> registration::Counters {
+        let all = self.0.registrations.lock();
+        *all.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// A core has ended, whose strategies did this.
+    fn note_registrations(&self, counters: impl Iterator<Item = registration::Counters>) {
+        let all = self.registrations.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        *all = counters.fold(*all, Add::add);
+    }
+}

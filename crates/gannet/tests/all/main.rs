@@ -1,0 +1,6 @@
+//! The public interface, from programs like those that will use it: any thread, any executor.
+
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod server;
