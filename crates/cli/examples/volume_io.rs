@@ -5,7 +5,7 @@
 //! cargo run --example volume_io -- gannet://localhost /srv/volume/client-key
 //! ```
 
-use gannet_cli::volume::ClientKey;
+use gannet::ClientKey;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::block_on;

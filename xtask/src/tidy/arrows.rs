@@ -32,10 +32,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &["runtime", "vfs"]),
     ("fuse", &["runtime", "vfs"]),
     (
+        "gannet",
+        &[
+            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
+            "nfs", "volume", "client",
+        ],
+    ),
+    (
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "meta", "volume", "client", "fuse", "dump",
+            "nfs", "meta", "volume", "client", "fuse", "dump", "gannet",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),
@@ -50,14 +57,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         "lab",
         &[
             "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "meta", "volume", "client",
-            "localfs", "cli", "sim", "dst",
+            "localfs", "gannet", "cli", "sim", "dst",
         ],
     ),
     (
         "fuzz",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "localfs", "nfs",
-            "meta", "volume", "sim", "dump", "cli",
+            "meta", "volume", "sim", "dump", "gannet", "cli",
         ],
     ),
 ];
@@ -65,7 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that may use the binary's library.
 const BINARY_USERS: &[&str] = &["lab", "fuzz"];
 /// Crates that may use more of tokio than its runtime-free primitives.
-const TOKIO_USERS: &[&str] = &["runtime", "cli", "lab", "fuzz"];
+const TOKIO_USERS: &[&str] = &["runtime", "gannet", "cli", "lab", "fuzz"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();

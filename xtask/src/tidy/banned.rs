@@ -15,6 +15,7 @@ struct Ban {
 /// The plug of the runtime seam, the binary and the tools of the developer live in the real world.
 const OUTSIDE: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
+    "crates/gannet/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "xtask/",
@@ -25,6 +26,7 @@ const OUTSIDE: &[&str] = &[
 /// simulations.
 const FILES: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
+    "crates/gannet/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/localfs/src/",
@@ -44,6 +46,7 @@ const CLOCKS: &[&str] = &[
     "crates/fuse/src/",
     "crates/runtime/src/tokio_plug/",
     "crates/localfs/src/",
+    "crates/gannet/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/dst/src/main.rs",

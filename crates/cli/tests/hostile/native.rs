@@ -3,7 +3,7 @@
 use crate::memory::{HELD_MAX, lasting, watch};
 use crate::support::{Place, Server, succeed};
 use crate::volume_io;
-use gannet_cli::volume::ClientKey;
+use gannet::ClientKey;
 use gannet_fabric::{Provider, SendOptions, Source, WorkId};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;

@@ -148,6 +148,20 @@ fn servers_elsewhere_are_measured_as_far_as_they_can_be_seen() {
 }
 
 #[test]
+fn a_volume_is_measured_like_other_servers() {
+    let place = Place::new();
+    let (_server, url, key) = Server::of_volume(&place);
+    let words = ["bench", "iozone", &url, "--volume-key", &key, "--json"];
+    let ops = ["--op", "write,read"];
+    // The last are more than a call of NFS moves.
+    for [threads, size, record] in [["2", "1M", "64K"], ["1", "11M", "5M"]] {
+        let what = ["--threads", threads, "--size", size, "--record", record];
+        let lines = succeed(&[&words[..], &what, &ops].concat());
+        assert_eq!(rows(&lines).len(), 2, "{lines}");
+    }
+}
+
+#[test]
 fn a_signal_ends_the_benchmark_and_leaves_no_file_behind() {
     let place = Place::new();
     let scratch = place.text("out");

@@ -64,34 +64,52 @@ impl Place {
 /// What the server's process is told to do, a word a line.
 const SERVE: &str = "GANNET_LAB_TEST_SERVE";
 
+/// `gannet` with these words. The binary of another crate is not built with this test, but all of it is in here.
+fn gannet(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "support::a_server_of_another_test"])
+        .arg("--nocapture")
+        .env(SERVE, [&["gannet"], words].concat().join("\n"))
+        .stdout(Stdio::null());
+    command
+}
+
 /// `gannet serve` as a process of its own, killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    tcp: String,
-    rdma: String,
+    /// What it says when it is ready.
+    line: String,
 }
 
 impl Server {
     /// Serves a directory, as root's own.
     pub(crate) fn of(directory: &Path, state: &Path) -> Server {
-        let ready = state.join("ready");
-        let [directory, state, ready_file] =
-            [directory, state, &ready].map(|path| path.to_str().unwrap());
+        let [directory, state_dir] = [directory, state].map(|path| path.to_str().unwrap());
         let words = [
-            ["gannet", "serve", directory, "--no-root-squash"].as_slice(),
+            ["serve", directory, "--no-root-squash"].as_slice(),
             &["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"],
-            &["--state-dir", state, "--ready-file", ready_file],
-            &["--log", "warn"],
+            &["--state-dir", state_dir],
         ]
         .concat();
-        // The binary of another crate is not built with this test, but all of it is in here.
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "support::a_server_of_another_test"])
-            .arg("--nocapture")
-            .env(SERVE, words.join("\n"))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        Server::start(&words, state)
+    }
+
+    /// Makes a volume on two I/O servers, and serves it; the URL of its root, and the file of its key.
+    pub(crate) fn of_volume(place: &Place) -> (Server, String, String) {
+        let volume = place.text("volume");
+        let create = ["volume", "create", &volume, "--io-servers", "2"];
+        assert!(gannet(&create).status().unwrap().success());
+        let words = ["serve", "--volume", &volume, "--native", "127.0.0.1:0"];
+        let server = Server::start(&words, &place.path("state"));
+        let url = format!("gannet://{}", server.word("native="));
+        (server, url, format!("{volume}/client-key"))
+    }
+
+    fn start(words: &[&str], state: &Path) -> Server {
+        let ready = state.join("ready");
+        let rest = ["--ready-file", ready.to_str().unwrap(), "--log", "warn"];
+        let mut child = gannet(&[words, &rest].concat()).spawn().unwrap();
         let line = loop {
             if let Ok(line) = fs::read_to_string(&ready) {
                 break line;
@@ -99,23 +117,20 @@ impl Server {
             assert!(child.try_wait().unwrap().is_none(), "it ended too early");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let word = |name: &str| {
-            let mut words = line.split_whitespace();
-            let found = words.find_map(|word| word.strip_prefix(name).map(str::to_owned));
-            found.unwrap_or_else(|| panic!("ready line: {line:?}"))
-        };
-        Server {
-            tcp: word("nfs-tcp="),
-            rdma: word("nfs-rdma="),
-            child,
-        }
+        Server { child, line }
+    }
+
+    fn word(&self, name: &str) -> &str {
+        let mut words = self.line.split_whitespace();
+        let found = words.find_map(|word| word.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("ready line: {:?}", self.line))
     }
 
     /// The URLs of its root: over TCP, over RDMA.
     pub(crate) fn urls(&self) -> [String; 2] {
         [
-            format!("nfs://{}", self.tcp),
-            format!("nfs+rdma://{}", self.rdma),
+            format!("nfs://{}", self.word("nfs-tcp=")),
+            format!("nfs+rdma://{}", self.word("nfs-rdma=")),
         ]
     }
 
@@ -131,7 +146,7 @@ impl Drop for Server {
     }
 }
 
-/// The process of a [`Server`]: nothing else comes here with words to follow.
+/// The process of [`gannet`]: nothing else comes here with words to follow.
 #[test]
 fn a_server_of_another_test() {
     use clap::Parser;
