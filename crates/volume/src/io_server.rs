@@ -103,7 +103,7 @@ fn own() -> Credentials {
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// Serves out of `store`, which nobody else changes.
+    /// Serves out of `store`, which nobody else changes, and which tells attributes with the data of a read.
     pub fn new(runtime: Handle, store: V, keys: ServerKeys) -> Rc<IoServer<V>> {
         IoServer::with_policy(runtime, store, keys, ServerPolicy::default())
     }

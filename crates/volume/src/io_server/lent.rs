@@ -5,11 +5,9 @@ use super::write::Target;
 use super::{IoServer, parse};
 use crate::link::Link;
 use gannet_fabric::Access;
-use gannet_runtime::FileRef;
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, ObjectState, Transfer,
-    TransferDone,
+    Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, Transfer, TransferDone,
 };
 use gannet_wire::xdr::to_bytes;
 
@@ -60,18 +58,18 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn read_lent(
         &self,
         (link, class): (&Link, Class),
-        source: (Option<&FileHandle>, Option<&FileRef>),
+        object: Option<&FileHandle>,
         transfer: &Transfer,
-        (count, state): (u64, ObjectState),
+        count: u64,
         pace: &Pace,
     ) -> Result<Vec<u8>, Status> {
-        let nothing = LentDone {
+        let nothing = |state| LentDone {
             done: TransferDone { count: 0, state },
             lent: None,
         };
         let buffer = Some(count).filter(|it| *it <= LENT_LEN_MAX);
-        let Some(mut buffer) = buffer.and_then(|count| link.lendable(count)) else {
-            return Ok(to_bytes(&nothing));
+        let Some(buffer) = buffer.and_then(|count| link.lendable(count)) else {
+            return Ok(to_bytes(&nothing(self.state_of(object).await?)));
         };
         let _turn = match class {
             Class::Metadata | Class::Small => None,
@@ -80,9 +78,10 @@ impl<V: Vfs> IoServer<V> {
                 Some(self.reads.take(flow, count).await)
             }
         };
-        self.gather_own(source, transfer, &mut buffer, pace).await?;
+        let gathered = self.gather_own(object, transfer, buffer, pace).await;
+        let (buffer, state) = gathered?;
         Ok(to_bytes(&match link.lend(buffer, Access::RemoteRead) {
-            None => nothing,
+            None => nothing(state),
             lent => LentDone {
                 done: TransferDone { count, state },
                 lent,
