@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod client;
+mod readme;
 mod server;
