@@ -28,6 +28,10 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             "lints",
             cargo("clippy --workspace --all-targets --locked -- -D warnings"),
         ),
+        (
+            "the public crate without its features",
+            cargo("check --locked -p gannet --no-default-features"),
+        ),
         ("tidy", Box::new(tidy::run)),
         ("rustdoc", Box::new(rustdoc)),
         (

@@ -20,6 +20,7 @@ pub struct ConnectOptions {
     pub(crate) caller: Credentials,
     pub(crate) connect_max: Duration,
     /// How long operations on a volume are tried; `None` for ever.
+    #[cfg(feature = "volumes")]
     pub(crate) patience: Option<Duration>,
     pub(crate) crc: bool,
     pub(crate) registration: Registration,
@@ -37,6 +38,7 @@ impl Default for ConnectOptions {
         ConnectOptions {
             caller: own_credentials(),
             connect_max: CONNECT_MAX,
+            #[cfg(feature = "volumes")]
             patience: None,
             crc: false,
             registration: Registration::default(),
@@ -69,6 +71,7 @@ impl ConnectOptions {
     }
 
     /// How long operations on a volume are tried while its servers are away; `None`, the default, for ever.
+    #[cfg(feature = "volumes")]
     #[must_use]
     pub fn patience(self, patience: Option<Duration>) -> ConnectOptions {
         ConnectOptions { patience, ..self }
