@@ -22,7 +22,7 @@ pub(crate) use queue::Hold;
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
 use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
-use gannet_runtime::{Buffer, Handle, LocalFuture, Notify, timeout};
+use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, Status, Token,
 };
@@ -219,14 +219,22 @@ impl Link {
         body: &[u8],
         data: &[u8],
     ) -> Result<Message, LinkError> {
-        self.call_with(None, (operation, class), body, data).await
+        let deadline = self.call_deadline();
+        self.call_with((None, deadline), (operation, class), body, data)
+            .await
+    }
+
+    /// When a request that is begun now is given up. Asked for before anything of it is queued: so its time holds the
+    /// bytes that go ahead of it, and what the caller did before comes before them.
+    pub(crate) fn call_deadline(&self) -> Instant {
+        self.shared.runtime.now() + CALL_DEADLINE
     }
 
     /// As [`Link::call`], with buffers that belong to the request until its answer is here and was looked at, even if
-    /// nobody waits for it any more.
+    /// nobody waits for it any more; given up at a [`Link::call_deadline`].
     pub(crate) async fn call_with(
         &self,
-        slot: Option<FastSlot>,
+        (slot, deadline): (Option<FastSlot>, Instant),
         (operation, class): (Operation, Class),
         body: &[u8],
         data: &[u8],
@@ -253,7 +261,9 @@ impl Link {
         };
         self.shared.queued.notify();
         let waiting = Waiting { link: self, id };
-        match timeout(&self.shared.runtime, CALL_DEADLINE, receiver).await {
+        let runtime = &self.shared.runtime;
+        let left = deadline - runtime.now();
+        match timeout(runtime, left, receiver).await {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(_)) => Err(self.why_over()),
             Err(_) => {

@@ -449,11 +449,12 @@ async fn call(
     let Target { link, placement } = target;
     let index = placement.index;
     let body = to_bytes(&transfer);
+    let deadline = link.call_deadline();
     for (span, target) in writes {
         link.write(Source::Span(span), target).await;
     }
-    let answer = link.call_with(slot, (operation, class), &body, &data).await;
-    Ok(Answered::Message(accepted(index, answer)?))
+    let call = link.call_with((slot, deadline), (operation, class), &body, &data);
+    Ok(Answered::Message(accepted(index, call.await)?))
 }
 
 /// As [`call`], but this side moves the bytes if the server lends memory for them.

@@ -352,7 +352,9 @@ mod tests {
         link.write(Source::Span(slot.span(LEN)), slot.target).await;
         let what = (Operation::Write, Class::Small);
         let body = to_bytes(&transfer);
-        let answer = link.call_with(Some(slot), what, &body, &[]).await?;
+        let answer = link
+            .call_with((Some(slot), link.call_deadline()), what, &body, &[])
+            .await?;
         Ok(answer.header.status)
     }
 
