@@ -94,7 +94,7 @@ impl Zones {
     }
 
     /// Gives the memory of slots that nobody uses back to the system, and their bytes to all classes. Registrations of
-    /// them must be gone before: [`crate::registration::Strategy::reclaim`].
+    /// them must be gone before: `Strategy::reclaim` of the fabric.
     pub fn trim(&self) {
         self.classes.iter().for_each(Arena::trim);
     }

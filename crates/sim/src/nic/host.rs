@@ -41,7 +41,7 @@ pub struct Host {
     debtors: RefCell<Vec<Weak<dyn Debtor>>>,
 }
 
-/// Somebody who is charged late; see [`Host::settle`].
+/// Somebody who is charged late; see `Host::settle`.
 pub trait Debtor {
     /// Charges what has not been charged yet.
     fn settle(&self);
