@@ -44,6 +44,20 @@ impl Remote {
 }
 
 /// Has whichever it is do something.
+///
+/// What a volume does is on the heap: its futures are many times as large as those of an export, and whoever waits for
+/// either would move as many bytes with each operation.
+macro_rules! either_waits {
+    ($remote:expr, $fs:ident => $done:expr) => {
+        match $remote {
+            Remote::Nfs($fs) => $done.await,
+            #[cfg(feature = "volumes")]
+            Remote::Volume($fs) => Box::pin($done).await,
+        }
+    };
+}
+
+/// As [`either_waits`], without waiting.
 macro_rules! either {
     ($remote:expr, $fs:ident => $done:expr) => {
         match $remote {
@@ -60,11 +74,11 @@ impl Vfs for Remote {
     }
 
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
-        either!(self, fs => fs.resolve(cred, path).await)
+        either_waits!(self, fs => fs.resolve(cred, path))
     }
 
     async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
-        either!(self, fs => fs.attributes(file).await)
+        either_waits!(self, fs => fs.attributes(file))
     }
 
     async fn set_attributes(
@@ -74,7 +88,7 @@ impl Vfs for Remote {
         change: &SetAttributes,
         guard: Option<Time>,
     ) -> Changed<()> {
-        either!(self, fs => fs.set_attributes(cred, file, change, guard).await)
+        either_waits!(self, fs => fs.set_attributes(cred, file, change, guard))
     }
 
     async fn lookup(
@@ -83,7 +97,7 @@ impl Vfs for Remote {
         directory: &FileHandle,
         name: &[u8],
     ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
-        either!(self, fs => fs.lookup(cred, directory, name).await)
+        either_waits!(self, fs => fs.lookup(cred, directory, name))
     }
 
     async fn access(
@@ -92,7 +106,7 @@ impl Vfs for Remote {
         file: &FileHandle,
         wanted: AccessMask,
     ) -> Result<(AccessMask, Attributes), Status> {
-        either!(self, fs => fs.access(cred, file, wanted).await)
+        either_waits!(self, fs => fs.access(cred, file, wanted))
     }
 
     async fn read_link(
@@ -100,7 +114,7 @@ impl Vfs for Remote {
         cred: &Credentials,
         file: &FileHandle,
     ) -> Result<(Vec<u8>, Attributes), Status> {
-        either!(self, fs => fs.read_link(cred, file).await)
+        either_waits!(self, fs => fs.read_link(cred, file))
     }
 
     async fn read(
@@ -110,7 +124,7 @@ impl Vfs for Remote {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Status> {
-        either!(self, fs => fs.read(cred, file, offset, count).await)
+        either_waits!(self, fs => fs.read(cred, file, offset, count))
     }
 
     async fn read_into(
@@ -121,7 +135,7 @@ impl Vfs for Remote {
         count: u32,
         buffer: Buffer,
     ) -> (Result<BytesRead, Status>, Option<Buffer>) {
-        either!(self, fs => fs.read_into(cred, file, offset, count, buffer).await)
+        either_waits!(self, fs => fs.read_into(cred, file, offset, count, buffer))
     }
 
     async fn write_and_return(
@@ -133,7 +147,7 @@ impl Vfs for Remote {
         range: Range<usize>,
         stability: Stability,
     ) -> (Changed<WriteDone>, Option<Buffer>) {
-        either!(self, fs => fs.write_and_return(cred, file, offset, data, range, stability).await)
+        either_waits!(self, fs => fs.write_and_return(cred, file, offset, data, range, stability))
     }
 
     async fn commit(
@@ -143,7 +157,7 @@ impl Vfs for Remote {
         offset: u64,
         count: u32,
     ) -> Changed<Commit> {
-        either!(self, fs => fs.commit(cred, file, offset, count).await)
+        either_waits!(self, fs => fs.commit(cred, file, offset, count))
     }
 
     async fn create(
@@ -153,7 +167,7 @@ impl Vfs for Remote {
         name: &[u8],
         mode: &CreateMode,
     ) -> Changed<Created> {
-        either!(self, fs => fs.create(cred, directory, name, mode).await)
+        either_waits!(self, fs => fs.create(cred, directory, name, mode))
     }
 
     async fn make_directory(
@@ -163,7 +177,7 @@ impl Vfs for Remote {
         name: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        either!(self, fs => fs.make_directory(cred, directory, name, attributes).await)
+        either_waits!(self, fs => fs.make_directory(cred, directory, name, attributes))
     }
 
     async fn make_symlink(
@@ -174,7 +188,7 @@ impl Vfs for Remote {
         target: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        either!(self, fs => fs.make_symlink(cred, directory, name, target, attributes).await)
+        either_waits!(self, fs => fs.make_symlink(cred, directory, name, target, attributes))
     }
 
     async fn make_node(
@@ -185,11 +199,11 @@ impl Vfs for Remote {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        either!(self, fs => fs.make_node(cred, directory, name, kind, attributes).await)
+        either_waits!(self, fs => fs.make_node(cred, directory, name, kind, attributes))
     }
 
     async fn remove(&self, cred: &Credentials, directory: &FileHandle, name: &[u8]) -> Changed<()> {
-        either!(self, fs => fs.remove(cred, directory, name).await)
+        either_waits!(self, fs => fs.remove(cred, directory, name))
     }
 
     async fn remove_directory(
@@ -198,7 +212,7 @@ impl Vfs for Remote {
         directory: &FileHandle,
         name: &[u8],
     ) -> Changed<()> {
-        either!(self, fs => fs.remove_directory(cred, directory, name).await)
+        either_waits!(self, fs => fs.remove_directory(cred, directory, name))
     }
 
     async fn rename(
@@ -207,7 +221,7 @@ impl Vfs for Remote {
         from: (&FileHandle, &[u8]),
         to: (&FileHandle, &[u8]),
     ) -> (Result<(), Status>, Wcc, Wcc) {
-        either!(self, fs => fs.rename(cred, from, to).await)
+        either_waits!(self, fs => fs.rename(cred, from, to))
     }
 
     async fn link(
@@ -217,7 +231,7 @@ impl Vfs for Remote {
         directory: &FileHandle,
         name: &[u8],
     ) -> (Changed<()>, Option<Attributes>) {
-        either!(self, fs => fs.link(cred, file, directory, name).await)
+        either_waits!(self, fs => fs.link(cred, file, directory, name))
     }
 
     async fn read_directory(
@@ -228,11 +242,11 @@ impl Vfs for Remote {
         verifier: Verifier,
         entries: &mut dyn Entries,
     ) -> Result<DirectoryPage, Status> {
-        either!(self, fs => fs.read_directory(cred, directory, cookie, verifier, entries).await)
+        either_waits!(self, fs => fs.read_directory(cred, directory, cookie, verifier, entries))
     }
 
     async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
-        either!(self, fs => fs.usage(file).await)
+        either_waits!(self, fs => fs.usage(file))
     }
 
     fn limits(&self) -> FileSystemLimits {
@@ -262,7 +276,7 @@ impl Vfs for Remote {
         lock: &ByteLock,
         request: LockRequest,
     ) -> Result<Locked, Status> {
-        either!(self, fs => fs.lock(cred, file, lock, request).await)
+        either_waits!(self, fs => fs.lock(cred, file, lock, request))
     }
 
     async fn append(
@@ -273,6 +287,6 @@ impl Vfs for Remote {
         data: (Buffer, usize),
         stability: Stability,
     ) -> (Result<(u64, WriteDone), Status>, Buffer) {
-        either!(self, fs => fs.append(cred, file, at_least, data, stability).await)
+        either_waits!(self, fs => fs.append(cred, file, at_least, data, stability))
     }
 }
