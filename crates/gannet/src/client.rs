@@ -9,11 +9,10 @@ mod worker;
 
 pub use options::ConnectOptions;
 
-use crate::file::File;
+use crate::file::{File, write_durably};
 use crate::url::Url;
 use crate::{ConnectError, Error};
 use gannet_client::{Existing, Files, Transfer, Zeros};
-use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, FileSystemUsage};
 use remote::Remote;
 use std::sync::Arc;
@@ -135,10 +134,7 @@ impl Client {
         let (path, bytes) = (self.at(path), bytes.into());
         let write = async move |files: Files<Remote>| {
             let node = files.create(&path, 0o600, Existing::Truncate).await?;
-            let mut writer = files.write_file(&node.handle, Zeros::Write, Transfer::default());
-            let len = bytes.len();
-            writer.write(0, Buffer::from_vec(bytes), len).await?;
-            writer.finish().await.map(|_| ())
+            write_durably(&files, &node.handle, 0, bytes).await
         };
         self.with(write).await
     }

@@ -2,9 +2,10 @@
 
 use crate::Error;
 use crate::client::Worker;
-use gannet_client::{Block, Transfer, Zeros};
+use crate::client::remote::Remote;
+use gannet_client::{Block, Files, Transfer, Zeros};
 use gannet_runtime::Buffer;
-use gannet_vfs::{Attributes, FileHandle, Stability};
+use gannet_vfs::{Attributes, FileHandle};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -75,20 +76,7 @@ impl File {
     pub async fn write_at(&self, offset: u64, bytes: impl Into<Vec<u8>>) -> Result<(), Error> {
         let (file, bytes) = (self.handle, bytes.into());
         let written = self.worker.run(async move |connection| {
-            let objects = connection.files.objects();
-            let mut offset = offset;
-            for piece in bytes.chunks(OPERATION_MAX) {
-                let mut rest = piece;
-                while !rest.is_empty() {
-                    // Bounded by the longest operation.
-                    let data = (Buffer::from_vec(rest.to_vec()), rest.len() as u32);
-                    let written = objects.write(&file, offset, data, Stability::FileSync);
-                    let count = written.await?.0.count as usize;
-                    rest = rest.get(count..).unwrap_or_default();
-                    offset += count as u64;
-                }
-            }
-            Ok::<_, gannet_client::Error>(())
+            write_durably(&connection.files, &file, offset, bytes).await
         });
         Ok(written.await??)
     }
@@ -149,6 +137,19 @@ impl File {
             collected: Vec::new(),
         })
     }
+}
+
+/// Writes `bytes` to a file from `offset` on, with several WRITEs in flight; they are durable when this returns.
+pub(crate) async fn write_durably(
+    files: &Files<Remote>,
+    file: &FileHandle,
+    offset: u64,
+    bytes: Vec<u8>,
+) -> Result<(), gannet_client::Error> {
+    let mut writer = files.write_file(file, Zeros::Write, Transfer::default());
+    let len = bytes.len();
+    writer.write(offset, Buffer::from_vec(bytes), len).await?;
+    writer.finish().await.map(|_| ())
 }
 
 /// The rest of a file as a stream; see [`File::reader`].
