@@ -56,10 +56,8 @@ impl Client {
     pub async fn connect_with(url: &str, options: ConnectOptions) -> Result<Client, ConnectError> {
         let url = Url::parse(url)?;
         let path = url.path.clone();
-        let worker = Worker::start(url, options).await?;
-        let export_len = worker.run(async |connection| connection.export_len).await;
-        let ended = |_| ConnectError::Start(std::io::Error::other("its thread has ended"));
-        let below = path.get(export_len.map_err(ended)?..).unwrap_or_default();
+        let (worker, export_len) = Worker::start(url, options).await?;
+        let below = path.get(export_len..).unwrap_or_default();
         Ok(Client {
             worker,
             base: below.join(&b'/').into(),

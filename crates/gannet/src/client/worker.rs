@@ -18,8 +18,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread, and connects there.
-    pub(crate) async fn start(url: Url, options: ConnectOptions) -> Result<Worker, ConnectError> {
+    /// Starts a thread, and connects there; also, how many components of the URL's path name the export.
+    pub(crate) async fn start(
+        url: Url,
+        options: ConnectOptions,
+    ) -> Result<(Worker, usize), ConnectError> {
         let (jobs, queue) = mpsc::unbounded_channel();
         let (started, connected) = oneshot::channel();
         let serving = move || {
@@ -32,8 +35,8 @@ impl Worker {
         let thread = std::thread::Builder::new().name(String::from("gannet-client"));
         thread.spawn(serving).map_err(ConnectError::Start)?;
         let gone = |_| ConnectError::Start(std::io::Error::other("its thread has ended"));
-        connected.await.map_err(gone)??;
-        Ok(Worker { jobs })
+        let export_len = connected.await.map_err(gone)??;
+        Ok((Worker { jobs }, export_len))
     }
 
     /// Has the core do `job`; what comes of it.
@@ -70,7 +73,7 @@ async fn serve(
     url: Url,
     options: ConnectOptions,
     mut jobs: mpsc::UnboundedReceiver<Job>,
-    started: oneshot::Sender<Result<(), ConnectError>>,
+    started: oneshot::Sender<Result<usize, ConnectError>>,
 ) {
     let connection = match connect(&runtime, &url, &options).await {
         Ok(connection) => Rc::new(connection),
@@ -80,7 +83,7 @@ async fn serve(
             return;
         }
     };
-    if started.send(Ok(())).is_err() {
+    if started.send(Ok(connection.export_len)).is_err() {
         return;
     }
     while let Some(job) = jobs.recv().await {
