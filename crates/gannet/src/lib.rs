@@ -31,6 +31,7 @@ mod file;
 #[cfg(feature = "volumes")]
 mod key;
 pub mod local;
+mod provider;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod url;

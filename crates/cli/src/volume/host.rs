@@ -7,10 +7,9 @@ use super::owner::Owner;
 use super::place::Place;
 use crate::cli::{Listen, VolumeRole};
 use crate::failure::{Explain, Failure};
-use gannet::local::{find, resolver};
+use gannet::local::{find, provider, resolver};
 use gannet::url::NATIVE_PORT;
 use gannet_fabric::Provider;
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree, descriptors_each};
 use gannet_meta::{JournaledStore, MetaStore, claims};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
@@ -345,15 +344,6 @@ fn here(address: IpAddr) -> IpAddr {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         address => address,
     }
-}
-
-/// The software RNIC; with CRCs if that is wanted here or by the peer.
-fn provider(runtime: &Handle, crc: bool) -> Rc<IwarpProvider> {
-    let config = IwarpConfig {
-        crc,
-        ..IwarpConfig::default()
-    };
-    IwarpProvider::new(Handle::clone(runtime), config)
 }
 
 impl Front {

@@ -5,10 +5,9 @@ use super::options::{ConnectOptions, machine_name};
 use super::probe::probe;
 use super::remote::Remote;
 use crate::ConnectError;
+use crate::provider::provider;
 use crate::url::{Scheme, Url};
 use gannet_client::Files;
-use gannet_fabric::Provider;
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_nfs::client::{Client, NfsFs};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
 use gannet_runtime::{Handle, run_blocking, timeout};
@@ -96,7 +95,7 @@ async fn connect_to_export(
     let address = resolve(runtime, url).await?;
     let target = match url.scheme {
         Scheme::Tcp => Target::Tcp(address),
-        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options), address),
+        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options.crc), address),
     };
     let config = ClientConfig {
         credential: credential(&options.caller),
@@ -160,7 +159,7 @@ pub async fn volume(
         manager: Some(address),
         io_servers: Vec::new(),
     };
-    let (clock, provider) = (Handle::clone(runtime), provider(runtime, options));
+    let (clock, provider) = (Handle::clone(runtime), provider(runtime, options.crc));
     let siblings = Siblings::new(runtime.random());
     let patience = options.patience;
     let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
@@ -210,15 +209,6 @@ pub fn resolver(runtime: &Handle) -> gannet_volume::client::Resolver {
             Box::pin(async move { find(&runtime, host, port).await });
         found
     })
-}
-
-/// The software RNIC, as the options want it.
-pub fn provider(runtime: &Handle, options: &ConnectOptions) -> Rc<dyn Provider> {
-    let config = IwarpConfig {
-        crc: options.crc,
-        ..IwarpConfig::default()
-    };
-    IwarpProvider::new(Rc::clone(runtime), config)
 }
 
 /// `caller`, as a connection calls for it.

@@ -1,8 +1,8 @@
 //! What one core runs: a service over its own fronts of the stores, the transports, and their end.
 
 use super::{Content, DRAIN_MAX, Shared, pressure};
+use crate::provider::provider;
 use gannet_fabric::Provider;
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
@@ -119,11 +119,7 @@ fn serve_rdma<V: Vfs>(
     shared: &Shared,
 ) {
     let options = shared.parts.rdma_options;
-    let config = IwarpConfig {
-        crc: shared.parts.crc,
-        ..IwarpConfig::default()
-    };
-    let provider = IwarpProvider::new(Rc::clone(runtime), config);
+    let provider = provider(runtime, shared.parts.crc);
     let listener = Box::new(provider.listen_on(rpc.admitting(streams)));
     let rpc = rpc.clone();
     runtime.spawn(
