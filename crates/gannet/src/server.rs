@@ -15,6 +15,7 @@ use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
 use gannet_session::Budget;
+use gannet_session::limits::BUDGET_BYTES;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Add;
@@ -61,6 +62,14 @@ pub struct Parts {
     pub rdma_options: RdmaOptions,
     /// Where groups of callers are looked up, if they are.
     pub user_groups: Option<Arc<dyn UserGroups>>,
+}
+
+/// What peers may make a process hold unless it is told otherwise: a fixed amount, or an eighth of a small machine.
+pub fn default_budget() -> Budget {
+    let system = rustix::system::sysinfo();
+    let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
+    let bytes = (memory / 8).min(BUDGET_BYTES as u64);
+    Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// What all cores share.

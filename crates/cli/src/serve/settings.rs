@@ -4,13 +4,13 @@ use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
 use crate::volume::HostOptions;
+use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
-use gannet_session::limits::BUDGET_BYTES;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -329,14 +329,11 @@ fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
     }
 }
 
-/// As much as the configuration says, or a fixed amount that also a small machine can spare.
+/// As much as the configuration says, or what also a small machine can spare.
 fn budget(config: &ServerConfig) -> Budget {
-    let system = rustix::system::sysinfo();
-    let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
-    let bytes = config
-        .max_peer_memory
-        .unwrap_or((memory / 8).min(BUDGET_BYTES as u64));
-    Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
+    config.max_peer_memory.map_or_else(default_budget, |bytes| {
+        Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
+    })
 }
 
 fn host_options(

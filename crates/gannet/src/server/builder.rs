@@ -1,11 +1,10 @@
 //! A directory served by a few calls.
 
-use super::{Content, Parts, Serving, Stop};
+use super::{Content, Parts, Serving, Stop, default_budget};
 use gannet_localfs::{LocalOptions, LocalTree, OpenError, survive_file_size_limit};
 use gannet_nfs::server::{Export, ExportError, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::{SharedListener, available_cores};
-use gannet_session::Budget;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -131,7 +130,7 @@ impl Builder {
             cores: self.cores,
             tcp: Some(listen(self.tcp, self.cores)?),
             rdma: Some(listen(self.rdma, self.cores)?),
-            budget: Budget::new(gannet_session::limits::BUDGET_BYTES),
+            budget: default_budget(),
             crc: false,
             connections: ConnectionLimits::default(),
             rdma_options: RdmaOptions::default(),
