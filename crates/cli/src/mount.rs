@@ -4,12 +4,10 @@ use crate::cli::{Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
-use crate::session::{Session, caller, run as run_session, volume_of};
-use gannet::url::Scheme;
-use gannet_client::Follow;
-use gannet_fuse::{Caching, Mount, MountError};
-use gannet_runtime::{Handle, timeout};
-use gannet_vfs::{FileHandle, FileKind, Vfs};
+use crate::session::{Session, caller, run as run_session};
+use gannet::local::mount;
+use gannet::{Caching, FrontEndError, MountError};
+use gannet_runtime::Handle;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,8 +15,6 @@ use std::time::Duration;
 
 /// How long operations wait for a silent server unless `--timeout` says otherwise.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long the server may take to hear that an export is no longer used.
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
 const DEVICE: &str = "/dev/fuse";
 /// What mounts for those who are not root.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
@@ -30,70 +26,58 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
     check_directory(&options.directory)?;
     check_fuse()?;
-    run_session(async |runtime| match options.url.scheme {
-        Scheme::Native => mount_volume(&runtime, options).await,
-        Scheme::Tcp | Scheme::Rdma => mount_export(&runtime, options).await,
-    })
+    run_session(async |runtime| hold(&runtime, options).await)
 }
 
-async fn mount_volume(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {
+async fn hold(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {
     let (url, client) = (&options.url, &options.client);
-    let volume = volume_of(runtime, url, client, Some(deadline(options))).await?;
-    let path: Vec<&[u8]> = url.path.iter().map(Vec::as_slice).collect();
-    let root = volume.resolve(&caller(client), &path).await;
-    let root = root.explain(|| format!("cannot find {url}"))?;
-    let attributes = volume.attributes(&root).await;
-    let kind = attributes.explain(|| format!("cannot find {url}"))?.kind;
-    check_kind(options, kind)?;
-    // The kernel knows what it has written; the front end asks once, when that has become durable.
-    hold(runtime, (volume.without_attributes(), root), options).await
-}
-
-async fn mount_export(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {
-    let (url, client) = (&options.url, &options.client);
-    let session = Session::connect(runtime, url, client).await?;
-    let root = session.node(url, Follow::Yes).await?;
-    check_kind(options, root.attributes.kind)?;
-    let store = session.export_for_front_end().await;
-    let store = store.explain(|| format!("cannot mount {url}"))?;
-    let held = hold(runtime, (store, root.handle), options).await;
-    let _ = timeout(runtime, FAREWELL_MAX, session.unmount()).await;
+    let deadline = client.call.timeout.unwrap_or(SILENCE_MAX);
+    let session = Session::connect_for_mount(runtime, url, client, deadline).await?;
+    let held = hold_mount(runtime, &session, deadline, options).await;
+    session.connection().farewell().await;
     held
 }
 
-fn deadline(options: &MountOptions) -> Duration {
-    options.client.call.timeout.unwrap_or(SILENCE_MAX)
-}
-
-/// Mounts `store`, says so, and stays until that is over.
-async fn hold<V: Vfs>(
+/// Mounts, says so, and stays until that is over.
+async fn hold_mount(
     runtime: &Handle,
-    store: (V, FileHandle),
+    session: &Session,
+    deadline: Duration,
     options: &MountOptions,
 ) -> Result<(), Failure> {
     let mut signals = Signals::install().explain(|| String::from("cannot wait for signals"))?;
     let call = &options.client.call;
-    let settings = gannet_fuse::MountOptions {
-        source: options.url.to_string(),
-        caching: match options.direct {
+    let is_someone = call.uid.is_some() || call.gid.is_some();
+    let settings = gannet::MountOptions::default()
+        .caching(match options.direct {
             true => Caching::Direct,
             false => Caching::Writeback,
-        },
-        read_only: options.read_only,
-        allow_other: options.allow_other,
-        caller: (call.uid.is_some() || call.gid.is_some()).then(|| caller(&options.client)),
-        cache_age: options.cache_age,
-        locks: locks(options, store.0.is_coordinated())?,
-        deadline: deadline(options),
-    };
-    let mount = Mount::start(runtime, store, &options.directory, settings).await;
-    let mut mount = mount.map_err(|error| explain(options, error))?;
-    let line = format!("mounted {} at {}", options.url, mount.directory().display());
+        })
+        .read_only(options.read_only)
+        .allow_other(options.allow_other)
+        .caller(is_someone.then(|| caller(&options.client)))
+        .cache_age(options.cache_age)
+        .locks(options.locks.map(|locks| match locks {
+            Locks::Shared => gannet::Locks::Shared,
+            Locks::Local => gannet::Locks::Local,
+            Locks::None => gannet::Locks::None,
+        }))
+        .deadline(deadline);
+    let (url, directory) = (&options.url, &options.directory);
+    let mounted = mount(runtime, session.connection(), url, directory, &settings).await;
+    let mut mount = mounted.map_err(|error| explain(options, error))?;
+    if mount.locks() == gannet::Locks::Local {
+        // Programs on several machines may rely on them.
+        tracing::info!(
+            "file locks hold among the programs of this machine alone (`--locks none` refuses them)"
+        );
+    }
+    let line = format!("mounted {url} at {}", mount.directory().display());
     if let Some(path) = &options.ready_file {
         output::ready_file(path, &line)?;
     }
     output::line(&line)?;
-    let what = || format!("{} was mounted, and ended", options.directory.display());
+    let what = || format!("{} was mounted, and ended", directory.display());
     let name = tokio::select! {
         ended = mount.ended() => return ended.explain(what),
         name = signals.next() => name,
@@ -101,44 +85,12 @@ async fn hold<V: Vfs>(
     tracing::info!(signal = name, "unmounting");
     tokio::select! {
         unmounted = mount.unmount() => {
-            unmounted.explain(|| format!("cannot unmount {}", options.directory.display()))
+            unmounted.explain(|| format!("cannot unmount {}", directory.display()))
         }
         _ = signals.next() => {
             tracing::warn!("second signal: exiting at once");
             std::process::exit(0);
         }
-    }
-}
-
-/// Says where file locks hold: programs on several machines may rely on them.
-fn locks(options: &MountOptions, server_has_locks: bool) -> Result<gannet_fuse::Locks, Failure> {
-    let default = match server_has_locks {
-        true => Locks::Shared,
-        false => Locks::Local,
-    };
-    match options.locks.unwrap_or(default) {
-        Locks::Shared if !server_has_locks => Err(Failure::new(
-            format!("cannot mount {}", options.url),
-            "an NFS server keeps no file locks for Gannet (--locks local, or none)",
-        )),
-        Locks::Shared => Ok(gannet_fuse::Locks::Shared),
-        Locks::Local => {
-            tracing::info!(
-                "file locks hold among the programs of this machine alone (`--locks none` refuses them)"
-            );
-            Ok(gannet_fuse::Locks::Local)
-        }
-        Locks::None => Ok(gannet_fuse::Locks::None),
-    }
-}
-
-fn check_kind(options: &MountOptions, kind: FileKind) -> Result<(), Failure> {
-    match kind {
-        FileKind::Directory => Ok(()),
-        _ => Err(Failure::new(
-            format!("cannot mount {}", options.url),
-            "it is not a directory",
-        )),
     }
 }
 
@@ -214,10 +166,20 @@ fn has_helper() -> bool {
 }
 
 fn explain(options: &MountOptions, error: MountError) -> Failure {
+    let (url, directory) = (&options.url, options.directory.display());
+    let mounting = || format!("cannot mount {url}");
+    let front_end = match error {
+        MountError::FrontEnd(error) => error,
+        MountError::Find(error) => return Failure::new(format!("cannot find {url}"), error),
+        error @ MountError::NoSharedLocks => {
+            return Failure::new(mounting(), error).hint("--locks local, or none");
+        }
+        MountError::Limits(error) => return Failure::new(mounting(), error),
+        error => return Failure::new(mounting(), error),
+    };
     let refused =
-        matches!(&error, MountError::Io(io) if io.kind() == io::ErrorKind::PermissionDenied);
-    let what = format!("cannot mount on {}", options.directory.display());
-    let failure = Failure::new(what, error);
+        matches!(&front_end, FrontEndError::Io(io) if io.kind() == io::ErrorKind::PermissionDenied);
+    let failure = Failure::new(format!("cannot mount on {directory}"), front_end);
     match (refused, options.allow_other) {
         (false, _) => failure,
         (true, true) => {

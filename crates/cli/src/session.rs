@@ -8,13 +8,13 @@ use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::volume;
 use gannet::ConnectOptions;
-use gannet::local::{self, Connection, Remote, machine_name};
+use gannet::local::{self, Connection, Remote};
 use gannet::url::{Scheme, Url};
 use gannet_client::{Error, Files, Follow, Node, Objects};
-use gannet_nfs::client::{Client, NfsFs};
+use gannet_nfs::client::Client;
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, timeout};
-use gannet_vfs::{Credentials, FileHandle, Status};
+use gannet_vfs::{Credentials, FileHandle};
 use gannet_volume::client::VolumeFs;
 use std::future::Future;
 use std::rc::Rc;
@@ -71,9 +71,10 @@ impl Session {
         options: &ClientOptions,
         patience: Patience,
     ) -> Result<Session, Failure> {
-        let connecting = Session::establish(runtime, url, options, patience);
+        let silence = silence_max(options, patience);
+        let connecting = Session::establish(runtime, url, options, silence);
         let connecting = waiting::connecting(runtime, url, connecting);
-        let Some(silence) = silence_max(options, patience) else {
+        let Some(silence) = silence else {
             return connecting.await;
         };
         let connected = timeout(runtime, silence, connecting).await;
@@ -83,13 +84,30 @@ impl Session {
         })
     }
 
+    /// Connects for a mount, whose operations on a volume are tried until `deadline`. A volume's manager may be that late
+    /// as well.
+    ///
+    /// # Errors
+    /// See [`Session::connect_with`].
+    pub(crate) async fn connect_for_mount(
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+        deadline: Duration,
+    ) -> Result<Session, Failure> {
+        match url.scheme {
+            Scheme::Native => Session::establish(runtime, url, options, Some(deadline)).await,
+            Scheme::Tcp | Scheme::Rdma => Session::connect(runtime, url, options).await,
+        }
+    }
+
     async fn establish(
         runtime: &Handle,
         url: &Url,
         options: &ClientOptions,
-        patience: Patience,
+        silence: Option<Duration>,
     ) -> Result<Session, Failure> {
-        let settled = settled(url, options, silence_max(options, patience))?;
+        let settled = settled(url, options, silence)?;
         let connected = local::connect(runtime, url, &settled).await;
         let mounted = connected.map_err(|error| unreachable::failure(url, error))?;
         Ok(Session {
@@ -112,16 +130,9 @@ impl Session {
         self.objects().file_system()
     }
 
-    /// An export once more, for a front end.
-    ///
-    /// # Errors
-    /// It is a volume, or the server does not answer.
-    pub(crate) async fn export_for_front_end(&self) -> Result<NfsFs, gannet_nfs::client::Error> {
-        let client = self.remote().nfs();
-        let client = client.ok_or(gannet_nfs::client::Error::Status(Status::Notsupp))?;
-        let root = self.files().root();
-        let export = NfsFs::open(client.clone(), root, machine_name()).await?;
-        export.for_front_end().await
+    /// The connection below it.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.mounted
     }
 
     /// Asks the server, or a volume's manager, whether it is there.
@@ -135,13 +146,6 @@ impl Session {
     /// The connection of RPC, where files are reached by that.
     pub fn rpc(&self) -> Option<&gannet_rpc::Client> {
         self.remote().nfs().map(Client::rpc)
-    }
-
-    /// Tells the server that the export is no longer used. A courtesy: nothing depends on it.
-    pub(crate) async fn unmount(&self) {
-        if let Some(client) = self.remote().nfs() {
-            let _ = client.unmount(&self.mounted.export).await;
-        }
     }
 
     /// Makes an empty file for `replaced`, to take its place later, where a volume has it: the new file is striped like

@@ -16,7 +16,7 @@ pub struct Objects<V> {
 }
 
 struct Shared<V> {
-    file_system: V,
+    file_system: Rc<V>,
     caller: Credentials,
     runtime: Handle,
     waits: Waits,
@@ -63,7 +63,7 @@ impl<V: Vfs> Objects<V> {
     pub fn new(runtime: Handle, file_system: V, caller: Credentials) -> Objects<V> {
         Objects {
             shared: Rc::new(Shared {
-                file_system,
+                file_system: Rc::new(file_system),
                 caller,
                 runtime,
                 waits: Waits::default(),
@@ -72,7 +72,7 @@ impl<V: Vfs> Objects<V> {
     }
 
     /// The file system itself.
-    pub fn file_system(&self) -> &V {
+    pub fn file_system(&self) -> &Rc<V> {
         &self.shared.file_system
     }
 

@@ -72,7 +72,7 @@ impl<V: Vfs> Headless<V> {
         bounds: KeptBounds,
     ) -> Headless<V> {
         let caller = options.caller.clone();
-        let mounted = Mounted::new(Handle::clone(runtime), (vfs, root), options);
+        let mounted = Mounted::new(Handle::clone(runtime), (Rc::new(vfs), root), options);
         Headless {
             mounted: Rc::new(mounted.bounded(bounds)),
             caller: caller.unwrap_or_else(|| Credentials::new(0, 0, &[])),

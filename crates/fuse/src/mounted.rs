@@ -35,7 +35,7 @@ pub(crate) type Job<V> = Box<dyn FnOnce(Rc<Mounted<V>>) -> LocalFuture<()> + Sen
 
 /// A mounted store. Lives on one core.
 pub(crate) struct Mounted<V> {
-    pub(crate) vfs: V,
+    pub(crate) vfs: Rc<V>,
     pub(crate) runtime: Handle,
     pub(crate) options: MountOptions,
     pub(crate) inodes: RefCell<Inodes>,
@@ -82,7 +82,7 @@ impl Entry {
 impl<V: Vfs> Mounted<V> {
     pub(crate) fn new(
         runtime: Handle,
-        (vfs, root): (V, FileHandle),
+        (vfs, root): (Rc<V>, FileHandle),
         options: MountOptions,
     ) -> Mounted<V> {
         let kernel_caches = options.caching == Caching::Writeback;

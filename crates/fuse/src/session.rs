@@ -93,7 +93,7 @@ impl<V: Vfs> Mount<V> {
     /// The system does not have FUSE, does not let this user mount, or the directory is no directory.
     pub async fn start(
         runtime: &Handle,
-        (vfs, root): (V, FileHandle),
+        (vfs, root): (Rc<V>, FileHandle),
         directory: &Path,
         options: MountOptions,
     ) -> Result<Mount<V>, MountError> {
@@ -141,6 +141,11 @@ impl<V: Vfs> Mount<V> {
     /// Where it is mounted: an absolute path without symbolic links.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Where file locks hold.
+    pub fn locks(&self) -> Locks {
+        self.mounted.options.locks
     }
 
     /// Waits until the directory has been unmounted, and everything is answered and durable.

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ fn mounted(story: fn(&Path, &Path)) {
                 locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
-            let mount = Mount::start(&runtime, (store, root), &mnt, options);
+            let mount = Mount::start(&runtime, (Rc::new(store), root), &mnt, options);
             let mut mount = mount.await.unwrap();
             let (share, mnt) = (share.clone(), mnt.clone());
             let told = run_blocking(&runtime, move || story(&share, &mnt)).await;

@@ -20,7 +20,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Features: `server` (serving directories), `volumes` (`gannet://` URLs). Both are on by default.
+//! A [`Mount`] is a server's directory in the tree of this machine, through FUSE.
+//!
+//! Features: `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE). All are on by default.
 //!
 //! This crate puts the parts together and owns nothing of their working. What it refuses: command lines, configuration
 //! files, terminals.
@@ -31,6 +33,8 @@ mod file;
 #[cfg(feature = "volumes")]
 mod key;
 pub mod local;
+#[cfg(feature = "mount")]
+mod mount;
 mod provider;
 #[cfg(feature = "server")]
 pub mod server;
@@ -45,5 +49,7 @@ pub use gannet_runtime::Buffer;
 pub use gannet_vfs::{Attributes, Credentials, FileKind, FileSystemUsage, Status};
 #[cfg(feature = "volumes")]
 pub use key::{ClientKey, KeyError, token};
+#[cfg(feature = "mount")]
+pub use mount::{Caching, FrontEndError, Locks, Mount, MountError, MountOptions};
 #[cfg(feature = "server")]
 pub use server::Server;

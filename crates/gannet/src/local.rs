@@ -8,4 +8,6 @@ pub use crate::client::connect::{Connection, connect, find};
 pub use crate::client::connect::{resolver, volume};
 pub use crate::client::options::{machine_name, own_credentials};
 pub use crate::client::remote::Remote;
+#[cfg(feature = "mount")]
+pub use crate::mount::mount;
 pub use crate::provider::provider;

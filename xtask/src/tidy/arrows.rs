@@ -35,14 +35,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         "gannet",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "volume", "client",
+            "nfs", "volume", "client", "fuse",
         ],
     ),
     (
         "cli",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "meta", "volume", "client", "fuse", "dump", "gannet",
+            "nfs", "meta", "volume", "client", "dump", "gannet",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),

@@ -394,7 +394,7 @@ mod tests {
                 locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
-            let mounted = Rc::new(Mounted::new(runtime, (store, root), options));
+            let mounted = Rc::new(Mounted::new(runtime, (Rc::new(store), root), options));
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
             let (_, key) = made.await.unwrap();
             story(share.path(), mounted, key).await;

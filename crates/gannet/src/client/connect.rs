@@ -22,6 +22,9 @@ use std::time::Duration;
 pub(super) const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// How long a server may take to hear that an export is no longer used.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
 /// A mounted export or a volume, on one core.
 pub struct Connection {
     /// Its files, as the caller of the options sees them.
@@ -55,9 +58,32 @@ impl Connection {
         Rc::clone(&self.contact) as Handle
     }
 
+    /// What it is to, for a front end that is asked for objects by their handles.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    #[cfg(feature = "mount")]
+    pub(crate) async fn front_end(&self) -> Result<Rc<Remote>, gannet_nfs::client::Error> {
+        let remote = self.files.objects().file_system();
+        let Some(client) = remote.nfs() else {
+            return Ok(Rc::clone(remote));
+        };
+        let export = NfsFs::open(client.clone(), self.files.root(), machine_name()).await?;
+        Ok(Rc::new(Remote::Nfs(export.for_front_end().await?)))
+    }
+
+    /// Tells the server that the export is no longer used. A courtesy: nothing depends on it, and it takes two seconds
+    /// at most.
+    pub async fn farewell(&self) {
+        if let Some(client) = self.files.objects().file_system().nfs() {
+            let told = client.unmount(&self.export);
+            let _ = timeout(&self.runtime(), FAREWELL_MAX, told).await;
+        }
+    }
+
     /// How often the connection was lost and made anew since the export was mounted.
     pub fn reconnects(&self) -> u64 {
-        match self.files.objects().file_system() {
+        match &**self.files.objects().file_system() {
             Remote::Nfs(_) => self.contact.streams() - self.streams_to_mount,
             #[cfg(feature = "volumes")]
             Remote::Volume(volume) => volume.reconnects(),

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod client;
+mod mount;
 mod readme;
 mod server;

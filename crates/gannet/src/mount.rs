@@ -1,0 +1,304 @@
+//! A server's directory in the tree of this machine, through FUSE.
+
+use crate::client::connect::{Connection, connect};
+use crate::client::remote::Remote;
+use crate::url::Url;
+use crate::{ConnectError, ConnectOptions};
+use gannet_client::Follow;
+use gannet_runtime::{Handle, tokio_plug};
+use gannet_vfs::{Credentials, FileKind, Vfs};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+pub use gannet_fuse::{Caching, Locks, MountError as FrontEndError};
+
+/// How long names and attributes are believed unless the options say otherwise.
+const CACHE_AGE: Duration = Duration::from_secs(1);
+/// How long operations wait for a silent server unless the options say otherwise.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How a directory is mounted. The default: writable, through the kernel's cache, for this user alone, each operation
+/// done for who asks; attributes are believed for a second, and an operation may take a minute.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    caching: Caching,
+    read_only: bool,
+    allow_other: bool,
+    caller: Option<Credentials>,
+    cache_age: Duration,
+    locks: Option<Locks>,
+    deadline: Duration,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            caching: Caching::Writeback,
+            read_only: false,
+            allow_other: false,
+            caller: None,
+            cache_age: CACHE_AGE,
+            locks: None,
+            deadline: DEADLINE,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Where data that was read and written lies meanwhile.
+    #[must_use]
+    pub fn caching(self, caching: Caching) -> MountOptions {
+        MountOptions { caching, ..self }
+    }
+
+    /// Refuses everything that changes files.
+    #[must_use]
+    pub fn read_only(self, read_only: bool) -> MountOptions {
+        MountOptions { read_only, ..self }
+    }
+
+    /// Lets other users in, each with his own rights; of those who are not root, `/etc/fuse.conf` must say
+    /// `user_allow_other`.
+    #[must_use]
+    pub fn allow_other(self, allow_other: bool) -> MountOptions {
+        MountOptions {
+            allow_other,
+            ..self
+        }
+    }
+
+    /// Has everything done for `caller`; `None`, the default, for whoever asks.
+    #[must_use]
+    pub fn caller(self, caller: Option<Credentials>) -> MountOptions {
+        MountOptions { caller, ..self }
+    }
+
+    /// For how long names and attributes are believed without asking again.
+    #[must_use]
+    pub fn cache_age(self, cache_age: Duration) -> MountOptions {
+        MountOptions { cache_age, ..self }
+    }
+
+    /// Where file locks hold; `None`, the default, among all clients of a volume, and on this machine alone over NFS.
+    #[must_use]
+    pub fn locks(self, locks: Option<Locks>) -> MountOptions {
+        MountOptions { locks, ..self }
+    }
+
+    /// How long an operation may take before it fails with `EIO`.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> MountOptions {
+        MountOptions { deadline, ..self }
+    }
+}
+
+/// Why a directory is not mounted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// There is no connection to the server.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// What the URL names cannot be found.
+    #[error("cannot find it: {0}")]
+    Find(gannet_client::Error),
+    /// The URL names something else than a directory.
+    #[error("it is not a directory")]
+    NotADirectory,
+    /// [`Locks::Shared`] was asked for, and an NFS server keeps no locks for its clients here.
+    #[error("an NFS server keeps no file locks for Gannet")]
+    NoSharedLocks,
+    /// The server does not say how long names may be.
+    #[error("cannot ask for the limits of names: {0}")]
+    Limits(gannet_nfs::client::Error),
+    /// The local directory or FUSE cannot be used.
+    #[error(transparent)]
+    FrontEnd(#[from] FrontEndError),
+    /// The thread that serves the mount cannot be started, or has ended.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// Mounts what `url` names, which `connection` is to, on `directory`, an existing one. Requests are done on the core of
+/// `runtime`; what is mounted outlives `connection`, but [`Connection::farewell`] should come after its end.
+///
+/// # Errors
+/// See [`MountError`].
+pub async fn mount(
+    runtime: &Handle,
+    connection: &Connection,
+    url: &Url,
+    directory: &Path,
+    options: &MountOptions,
+) -> Result<gannet_fuse::Mount<Remote>, MountError> {
+    let below = url.path.get(connection.export_len..).unwrap_or_default();
+    let path = below.join(&b'/');
+    let node = connection.files.walk(&path, Follow::Yes).await;
+    let node = node.map_err(MountError::Find)?;
+    if node.attributes.kind != FileKind::Directory {
+        return Err(MountError::NotADirectory);
+    }
+    let remote = connection.front_end().await.map_err(MountError::Limits)?;
+    let locks = match (options.locks, remote.is_coordinated()) {
+        (Some(Locks::Shared), false) => return Err(MountError::NoSharedLocks),
+        (Some(locks), _) => locks,
+        (None, true) => Locks::Shared,
+        (None, false) => Locks::Local,
+    };
+    let settings = gannet_fuse::MountOptions {
+        source: url.to_string(),
+        caching: options.caching,
+        read_only: options.read_only,
+        allow_other: options.allow_other,
+        caller: options.caller.clone(),
+        cache_age: options.cache_age,
+        locks,
+        deadline: options.deadline,
+    };
+    let root = (remote, node.handle);
+    Ok(gannet_fuse::Mount::start(runtime, root, directory, settings).await?)
+}
+
+/// A mounted directory, with a thread of its own. It stays mounted until somebody unmounts it; dropping this unmounts it
+/// some time later.
+pub struct Mount {
+    directory: PathBuf,
+    /// Unmounts when it is used, or gone.
+    stop: Option<oneshot::Sender<()>>,
+    /// `None` when it has said how the mount ended.
+    ended: Option<oneshot::Receiver<io::Result<()>>>,
+}
+
+impl Mount {
+    /// Mounts what `url` names on `directory`, an existing one, with options as they are by default.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mount = gannet::Mount::start("nfs+rdma://server/", "/mnt").await?;
+    /// let text = std::fs::read_to_string("/mnt/hello")?;
+    /// mount.unmount().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub async fn start(url: &str, directory: impl AsRef<Path>) -> Result<Mount, MountError> {
+        let (connect, options) = (ConnectOptions::default(), MountOptions::default());
+        Mount::start_with(url, directory, connect, options).await
+    }
+
+    /// Mounts what `url` names on `directory`, an existing one.
+    ///
+    /// # Errors
+    /// See [`MountError`].
+    pub async fn start_with(
+        url: &str,
+        directory: impl AsRef<Path>,
+        connect: ConnectOptions,
+        options: MountOptions,
+    ) -> Result<Mount, MountError> {
+        let url = Url::parse(url).map_err(ConnectError::from)?;
+        let directory = directory.as_ref().to_path_buf();
+        let (started, mounted) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let serving = move || {
+            let served = tokio_plug::block_on(async |runtime| {
+                let opened = open(&runtime, &url, &directory, (&connect, &options)).await;
+                serve(opened, started, stopped).await
+            });
+            // Who waits for it may be gone.
+            let _ = ends.send(served.flatten());
+        };
+        let thread = std::thread::Builder::new().name(String::from("gannet-mount"));
+        thread.spawn(serving).map_err(MountError::Start)?;
+        let gone = |_| MountError::Start(io::Error::other("its thread has ended"));
+        Ok(Mount {
+            directory: mounted.await.map_err(gone)??,
+            stop: Some(stop),
+            ended: Some(ended),
+        })
+    }
+
+    /// Where it is mounted: an absolute path without symbolic links.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Waits until the directory has been unmounted, and everything is answered and durable.
+    ///
+    /// # Errors
+    /// The kernel's device failed.
+    pub async fn ended(&mut self) -> io::Result<()> {
+        let Some(ended) = &mut self.ended else {
+            return Ok(());
+        };
+        let said = ended.await;
+        self.ended = None;
+        said.unwrap_or_else(|_| Err(io::Error::other("the mount's thread is gone")))
+    }
+
+    /// Unmounts the directory after the kernel has written back what it has; everything is durable when this returns.
+    /// If somebody still uses it, it is taken out of the tree, and served for no longer than an operation may take.
+    ///
+    /// # Errors
+    /// It cannot even be taken out of the tree.
+    pub async fn unmount(mut self) -> io::Result<()> {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+        }
+        self.ended().await
+    }
+}
+
+type Opened = (Connection, gannet_fuse::Mount<Remote>);
+
+async fn open(
+    runtime: &Handle,
+    url: &Url,
+    directory: &Path,
+    (connecting, options): (&ConnectOptions, &MountOptions),
+) -> Result<Opened, MountError> {
+    // An operation of a mount fails at its deadline; what it has begun need not go on.
+    #[cfg(feature = "volumes")]
+    let connecting = &{
+        let patience = connecting.patience.unwrap_or(options.deadline);
+        connecting.clone().patience(Some(patience))
+    };
+    let connection = connect(runtime, url, connecting).await?;
+    let mounted = mount(runtime, &connection, url, directory, options).await?;
+    Ok((connection, mounted))
+}
+
+/// Says whether it is mounted, and unmounts when it is told to, or nobody can tell any more.
+async fn serve(
+    opened: Result<Opened, MountError>,
+    started: oneshot::Sender<Result<PathBuf, MountError>>,
+    stopped: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let (connection, mut mounted) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            // Who asked may be gone.
+            let _ = started.send(Err(error));
+            return Ok(());
+        }
+    };
+    // Where nobody hears it, `stopped` ends at once, too.
+    let _ = started.send(Ok(mounted.directory().to_path_buf()));
+    let ended = tokio::select! {
+        ended = mounted.ended() => Some(ended),
+        _ = stopped => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => mounted.unmount().await,
+    };
+    connection.farewell().await;
+    ended
+}
