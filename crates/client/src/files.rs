@@ -337,4 +337,27 @@ impl<V: Vfs> Files<V> {
         let depth = transfer.depth.clamp(1, PIPELINE_DEPTH_MAX);
         Writer::new(self.objects.clone(), *file, zeros, block, depth)
     }
+
+    /// Writes the bytes of `from`, a file of `source`, to the same places of `to`, a file of this one, with several
+    /// reads and writes in flight; how many there were. They are durable when this returns; what `to` has behind them
+    /// stays.
+    pub async fn copy_from<S: Vfs>(
+        &self,
+        (source, from): (&Files<S>, &FileHandle),
+        to: &FileHandle,
+        transfer: Transfer,
+    ) -> Result<u64, Error> {
+        let common = source.sizes.read_preferred.min(self.sizes.write_preferred);
+        let block = Some(transfer.block.unwrap_or(common).min(self.sizes.write_max));
+        let transfer = Transfer { block, ..transfer };
+        let mut reader = source.read_file(from, 0..u64::MAX, transfer);
+        let mut writer = self.write_file(to, Zeros::Write, transfer);
+        let mut copied = 0;
+        while let Some(block) = reader.next().await? {
+            copied += block.len as u64;
+            writer.write(block.offset, block.buffer, block.len).await?;
+            reader.recycle(writer.buffer());
+        }
+        writer.finish().await.map(|_| copied)
+    }
 }

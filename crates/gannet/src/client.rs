@@ -12,7 +12,7 @@ pub use options::ConnectOptions;
 use crate::file::{File, write_durably};
 use crate::url::Url;
 use crate::{ConnectError, Error};
-use gannet_client::{Existing, Files, Transfer, Zeros};
+use gannet_client::{Existing, Files, Transfer};
 use gannet_vfs::{Attributes, FileSystemUsage};
 use remote::Remote;
 use std::sync::Arc;
@@ -183,13 +183,9 @@ impl Client {
             let source = files.stat(&from).await?;
             let mode = source.attributes.mode;
             let target = files.create(&to, mode, Existing::Truncate).await?;
-            let transfer = Transfer::default();
-            let mut reader = files.read_file(&source.handle, 0..u64::MAX, transfer);
-            let mut writer = files.write_file(&target.handle, Zeros::Write, transfer);
-            while let Some(block) = reader.next().await? {
-                writer.write(block.offset, block.buffer, block.len).await?;
-            }
-            writer.finish().await.map(|_| ())
+            let from = (&files, &source.handle);
+            let copied = files.copy_from(from, &target.handle, Transfer::default());
+            copied.await.map(|_| ())
         };
         self.with(copy).await
     }
