@@ -60,6 +60,8 @@ pub struct BenchOptions {
 pub enum BenchWhat {
     /// Measure the software RNIC next to a plain TCP socket, on loopback
     Fabric(FabricOptions),
+    /// Measure what the public interface (`gannet::Client`) costs beside the core of a connection, over RDMA on loopback
+    Interface(InterfaceOptions),
     /// Measure as IOzone's throughput mode does, on servers, on this machine, and on simulated testbeds
     ///
     /// A thread writes and reads a file of its own, record by record, one at a time; threads start together, and the
@@ -89,6 +91,23 @@ pub struct FabricOptions {
     /// Time per row
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub seconds: Duration,
+}
+
+/// `gannet-lab bench interface`.
+#[derive(Debug, Clone, Args)]
+pub struct InterfaceOptions {
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+    /// Threes of samples per row
+    #[arg(long, value_name = "N", default_value = "15", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub threes: u16,
+    /// Time of a sample
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
+    pub sample: Duration,
+    /// Where the file lies that is read
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
 }
 
 /// `gannet-lab bench iozone`.

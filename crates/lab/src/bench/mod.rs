@@ -1,6 +1,7 @@
-//! `gannet-lab bench`: the fabric alone, registration alone, and servers and simulated testbeds as IOzone does.
+//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, and servers and simulated testbeds as IOzone does.
 
 mod fabric;
+mod interface;
 mod iozone;
 mod raw;
 mod registration;
@@ -15,6 +16,7 @@ use gannet_cli::failure::Failure;
 pub(crate) fn run(what: &BenchWhat) -> Result<(), Failure> {
     match what {
         BenchWhat::Fabric(options) => fabric::run(options),
+        BenchWhat::Interface(options) => interface::run(options),
         BenchWhat::Iozone(options) => iozone::run(options),
         BenchWhat::Registration(options) => registration::run(options),
     }

@@ -1,0 +1,387 @@
+//! What the public interface costs: the same operations through `gannet::Client`, whose connection has a thread of its
+//! own, and on the core of the connection itself.
+//!
+//! Samples come in threes: inner, public, inner. The second is compared with the mean of its neighbours, and the third
+//! with the first, as the control.
+
+use crate::cli::InterfaceOptions;
+use comfy_table::{CellAlignment, Table, presets};
+use gannet::local::{Remote, connect};
+use gannet::url::Url;
+use gannet::{Buffer, Client, ConnectOptions, File, Server};
+use gannet_cli::bench::measure::{rounded, scatter};
+use gannet_cli::failure::{Explain, Failure};
+use gannet_cli::scratch::Scratch;
+use gannet_cli::{output, session, size};
+use gannet_client::{Files, Node, Transfer};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::sync::oneshot;
+
+/// Bytes of the file that is read.
+const FILE_LEN: u64 = 64 << 20;
+/// Bytes that a program takes out of a stream at a time.
+const STREAM_LEN: usize = 256 << 10;
+const NAME: &str = "file";
+
+/// What is done again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Stat,
+    /// So many bytes, at random places.
+    Read(usize),
+    /// The whole file, from its start.
+    Stream,
+}
+
+/// Work, and how much of it is under way at a time.
+const ROWS: [(Work, usize); 7] = [
+    (Work::Stat, 1),
+    (Work::Stat, 32),
+    (Work::Read(4 << 10), 1),
+    (Work::Read(4 << 10), 32),
+    (Work::Read(1 << 20), 1),
+    (Work::Read(1 << 20), 4),
+    (Work::Stream, 1),
+];
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Row {
+    op: &'static str,
+    /// Bytes of an operation; null for those that move none.
+    record: Option<usize>,
+    in_flight: usize,
+    inner_per_s: f64,
+    public_per_s: f64,
+    /// Public by inner: the median of all threes, and the interval that holds it with 95 %.
+    ratio: f64,
+    ratio_low: f64,
+    ratio_high: f64,
+    /// Inner by inner, the median.
+    control: f64,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// A server cannot be run here, or an operation fails.
+pub(super) fn run(options: &InterfaceOptions) -> Result<(), Failure> {
+    let what = || String::from("cannot serve a scratch directory");
+    let scratch = Scratch::make("interface", options.scratch.as_deref())?;
+    std::fs::write(scratch.path().join(NAME), vec![7; FILE_LEN as usize]).explain(what)?;
+    let builder = Server::builder().directory(scratch.path());
+    let server = builder.state_directory(scratch.path()).no_root_squash();
+    let server = server.start().explain(what)?;
+    let measured = ROWS.map(|(work, in_flight)| {
+        let url = server.rdma_url();
+        let row = measure((&url, work, in_flight), options)?;
+        match options.json {
+            true => output::json(&row)?,
+            false => output::tell(&format!("{} x{in_flight}: {}", row.op, row.ratio)),
+        }
+        Ok(row)
+    });
+    let rows = measured
+        .into_iter()
+        .collect::<Result<Vec<Row>, Failure>>()?;
+    server.stop().explain(what)?;
+    match options.json {
+        true => Ok(()),
+        false => show(&rows),
+    }
+}
+
+/// One row, by threes of samples.
+fn measure(
+    (url, work, in_flight): (&str, Work, usize),
+    options: &InterfaceOptions,
+) -> Result<Row, Failure> {
+    let what = || format!("cannot read from {url}");
+    let programs = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .explain(what)?;
+    let client = programs.block_on(Client::connect(url)).explain(what)?;
+    let file = programs.block_on(client.open(NAME)).explain(what)?;
+    let (mut samples, place) = (Vec::new(), Url::parse(url).explain(what)?);
+    session::run(async |runtime| {
+        let connection = connect(&runtime, &place, &ConnectOptions::default()).await;
+        let connection = connection.explain(what)?;
+        let node = connection.files.stat(NAME.as_bytes()).await.explain(what)?;
+        let inner = async || {
+            let sample = Arc::new(Sample::new(options.sample));
+            let begin = |number| {
+                let (sender, done) = oneshot::channel();
+                let (files, sample) = (connection.files.clone(), Arc::clone(&sample));
+                let task = async move {
+                    // An error says that nobody waits any more.
+                    let _ = sender.send(inner(&files, &node, work, &sample, number).await);
+                };
+                runtime.spawn("bench", Box::pin(task));
+                done
+            };
+            let begun: Vec<_> = (0..in_flight).map(begin).collect();
+            for done in begun {
+                done.await.explain(what)?.explain(what)?;
+            }
+            Ok::<f64, Failure>(sample.rate())
+        };
+        // The first operations find nothing warm.
+        inner().await?;
+        for _ in 0..options.threes {
+            let before = inner().await?;
+            let (client, file) = (client.clone(), file.clone());
+            let public = programs.spawn(public((client, file), (work, in_flight), options.sample));
+            let public = public.await.explain(what)?.explain(what)?;
+            samples.push([before, public, inner().await?]);
+        }
+        Ok(())
+    })?;
+    Ok(Row::new((work, in_flight), &samples))
+}
+
+/// What was done since it began.
+struct Sample {
+    began: Instant,
+    max: Duration,
+    done: AtomicU64,
+}
+
+impl Sample {
+    fn new(max: Duration) -> Sample {
+        Sample {
+            began: Instant::now(),
+            max,
+            done: AtomicU64::new(0),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.began.elapsed() < self.max
+    }
+
+    fn add(&self, count: u64) -> u64 {
+        self.done.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// By the second.
+    fn rate(&self) -> f64 {
+        self.done.load(Ordering::Relaxed) as f64 / self.began.elapsed().as_secs_f64()
+    }
+}
+
+/// Where the operation with this number reads `len` bytes.
+fn place(number: u64, len: usize) -> u64 {
+    let places = FILE_LEN / len as u64;
+    scatter(number) % places * len as u64
+}
+
+async fn inner(
+    files: &Files<Remote>,
+    node: &Node,
+    work: Work,
+    sample: &Sample,
+    number: usize,
+) -> Result<(), gannet_client::Error> {
+    let (mut spare, mut next) = (Buffer::default(), (number as u64) << 32);
+    while sample.goes_on() {
+        next += 1;
+        match work {
+            Work::Stat => {
+                files.objects().attributes(&node.handle).await?;
+                sample.add(1);
+            }
+            Work::Read(len) => {
+                if spare.len() < len {
+                    spare = Buffer::zeroed(len);
+                }
+                let (place, buffer) = (place(next, len), std::mem::take(&mut spare));
+                let read = files.objects();
+                let read = read.read_into(&node.handle, place, len as u32, buffer);
+                (_, spare) = read.await?;
+                sample.add(1);
+            }
+            Work::Stream => {
+                let transfer = Transfer::default();
+                let mut reader = files.read_file(&node.handle, 0..u64::MAX, transfer);
+                let mut own = vec![0; STREAM_LEN];
+                while let Some(block) = reader.next().await? {
+                    // A program takes them out of the stream on either side.
+                    for part in block.data().chunks(STREAM_LEN) {
+                        if let Some(room) = own.get_mut(..part.len()) {
+                            room.copy_from_slice(part);
+                        }
+                        std::hint::black_box(&own);
+                    }
+                    sample.add(block.data().len() as u64);
+                    reader.recycle(block.buffer);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rate of a sample through the public interface.
+async fn public(
+    (client, file): (Client, File),
+    (work, in_flight): (Work, usize),
+    max: Duration,
+) -> Result<f64, gannet::Error> {
+    let sample = Arc::new(Sample::new(max));
+    let task = |number: usize| {
+        let one = public_one(
+            (client.clone(), file.clone()),
+            work,
+            Arc::clone(&sample),
+            number,
+        );
+        tokio::spawn(one)
+    };
+    let tasks: Vec<_> = (0..in_flight).map(task).collect();
+    for task in tasks {
+        task.await.map_err(|_| gannet::Error::Ended)??;
+    }
+    Ok(sample.rate())
+}
+
+async fn public_one(
+    (client, file): (Client, File),
+    work: Work,
+    sample: Arc<Sample>,
+    number: usize,
+) -> Result<(), gannet::Error> {
+    let (mut spare, mut next) = (Buffer::default(), (number as u64) << 32);
+    // `client` keeps the connection.
+    let _client = client;
+    while sample.goes_on() {
+        next += 1;
+        match work {
+            Work::Stat => {
+                file.attributes().await?;
+                sample.add(1);
+            }
+            Work::Read(len) => {
+                if spare.len() < len {
+                    spare = Buffer::zeroed(len);
+                }
+                let (place, buffer) = (place(next, len), std::mem::take(&mut spare));
+                (_, spare) = file.read_into(place, buffer).await?;
+                sample.add(1);
+            }
+            Work::Stream => {
+                let (mut reader, mut own) = (file.reader(0)?, vec![0; STREAM_LEN]);
+                loop {
+                    let read = reader.read(&mut own).await;
+                    let count = read.map_err(|_| gannet::Error::Ended)?;
+                    if count == 0 {
+                        break;
+                    }
+                    sample.add(count as u64);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Row {
+    fn new((work, in_flight): (Work, usize), samples: &[[f64; 3]]) -> Row {
+        let of = |pick: fn(&[f64; 3]) -> f64| {
+            let mut values: Vec<f64> = samples.iter().map(pick).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let ratios = of(|[before, public, after]| 2.0 * public / (before + after));
+        let (low, high) = median_interval(&ratios);
+        Row {
+            op: match work {
+                Work::Stat => "stat",
+                Work::Read(_) => "randread",
+                Work::Stream => "stream",
+            },
+            record: match work {
+                Work::Read(len) => Some(len),
+                Work::Stat | Work::Stream => None,
+            },
+            in_flight,
+            inner_per_s: rounded(median(&of(|[before, _, after]| (before + after) / 2.0)), 0),
+            public_per_s: rounded(median(&of(|[_, public, _]| *public)), 0),
+            ratio: rounded(median(&ratios), 3),
+            ratio_low: rounded(low, 3),
+            ratio_high: rounded(high, 3),
+            control: rounded(median(&of(|[before, _, after]| after / before)), 3),
+        }
+    }
+}
+
+/// Of sorted values; 0 of none.
+fn median(sorted: &[f64]) -> f64 {
+    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
+    let half = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => (at(half.saturating_sub(1)) + at(half)) / 2.0,
+        _ => at(half),
+    }
+}
+
+/// The interval of order statistics that holds the median of what `sorted` are samples of with 95 %.
+fn median_interval(sorted: &[f64]) -> (f64, f64) {
+    let count = sorted.len() as f64;
+    let reach = 0.98 * count.sqrt();
+    let low = (count / 2.0 - reach).floor().max(0.0) as usize;
+    let high = ((count / 2.0 + reach).ceil() as usize).min(sorted.len().saturating_sub(1));
+    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
+    (at(low), at(high))
+}
+
+fn show(rows: &[Row]) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+        "op",
+        "record",
+        "in flight",
+        "inner /s",
+        "public /s",
+        "ratio",
+        "95 %",
+        "control",
+    ]);
+    for row in rows {
+        let record = row.record.map(|len| size::human(len as u64));
+        table.add_row([
+            row.op.to_string(),
+            record.unwrap_or_default(),
+            row.in_flight.to_string(),
+            format!("{:.0}", row.inner_per_s),
+            format!("{:.0}", row.public_per_s),
+            format!("{:.3}", row.ratio),
+            format!("{:.3}-{:.3}", row.ratio_low, row.ratio_high),
+            format!("{:.3}", row.control),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    output::line(&table.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_lies_in_its_interval() {
+        let values: Vec<f64> = (1..=15).map(f64::from).collect();
+        assert_eq!(median(&values), 8.0);
+        // The fourth and the twelfth hold it with 96 %.
+        assert_eq!(median_interval(&values), (4.0, 13.0));
+        assert_eq!(median(&[1.0, 2.0]), 1.5);
+        assert_eq!(median(&[]), 0.0);
+    }
+}
