@@ -1,6 +1,6 @@
 # The kernel's client over siw is not much slower with Gannet than with the kernel's own server, both in this guest.
 # server: knfsd
-# limit: 300
+# limit: 600
 # capture: no
 
 "$GANNET" serve --no-root-squash --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
