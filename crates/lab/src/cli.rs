@@ -74,9 +74,8 @@ pub enum BenchWhat {
     /// time is measured, files have 64 MiB at most, records come round again when a file is through, and rewriting and
     /// rereading are writing and reading.
     ///
-    /// With --json, `breakdown_us` says for either side what an operation's time went into, as far as it is known:
-    /// everything on simulated testbeds, registration, copies and waiting for credits on real clients, and the server's
-    /// part on `local`.
+    /// With --json, `breakdown_us` says for either side what an operation's time went into: on simulated testbeds, on real
+    /// clients, and on the server of `local`.
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
     Registration(RegistrationOptions),

@@ -1,7 +1,8 @@
 //! A server of this process, on loopback, over a scratch directory.
 
+use super::stopwatch::{Deliveries, TimedRuntime, Totals};
 use super::threads::Spent;
-use super::timed::Timed;
+use super::timed::{StoreClocks, Timed};
 use gannet::url::{Scheme, Url};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::scratch::Scratch;
@@ -15,7 +16,6 @@ use gannet_runtime::{Handle, timeout};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -46,7 +46,9 @@ struct Shared {
     listener: SharedListener,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
-    file_system_ns: Arc<AtomicU64>,
+    store: Arc<StoreClocks>,
+    totals: Arc<Totals>,
+    deliveries: Deliveries,
 }
 
 /// One core's ends of the channels.
@@ -66,6 +68,7 @@ impl LocalServer {
         scheme: Scheme,
         rdma: RdmaOptions,
         above: Option<&Path>,
+        deliveries: &Deliveries,
     ) -> Result<LocalServer, Failure> {
         let what = || String::from("cannot serve on loopback");
         let scratch = Scratch::make("iozone", above)?;
@@ -84,7 +87,9 @@ impl LocalServer {
             listener: SharedListener::bind(loopback, cores_count).explain(what)?,
             cache: Arc::new(ReplyCache::new(CacheLimits::default())),
             counters: Arc::default(),
-            file_system_ns: Arc::default(),
+            store: Arc::default(),
+            totals: Arc::default(),
+            deliveries: deliveries.clone(),
         });
         let address = shared.listener.local_address();
         let url = Url::parse(&format!("{}://{address}/", scheme.name())).explain(what)?;
@@ -123,10 +128,12 @@ impl LocalServer {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         self.questions.send_modify(|number| *number += 1);
         let mut sum = Spent {
-            file_system: Duration::from_nanos(self.shared.file_system_ns.load(Ordering::Relaxed)),
+            file_system: self.shared.store.whole.get(),
+            file_system_work: self.shared.store.work.get(),
             queueing: Duration::from_nanos(self.shared.counters.starved_ns.total()),
             ..Spent::default()
-        };
+        }
+        .and_totals(&self.shared.totals);
         for _ in 0..self.cores_count {
             sum = sum.plus(answers.recv_timeout(ANSWER_MAX).ok()?);
         }
@@ -146,6 +153,8 @@ impl Drop for LocalServer {
 
 /// Serves the connections of core `index` until the server stops and they are drained.
 async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wires) {
+    let core = TimedRuntime::new(&runtime, &shared.totals, &shared.deliveries);
+    let runtime: Handle = Rc::clone(&core) as Handle;
     let rpc = match rpc_server(&runtime, &shared) {
         Ok(rpc) => rpc,
         Err(failure) => return tracing::error!(%failure, "cannot serve"),
@@ -159,7 +168,7 @@ async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wi
         };
         runtime.spawn("accept", Box::pin(accept));
     }
-    let (serving, streams) = (rpc.clone(), shared.listener.for_core(index));
+    let (serving, streams) = (rpc.clone(), core.listening(shared.listener.for_core(index)));
     let provider = IwarpProvider::new(Rc::clone(&runtime), IwarpConfig::default());
     let serving = async move {
         let served = match shared.scheme {
@@ -201,7 +210,7 @@ type Rpc = RpcServer<NfsServer<Timed<LocalStore>>>;
 fn rpc_server(runtime: &Handle, shared: &Shared) -> Result<Rpc, Failure> {
     let what = || String::from("cannot serve on loopback");
     let store = LocalStore::new(Arc::clone(&shared.tree), Rc::clone(runtime));
-    let store = Timed::new(store, Arc::clone(&shared.file_system_ns));
+    let store = Timed::new(store, Arc::clone(&shared.store));
     let mut export = Export::new("/").explain(what)?;
     export.rules.squash = Squash::None;
     let service = NfsServer::new([(export, store)]).explain(what)?;

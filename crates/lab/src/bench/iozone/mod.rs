@@ -5,6 +5,7 @@ mod local;
 mod real;
 mod row;
 mod simulated;
+mod stopwatch;
 mod threads;
 mod timed;
 

@@ -2,6 +2,7 @@
 
 use super::local::LocalServer;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
+use super::stopwatch::Deliveries;
 use super::threads::{self, Cell, Observer, Part, Spent};
 use super::{Report, Variant, cells};
 use crate::cli::{BenchTarget, IozoneOp, IozoneOptions};
@@ -47,6 +48,7 @@ pub(super) fn measure_url(
         None => Server::Elsewhere,
     };
     let target = BenchTarget::Url(url.clone()).to_string();
+    let server = (server, Deliveries::default());
     measure(&target, url, server, (variant, options, interrupt), report)
 }
 
@@ -65,17 +67,19 @@ pub(super) fn measure_local(
         registration: variant.server.unwrap_or_default(),
         design: variant.design,
     };
-    let server = LocalServer::start(scheme, rdma, options.scratch.as_deref())?;
+    let deliveries = Deliveries::default();
+    let server = LocalServer::start(scheme, rdma, options.scratch.as_deref(), &deliveries)?;
     let url = server.url().clone();
     let target = BenchTarget::Local(scheme).to_string();
     let server = Server::Here(server);
+    let server = (server, deliveries);
     measure(&target, &url, server, (variant, options, interrupt), report)
 }
 
 fn measure(
     target: &str,
     url: &Url,
-    server: Server,
+    (server, deliveries): (Server, Deliveries),
     (variant, options, interrupt): (&Variant, &IozoneOptions, &Interrupt),
     report: Report<'_>,
 ) -> Result<(), Failure> {
@@ -109,6 +113,7 @@ fn measure(
                 },
                 client: client.clone(),
                 interrupt: interrupt.clone(),
+                deliveries: deliveries.clone(),
             };
             threads::run(cell, Arc::clone(&recorder) as Arc<dyn Observer>)?;
             for measured in std::mem::take(&mut recorder.moments().measured) {
@@ -301,33 +306,36 @@ fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
             spent.as_nanos() as f64 / measured.all_ops.max(1) as f64,
         ))
     };
-    let strategy = |spent: &Spent| Side {
-        registration: each(spent.registration),
-        deregistration: each(spent.deregistration),
-        copy: each(spent.copy),
-        queueing: each(spent.queueing),
-        ..Side::default()
-    };
-    let client = if is_rdma {
-        strategy(&measured.client_spent)
-    } else {
-        Side::default()
-    };
-    let server = measured.server_spent.map_or_else(Side::default, |spent| {
-        let of_strategy = if is_rdma {
-            strategy(&spent)
+    let side = |spent: &Spent| {
+        let of_memory = [spent.registration, spent.deregistration, spent.copy];
+        let of_memory = if is_rdma {
+            of_memory
         } else {
-            Side::default()
+            Default::default()
         };
+        let known: Duration = of_memory.iter().sum();
+        let known = known + spent.wire + spent.file_system_work;
+        let of_rdma = |time: Duration| if is_rdma { each(time) } else { None };
         Side {
-            file_system: each(spent.file_system),
+            registration: of_rdma(spent.registration),
+            deregistration: of_rdma(spent.deregistration),
+            copy: of_rdma(spent.copy),
+            protocol: each(spent.busy.saturating_sub(known)),
+            wire: each(spent.wire),
             queueing: each(spent.queueing),
-            ..of_strategy
+            ..Side::default()
         }
-    });
+    };
+    let client = side(&measured.client_spent);
+    let server = measured
+        .server_spent
+        .map_or_else(Side::default, |spent| Side {
+            file_system: each(spent.file_system),
+            ..side(&spent)
+        });
     let known: f64 = client.parts().iter().chain(&server.parts()).sum();
     Breakdown {
-        rest: Some(rounded((mean_us - known).max(0.0), 3)),
+        rest: Some(rounded(mean_us - known, 3)),
         client,
         server,
     }

@@ -70,8 +70,8 @@ impl Cpu {
 pub(super) struct Breakdown {
     pub(super) client: Side,
     pub(super) server: Side,
-    /// The mean time less all that is known, where calls of an operation do not overlap: wire, protocol, and whatever
-    /// else is not told apart.
+    /// The mean time less all that is known; below zero by what both ends did at the same time. Of a server elsewhere
+    /// nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rest: Option<f64>,
 }
@@ -90,14 +90,15 @@ pub(super) struct Side {
     pub(super) file_system: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) disk: Option<f64>,
-    /// All other work of processors.
+    /// All other work of the side's cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) protocol: Option<f64>,
-    /// Bytes on their way, on the side that sent them.
+    /// Real: in calls of sockets, with what the kernel does there. Simulated: bytes on their way, on the side that sent
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire: Option<f64>,
-    /// Waiting: for credits on real clients, for memory and slots on real servers; simulated, for processors,
-    /// adapters, links and disks.
+    /// Waiting: for credits on real clients, for memory and slots on real servers, and on both for a core to wake, where
+    /// both are in this process; simulated, for processors, adapters, links and disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queueing: Option<f64>,
 }

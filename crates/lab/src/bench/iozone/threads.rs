@@ -1,5 +1,6 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
+use super::stopwatch::{Deliveries, TimedRuntime, Totals};
 use crate::cli::IozoneOp;
 use gannet::url::Url;
 use gannet_cli::bench::measure::{Interrupt, check_moved, histogram, scatter, thread_cpu};
@@ -13,6 +14,7 @@ use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{FileHandle, Stability};
 use hdrhistogram::Histogram;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,8 @@ pub(super) struct Cell {
     pub(super) stability: Stability,
     pub(super) client: ClientOptions,
     pub(super) interrupt: Interrupt,
+    /// Of all byte streams of this process.
+    pub(super) deliveries: Deliveries,
 }
 
 /// What one thread did during one operation of the matrix.
@@ -58,10 +62,16 @@ pub(super) struct Spent {
     pub(super) registration: Duration,
     pub(super) deregistration: Duration,
     pub(super) copy: Duration,
-    /// Waiting for credits or slots.
+    /// Waiting for credits or slots, and what has arrived for a core to wake.
     pub(super) queueing: Duration,
-    /// Known of a server that is ours.
+    /// Known of a server that is ours, waits for disks with it.
     pub(super) file_system: Duration,
+    /// Of that, work of the cores.
+    pub(super) file_system_work: Duration,
+    /// All work of the cores.
+    pub(super) busy: Duration,
+    /// Of that, in calls of sockets.
+    pub(super) wire: Duration,
 }
 
 impl Spent {
@@ -72,7 +82,17 @@ impl Spent {
             deregistration: counters.deregister_time,
             copy: counters.copy_time,
             queueing,
-            file_system: Duration::ZERO,
+            ..Spent::default()
+        }
+    }
+
+    /// With what cores have spent.
+    pub(super) fn and_totals(self, totals: &Totals) -> Spent {
+        Spent {
+            queueing: self.queueing + totals.queueing.get(),
+            busy: totals.busy.get(),
+            wire: totals.wire.get(),
+            ..self
         }
     }
 
@@ -84,6 +104,9 @@ impl Spent {
             copy: join(self.copy, other.copy),
             queueing: join(self.queueing, other.queueing),
             file_system: join(self.file_system, other.file_system),
+            file_system_work: join(self.file_system_work, other.file_system_work),
+            busy: join(self.busy, other.busy),
+            wire: join(self.wire, other.wire),
         }
     }
 
@@ -151,7 +174,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Shared {
     /// Whatever fails, every thread comes to every barrier, or the others would wait for ever.
     async fn thread(&self, index: usize, runtime: &Handle) {
-        let mut worker = self.keep(Worker::connect(&self.cell, runtime, index).await);
+        let totals = Arc::new(Totals::default());
+        let core = TimedRuntime::new(runtime, &totals, &self.cell.deliveries);
+        let timed: &Handle = &(Rc::clone(&core) as Handle);
+        let clocks = (core, totals);
+        let mut worker = self.keep(Worker::connect(&self.cell, timed, (index, clocks)).await);
         for op in self.cell.ops.iter().copied() {
             if let Some(worker) = &mut worker {
                 let prepared = worker
@@ -196,6 +223,8 @@ impl Shared {
 struct Worker<'a> {
     cell: &'a Cell,
     index: usize,
+    core: Rc<TimedRuntime>,
+    totals: Arc<Totals>,
     session: Session,
     url: Url,
     file: Option<FileHandle>,
@@ -206,13 +235,15 @@ impl<'a> Worker<'a> {
     async fn connect(
         cell: &'a Cell,
         runtime: &Handle,
-        index: usize,
+        (index, (core, totals)): (usize, (Rc<TimedRuntime>, Arc<Totals>)),
     ) -> Result<Worker<'a>, Failure> {
         let mut memory = Buffer::zeroed(cell.record as usize);
         memory.fill(CONTENT);
         Ok(Worker {
             cell,
             index,
+            core,
+            totals,
             session: Session::connect(runtime, &cell.folder, &cell.client).await?,
             url: cell.folder.child(format!("file-{index}").as_bytes()),
             file: None,
@@ -284,7 +315,8 @@ impl<'a> Worker<'a> {
         for number in 0..self.cell.records {
             self.cell.interrupt.check()?;
             let started = Instant::now();
-            self.operate(op, number).await?;
+            let core = Rc::clone(&self.core);
+            core.working(self.operate(op, number)).await?;
             part.all_ops += 1;
             if counts && shared.is_over.load(Ordering::Relaxed) {
                 counts = false;
@@ -320,6 +352,7 @@ impl<'a> Worker<'a> {
                 .unwrap_or_default(),
             rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved),
         )
+        .and_totals(&self.totals)
     }
 
     fn handle(&self) -> Result<FileHandle, Failure> {

@@ -1,5 +1,6 @@
 //! A store that says how long its data operations take.
 
+use super::stopwatch::Sum;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
@@ -8,28 +9,34 @@ use gannet_vfs::{
 };
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// `V`, whose READ, WRITE and COMMIT are timed from call to answer.
 pub(super) struct Timed<V> {
     store: V,
-    /// Nanoseconds, over all cores.
-    spent_ns: Arc<AtomicU64>,
+    clocks: Arc<StoreClocks>,
+}
+
+/// What the stores of all cores take.
+#[derive(Default)]
+pub(super) struct StoreClocks {
+    /// From call to answer.
+    pub(super) whole: Sum,
+    /// Of that, work of the cores: waits for disks left out.
+    pub(super) work: Sum,
 }
 
 impl<V: Vfs> Timed<V> {
-    /// Adds what `store` takes to `spent_ns`.
-    pub(super) fn new(store: V, spent_ns: Arc<AtomicU64>) -> Timed<V> {
-        Timed { store, spent_ns }
+    /// Adds what `store` takes to `clocks`.
+    pub(super) fn new(store: V, clocks: Arc<StoreClocks>) -> Timed<V> {
+        Timed { store, clocks }
     }
 
     async fn timed<T>(&self, work: impl Future<Output = T>) -> T {
-        let started = Instant::now();
-        let answer = work.await;
-        let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.spent_ns.fetch_add(nanos, Ordering::Relaxed);
-        answer
+        let StoreClocks {
+            whole,
+            work: polled,
+        } = &*self.clocks;
+        whole.whole(polled.polled(work)).await
     }
 }
 
