@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dump", &["wire"]),
     ("verbs", &["runtime", "fabric"]),
     ("session", &["runtime", "fabric"]),
-    ("rpc", &["wire", "runtime", "fabric", "session"]),
+    ("datapath", &["runtime", "fabric"]),
+    ("rpc", &["wire", "runtime", "fabric", "session", "datapath"]),
     ("vfs", &["runtime"]),
     ("localfs", &["runtime", "vfs"]),
     (
@@ -27,7 +28,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("meta", &["wire"]),
     (
         "volume",
-        &["wire", "runtime", "fabric", "session", "rpc", "vfs", "meta"],
+        &[
+            "wire", "runtime", "fabric", "session", "datapath", "rpc", "vfs", "meta",
+        ],
     ),
     ("client", &["runtime", "vfs"]),
     ("fuse", &["runtime", "vfs"]),

@@ -1,0 +1,130 @@
+//! Which way a range goes by one provider.
+
+use crate::FileRange;
+use crate::limits::COPY_FILE_MAX;
+use gannet_fabric::registration::{Registered, Strategy};
+use gannet_fabric::{Access, Capabilities, Endpoint, RegisterError, Scope};
+use gannet_runtime::{Buffer, Handle, LocalFuture};
+use std::io;
+use std::rc::Rc;
+
+/// How the bytes of a range get into a peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// They are copied into memory, which is registered where the provider wants that.
+    Static,
+    /// The file is the source: the program neither copies nor maps it, and how its bytes leave is the provider's.
+    Sendfile,
+}
+
+/// What is to be sent for a range.
+pub enum Ready {
+    /// The file itself. If some of it is not in the page cache, the provider waits for the disk.
+    File,
+    /// Its bytes, at the start of this memory.
+    Memory(Buffer),
+    /// Its bytes, when they have come from the disk; or why they cannot be had.
+    Cold(LocalFuture<io::Result<Buffer>>),
+}
+
+/// One provider's way for file bytes.
+#[derive(Clone)]
+pub struct Datapath {
+    strategy: Rc<dyn Strategy>,
+    /// File ranges can be sources of Writes.
+    file_regions: bool,
+    /// Sources of Writes must be registered.
+    needs_registration: bool,
+}
+
+impl Datapath {
+    /// That of a provider of these capabilities, whose memory `strategy` registers.
+    pub fn new(capabilities: &Capabilities, strategy: Rc<dyn Strategy>) -> Datapath {
+        Datapath {
+            strategy,
+            file_regions: capabilities.file_regions && !capabilities.needs_local_registration,
+            needs_registration: capabilities.needs_local_registration,
+        }
+    }
+
+    /// How `len` bytes of a file get into a peer's memory.
+    pub fn engine(&self, len: usize) -> Engine {
+        match self.file_regions && len > COPY_FILE_MAX {
+            true => Engine::Sendfile,
+            false => Engine::Static,
+        }
+    }
+
+    /// Whether files are sources of Writes here, however short the range.
+    pub fn sends_files(&self) -> bool {
+        self.file_regions
+    }
+
+    /// Whether memory must be registered before it is the source of a Write.
+    pub fn needs_registration(&self) -> bool {
+        self.needs_registration
+    }
+
+    /// What registers memory.
+    pub fn strategy(&self) -> &Rc<dyn Strategy> {
+        &self.strategy
+    }
+
+    /// What is to be written to a peer's memory for `range`. Never waits, and takes `memory` only for bytes that must be
+    /// in some.
+    pub fn ready(
+        &self,
+        range: &FileRange,
+        runtime: &Handle,
+        memory: impl FnOnce(usize) -> Buffer,
+    ) -> Ready {
+        match self.engine(range.len) {
+            Engine::Sendfile => Ready::File,
+            Engine::Static => copied(range, runtime, self.file_regions, memory),
+        }
+    }
+
+    /// The bytes of `range` for a message that holds them itself. Never waits.
+    pub fn inline(
+        range: &FileRange,
+        runtime: &Handle,
+        memory: impl FnOnce(usize) -> Buffer,
+    ) -> Ready {
+        copied(range, runtime, false, memory)
+    }
+
+    /// Makes `buffer` a source or sink of work on `endpoint`.
+    ///
+    /// # Errors
+    /// See [`RegisterError`]; the buffer is dropped then.
+    pub fn register(
+        &self,
+        endpoint: &dyn Endpoint,
+        buffer: Buffer,
+    ) -> Result<Registered, RegisterError> {
+        let scope = Scope::Endpoint(endpoint.id());
+        Rc::clone(&self.strategy).register(buffer, Access::Local, scope)
+    }
+}
+
+fn copied(
+    range: &FileRange,
+    runtime: &Handle,
+    may_be_file: bool,
+    memory: impl FnOnce(usize) -> Buffer,
+) -> Ready {
+    let mut buffer = memory(range.len);
+    match range.copy(&mut buffer) {
+        Ok(()) => Ready::Memory(buffer),
+        // The provider can wait for the disk by itself.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && may_be_file => Ready::File,
+        // Whoever waits for the file hears of any other error as well.
+        Err(_) => {
+            let (range, runtime) = (range.clone(), Handle::clone(runtime));
+            Ready::Cold(Box::pin(
+                async move { range.read(&runtime, buffer, 0).await },
+            ))
+        }
+    }
+}

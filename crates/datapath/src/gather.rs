@@ -1,0 +1,54 @@
+//! Memory that is filled with ranges of files, one behind the other.
+
+use crate::FileRange;
+use gannet_runtime::{Buffer, Handle};
+use std::io;
+
+/// See the module.
+pub struct Gather {
+    buffer: Buffer,
+    /// Bytes of it that are.
+    filled: usize,
+}
+
+impl Gather {
+    /// Fills `buffer` from its start.
+    pub fn to(buffer: Buffer) -> Gather {
+        Gather { buffer, filled: 0 }
+    }
+
+    /// Appends a range: at once if it is in the page cache, from the disk else.
+    ///
+    /// # Errors
+    /// As [`FileRange::read`]; the memory is gone then.
+    pub async fn append(&mut self, range: FileRange, runtime: &Handle) -> io::Result<()> {
+        let (at, len) = (self.filled, range.len);
+        // Whoever waits for the file hears of any other error as well.
+        if range.copy(self.room()).is_err() {
+            let buffer = std::mem::take(&mut self.buffer);
+            self.buffer = range.read(runtime, buffer, at).await?;
+        }
+        self.filled += len;
+        Ok(())
+    }
+
+    /// Appends `len` zeros.
+    ///
+    /// # Errors
+    /// `InvalidInput`: there is no room for them.
+    pub fn append_zeros(&mut self, len: usize) -> io::Result<()> {
+        let room = self.room().get_mut(..len);
+        room.ok_or(io::ErrorKind::InvalidInput)?.fill(0);
+        self.filled += len;
+        Ok(())
+    }
+
+    /// The memory.
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.filled..).unwrap_or_default()
+    }
+}

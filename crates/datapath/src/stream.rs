@@ -1,0 +1,59 @@
+//! The way of a file range into a byte stream.
+
+use crate::FileRange;
+use crate::limits::{FILE_CHUNK_LEN, SEND_FILE_MIN};
+use gannet_runtime::stream::{ByteStream, is_connection_error};
+use std::io;
+
+/// What came of a sendfile(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// So many bytes are gone.
+    Some(usize),
+    /// The connection takes no more now.
+    Blocked,
+    /// It is not the way for these bytes: copy them.
+    Nothing,
+}
+
+/// One stream's way for file bytes.
+#[derive(Debug, Default)]
+pub struct StreamPath {
+    /// This stream or its files cannot do sendfile(2).
+    send_file_unsupported: bool,
+}
+
+impl StreamPath {
+    /// True when `range` is long enough for sendfile(2) and would not wait for the disk.
+    pub fn uses_send_file(&self, range: &FileRange) -> bool {
+        !self.send_file_unsupported && range.len >= SEND_FILE_MIN && range.is_resident()
+    }
+
+    /// One sendfile(2) of `range`.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send_file(&mut self, stream: &dyn ByteStream, range: &FileRange) -> io::Result<Sent> {
+        match stream.try_send_file(&*range.file, range.offset, range.len) {
+            // The file became shorter, and the promised length is made up elsewhere.
+            Ok(0) => Ok(Sent::Nothing),
+            Ok(count) => Ok(Sent::Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
+            Err(error) if is_connection_error(error.kind()) => Err(error),
+            // Something with the file: reading it will do, or say what is wrong.
+            Err(_) => {
+                self.send_file_unsupported = true;
+                Ok(Sent::Nothing)
+            }
+        }
+    }
+
+    /// Copies the next bytes of `range` to the start of `scratch`: as many as pass through memory at a time, or fewer.
+    ///
+    /// # Errors
+    /// As [`FileRange::copy`], of the first byte.
+    pub fn copy(&self, range: &FileRange, scratch: &mut [u8]) -> io::Result<usize> {
+        let most = FILE_CHUNK_LEN.min(scratch.len());
+        range.copy_some(scratch.get_mut(..most).unwrap_or_default())
+    }
+}
