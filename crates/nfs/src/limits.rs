@@ -38,10 +38,10 @@ pub const DIRECTORY_PAGE_PREFERRED: u32 = 128 << 10;
 pub const SMALL_REPLY_MAX: usize = 1024;
 /// Bytes of the longest list that MOUNT answers with.
 pub const MOUNT_REPLY_MAX: u32 = 64 << 10;
-/// READs up to this many bytes are copied from the page cache into a slot and leave with the reply's head; larger
-/// ones are left to the transport as a file range. sendfile(2) won from 32 KiB on, and lost below.
-pub const SMALL_READ_MAX: usize = 16 << 10;
-/// Slots for small READs and WRITEs under way on one core.
+
+/// WRITEs up to this many bytes that came among their arguments are copied to a slot.
+pub const SMALL_WRITE_MAX: usize = 16 << 10;
+/// Slots for small WRITEs under way on one core.
 pub const SMALL_SLOTS_MAX: usize = 256;
 
 /// Smallest READ or WRITE that a client sends of a longer range, whatever a server says about itself.
@@ -62,4 +62,4 @@ const _: () = assert!(DIRECTORY_PAGE_MAX as usize + 1024 <= RECORD_MAX);
 /// A call keeps the memory of its page for the next: twice as much as is in use, while it grows.
 const _: () = assert!((DIRECTORY_PAGE_MAX as usize).next_power_of_two() < JOB_BYTES_KEPT);
 const _: () = assert!(MOUNT_LIST_BYTES_MAX + 1024 <= RECORD_SLACK);
-const _: () = assert!(SMALL_READ_MAX <= TRANSFER_MAX as usize);
+const _: () = assert!(SMALL_WRITE_MAX <= TRANSFER_MAX as usize);

@@ -25,8 +25,8 @@ pub use network::{Network, NetworkError};
 
 use crate::convert::status_to_wire;
 use crate::limits::{
-    DIRECTORY_PAGE_MAX, EXPORTS_MAX, MOUNT_REPLY_MAX, SMALL_READ_MAX, SMALL_REPLY_MAX,
-    SMALL_SLOTS_MAX, TRANSFER_MAX,
+    DIRECTORY_PAGE_MAX, EXPORTS_MAX, MOUNT_REPLY_MAX, SMALL_REPLY_MAX, SMALL_SLOTS_MAX,
+    SMALL_WRITE_MAX, TRANSFER_MAX,
 };
 use export::Served;
 use gannet_rpc::{Call, Credential, Program, Reply, Service};
@@ -68,7 +68,7 @@ type Answered = Result<(), XdrError>;
 /// belongs to; the store sees its own bytes behind it and rejects foreign ones.
 pub struct Server<V> {
     exports: Vec<Served<V>>,
-    /// Memory of small READs and WRITEs.
+    /// Memory of small WRITEs.
     small: Arena,
     mounts: MountState,
     /// Where groups of callers come from, if not from their calls.
@@ -86,7 +86,7 @@ impl<V: Vfs> Server<V> {
         debug_assert!(exports.len() <= EXPORTS_MAX);
         Ok(Server {
             exports,
-            small: Arena::new(SMALL_READ_MAX, SMALL_SLOTS_MAX),
+            small: Arena::new(SMALL_WRITE_MAX, SMALL_SLOTS_MAX),
             mounts: MountState::default(),
             groups: None,
         })
@@ -158,9 +158,9 @@ impl<V: Vfs> Server<V> {
         Ok(target)
     }
 
-    /// Memory for a small transfer; `None` when it is not small, or all slots are in use.
+    /// Memory for a small WRITE; `None` when it is not small, or all slots are in use.
     fn small_buffer(&self, len: usize) -> Option<Buffer> {
-        if len > SMALL_READ_MAX {
+        if len > SMALL_WRITE_MAX {
             return None;
         }
         self.small.take()

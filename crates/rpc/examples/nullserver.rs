@@ -7,7 +7,9 @@
 use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_rpc::{Call, Counters, OpaqueArgument, Payload, Program, Reply, Server, Service};
+use gannet_rpc::{
+    Call, Counters, FileRange, OpaqueArgument, Payload, Program, Reply, Server, Service,
+};
 use gannet_runtime::{FileRef, FileSource, tokio_plug};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
@@ -91,11 +93,8 @@ impl Null {
             return Err(XdrError::Value);
         };
         let file = Arc::clone(file) as FileRef;
-        reply.put_payload(Payload::File {
-            file,
-            offset,
-            len: usize::try_from(len).unwrap_or(0),
-        });
+        let len = usize::try_from(len).unwrap_or(0);
+        reply.put_payload(Payload::File(FileRange { file, offset, len }));
         Ok(())
     }
 

@@ -30,12 +30,6 @@ pub const LOOKAHEAD_LEN: usize = 2048;
 pub const CALL_HEADER_MAX: usize = 24 + 2 * (8 + 400);
 /// Bytes of a large record that show where its payload begins: its header, and a prefix of the arguments.
 pub const HEADER_PREFIX_MAX: usize = CALL_HEADER_MAX + crate::service::PLACEMENT_PREFIX_LEN;
-/// Bytes of a file that pass through memory at a time: few enough to stay in the second-level cache.
-pub const FILE_CHUNK_LEN: usize = 128 << 10;
-/// File ranges up to this length are copied: among the small replies on TCP, to a buffer on RDMA.
-pub const COPY_FILE_MAX: usize = 16 << 10;
-/// File ranges from this length on leave by sendfile(2) when they are in memory.
-pub const SEND_FILE_MIN: usize = 32 << 10;
 /// Bytes of small replies in one piece.
 pub const BATCH_LEN: usize = 64 << 10;
 /// Emptied batches that a connection keeps while it sends.
@@ -48,8 +42,6 @@ pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
-/// Bytes of the file ranges of one connection that a provider may have in memory on their way out.
-pub const FILE_STAGED_MAX: usize = 512 << 10;
 /// Idle call futures that a core keeps.
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
@@ -114,7 +106,7 @@ const _: () = assert!(
         && 2 * LARGE_RECORD <= CLIENT_STAGE_LEN
 );
 const _: () = assert!(gannet_session::limits::REST_AFTER.as_nanos() < PAYLOAD_IDLE_MAX.as_nanos());
-const _: () = assert!(FILE_CHUNK_LEN <= STAGE_LEN);
+const _: () = assert!(gannet_datapath::limits::FILE_CHUNK_LEN <= STAGE_LEN);
 const _: () = assert!(RECORD_MAX <= CALL_BYTES_MAX);
 const _: () = assert!(CALL_BYTES_MAX <= PAYLOAD_SHARE_MAX);
 const _: () = assert!(2 * CREDITS_READ_READ <= CREDITS && CREDITS_READ_READ > 0);

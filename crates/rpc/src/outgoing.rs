@@ -1,10 +1,12 @@
 //! Messages on their way out of a byte stream, in order, in as few system calls as possible.
 
-use crate::limits::{BATCH_LEN, COPY_FILE_MAX, FILE_CHUNK_LEN, SEND_FILE_MIN, SPARE_BATCHES_MAX};
-use crate::service::{Payload, Reply, memory_of};
+use crate::limits::{BATCH_LEN, SPARE_BATCHES_MAX};
+use crate::service::{Payload, Reply};
 use bytes::Bytes;
-use gannet_runtime::stream::{ByteStream, Follow, is_connection_error};
-use gannet_runtime::{Buffer, FileRef, FileSource};
+use gannet_datapath::limits::COPY_FILE_MAX;
+use gannet_datapath::{FileRange, Sent, StreamPath};
+use gannet_runtime::Buffer;
+use gannet_runtime::stream::{ByteStream, Follow};
 use gannet_wire::rpc::{FRAGMENT_MAX, RECORD_MARK_LEN, RecordMark};
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::collections::VecDeque;
@@ -24,15 +26,13 @@ enum Piece {
     Shared(Rc<Buffer>, usize),
     Bytes(Bytes),
     /// Behind a piece with the beginning of its record and nothing else: see [`Outgoing::fail_cold`].
-    File(FileRange),
+    File(FilePiece),
 }
 
 /// A reply's file range, with what it takes to answer otherwise.
-struct FileRange {
-    file: FileRef,
-    offset: u64,
-    len: usize,
-    /// See [`memory_of`].
+struct FilePiece {
+    range: FileRange,
+    /// Bytes of memory that it takes.
     memory: usize,
     xid: u32,
     /// Bytes of the record behind the range.
@@ -54,7 +54,7 @@ impl Piece {
 
     fn len(&self) -> usize {
         match self {
-            Piece::File(range) => range.len,
+            Piece::File(file) => file.range.len,
             other => other.as_slice().len(),
         }
     }
@@ -66,7 +66,7 @@ impl Piece {
             // The caller's.
             Piece::Shared(..) => 0,
             Piece::Bytes(bytes) => bytes.len(),
-            Piece::File(range) => range.memory,
+            Piece::File(file) => file.memory,
         }
     }
 }
@@ -81,13 +81,6 @@ pub(crate) enum Progress {
     /// The next bytes are a file's that cannot be had without waiting: read them ([`Outgoing::cold_range`]) first.
     /// Nothing else leaves meanwhile.
     Cold,
-}
-
-/// The bytes of a file that sending waits for.
-pub(crate) struct ColdRange {
-    pub(crate) file: FileRef,
-    pub(crate) offset: u64,
-    pub(crate) len: usize,
 }
 
 /// What became of a reply whose file cannot be read.
@@ -112,17 +105,7 @@ pub(crate) struct Outgoing {
     /// Bytes of memory of the pieces.
     memory: usize,
     spare: Vec<Vec<u8>>,
-    /// This stream or its files cannot do sendfile(2).
-    send_file_unsupported: bool,
-}
-
-/// What came of a sendfile(2).
-enum Sent {
-    Some,
-    /// The connection takes no more now.
-    Blocked,
-    /// It is not the way for these bytes.
-    Nothing,
+    path: StreamPath,
 }
 
 impl Outgoing {
@@ -186,14 +169,12 @@ impl Outgoing {
         match payload {
             Payload::Buffer { buffer, len } => self.push(Piece::Buffer(buffer, len)),
             Payload::Bytes(bytes) => self.push(Piece::Bytes(bytes)),
-            Payload::File { file, offset, len } => {
-                if len > COPY_FILE_MAX || !self.copy_file(&*file, offset, len) {
+            Payload::File(range) => {
+                if range.len > COPY_FILE_MAX || !self.copy_file(&range) {
                     self.split_tail(before);
-                    self.push(Piece::File(FileRange {
-                        memory: memory_of(&*file, offset, len),
-                        file,
-                        offset,
-                        len,
+                    self.push(Piece::File(FilePiece {
+                        memory: range.memory(),
+                        range,
                         xid,
                         behind: pad + rest.len(),
                         unreadable: reply.unreadable,
@@ -259,25 +240,15 @@ impl Outgoing {
 
     /// Puts a short file range among the small replies, so that many leave together. False, and nothing done, when
     /// it is not all in memory.
-    fn copy_file(&mut self, file: &dyn FileSource, offset: u64, len: usize) -> bool {
+    fn copy_file(&mut self, range: &FileRange) -> bool {
         let start = self.tail.len();
-        self.tail.resize(start + len, 0);
-        let mut filled = 0;
-        while filled < len {
-            let Some(target) = self.tail.get_mut(start + filled..) else {
-                break;
-            };
-            match file.try_read_at(offset + filled as u64, target) {
-                // The file became shorter: zeros are there already.
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(_) => {
-                    self.tail.truncate(start);
-                    return false;
-                }
-            }
+        self.tail.resize(start + range.len, 0);
+        let target = self.tail.get_mut(start..).unwrap_or_default();
+        if range.copy(target).is_err() {
+            self.tail.truncate(start);
+            return false;
         }
-        self.waiting += len;
+        self.waiting += range.len;
         if self.tail.len() >= BATCH_LEN {
             self.seal_tail();
         }
@@ -324,20 +295,28 @@ impl Outgoing {
                 .iter()
                 .take(SLICES_MAX)
                 .position(|piece| matches!(piece, Piece::File(_)));
-            let by_send_file = self.leaves_by_send_file(file_at);
-            if by_send_file && file_at == Some(0) {
-                match self.send_file(stream)? {
-                    Sent::Some => continue,
+            let range = file_at.and_then(|at| self.file_range(at));
+            let by_send_file = (range.as_ref()).is_some_and(|it| self.path.uses_send_file(it));
+            if let (true, Some(0), Some(range)) = (by_send_file, file_at, &range) {
+                match self.path.send_file(stream, range)? {
+                    Sent::Some(count) => {
+                        self.advance(count);
+                        continue;
+                    }
                     Sent::Blocked => return Ok(Progress::Blocked),
                     Sent::Nothing => {}
                 }
             }
+            let fill = |scratch: &mut [u8]| match &range {
+                Some(range) => self.path.copy(range, scratch),
+                None => Ok(0),
+            };
             let written = match file_at {
                 None => self.write_once(stream, self.pieces.len(), None, Follow::More),
                 Some(at) if by_send_file && at > 0 => {
                     self.write_once(stream, at, Some(&[]), Follow::More)
                 }
-                Some(at) => match self.fill_from_file(at, scratch) {
+                Some(at) => match fill(scratch) {
                     Ok(filled) => {
                         let bytes = scratch.get(..filled).unwrap_or(&[]);
                         self.write_once(stream, at, Some(bytes), Follow::More)
@@ -376,49 +355,12 @@ impl Outgoing {
         at == 0 || (at == 1 && self.sent > 0)
     }
 
-    /// True when the file range at `file_at` is long enough for sendfile(2) and would not wait for the disk.
-    fn leaves_by_send_file(&self, file_at: Option<usize>) -> bool {
-        let Some((range, gone)) = file_at.and_then(|at| self.file_range(at)) else {
-            return false;
-        };
-        let left = range.len - gone;
-        !self.send_file_unsupported
-            && left >= SEND_FILE_MIN
-            && range
-                .file
-                .is_resident(range.offset + gone as u64, left as u64)
-    }
-
-    /// The file range at `at`, and how many of its bytes are gone.
-    fn file_range(&self, at: usize) -> Option<(&FileRange, usize)> {
-        let Some(Piece::File(range)) = self.pieces.get(at) else {
+    /// What is left of the file range at `at`.
+    fn file_range(&self, at: usize) -> Option<FileRange> {
+        let Some(Piece::File(file)) = self.pieces.get(at) else {
             return None;
         };
-        let gone = if at == 0 { self.sent.min(range.len) } else { 0 };
-        Some((range, gone))
-    }
-
-    /// One sendfile(2) of the file range in front.
-    fn send_file(&mut self, stream: &dyn ByteStream) -> io::Result<Sent> {
-        let Some((range, gone)) = self.file_range(0) else {
-            return Ok(Sent::Nothing);
-        };
-        let offset = range.offset + gone as u64;
-        match stream.try_send_file(&*range.file, offset, range.len - gone) {
-            // The file became shorter, and the promised length is made up elsewhere.
-            Ok(0) => Ok(Sent::Nothing),
-            Ok(count) => {
-                self.advance(count);
-                Ok(Sent::Some)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
-            Err(error) if is_connection_error(error.kind()) => Err(error),
-            // Something with the file: reading it will do, or say what is wrong.
-            Err(_) => {
-                self.send_file_unsupported = true;
-                Ok(Sent::Nothing)
-            }
-        }
+        Some(file.range.rest(if at == 0 { self.sent } else { 0 }))
     }
 
     /// One system call: the first `pieces` pieces and then `from_file`; the tail, when there is no file and it is its
@@ -461,25 +403,6 @@ impl Outgoing {
         Ok((taken, offered))
     }
 
-    /// The next bytes of the file range at `at` into `scratch`.
-    fn fill_from_file(&self, at: usize, scratch: &mut [u8]) -> io::Result<usize> {
-        let Some((range, gone)) = self.file_range(at) else {
-            return Ok(0);
-        };
-        let wanted = (range.len - gone).min(FILE_CHUNK_LEN).min(scratch.len());
-        let Some(target) = scratch.get_mut(..wanted) else {
-            return Ok(0);
-        };
-        match range.file.try_read_at(range.offset + gone as u64, target)? {
-            // The file became shorter: the promised length is kept with zeros.
-            0 => {
-                target.fill(0);
-                Ok(wanted)
-            }
-            count => Ok(count.min(wanted)),
-        }
-    }
-
     fn advance(&mut self, taken: usize) {
         self.waiting = self.waiting.saturating_sub(taken);
         self.sent += taken;
@@ -504,13 +427,8 @@ impl Outgoing {
     }
 
     /// What [`Progress::Cold`] waits for: the rest of one payload.
-    pub(crate) fn cold_range(&self) -> Option<ColdRange> {
-        let (range, gone) = self.file_range(self.cold_at()?)?;
-        Some(ColdRange {
-            file: FileRef::clone(&range.file),
-            offset: range.offset + gone as u64,
-            len: range.len - gone,
-        })
+    pub(crate) fn cold_range(&self) -> Option<FileRange> {
+        self.file_range(self.cold_at()?)
     }
 
     /// The place of the file range that sending waits for: in front, or behind its record's beginning.
@@ -519,21 +437,16 @@ impl Outgoing {
         first.position(|piece| matches!(piece, Piece::File(_)))
     }
 
-    /// Puts the first `filled` of `bytes`, read for [`Outgoing::cold_range`], where the file range was. A file that
-    /// ends early leaves zeros: the length was promised already.
-    pub(crate) fn warm(&mut self, mut bytes: Vec<u8>, filled: usize) {
+    /// Puts `bytes`, read for [`Outgoing::cold_range`], where the file range was.
+    pub(crate) fn warm(&mut self, bytes: Buffer) {
         let Some(at) = self.cold_at() else { return };
-        let left = self
-            .file_range(at)
-            .map_or(0, |(range, gone)| range.len - gone);
-        bytes.truncate(filled);
-        bytes.resize(left, 0);
         if at == 0 {
             self.sent = 0;
         }
         if let Some(piece) = self.pieces.get_mut(at) {
             self.memory -= piece.memory();
-            *piece = Piece::Bytes(Bytes::from(bytes));
+            let len = bytes.len();
+            *piece = Piece::Buffer(bytes, len);
             self.memory += piece.memory();
         }
     }
@@ -542,13 +455,15 @@ impl Outgoing {
     /// `None` when nothing waits for a file.
     pub(crate) fn fail_cold(&mut self) -> Option<Failed> {
         let at = self.cold_at()?;
-        let (range, _) = self.file_range(at)?;
-        let (xid, behind) = (range.xid, range.behind);
+        let Some(Piece::File(file)) = self.pieces.get(at) else {
+            return None;
+        };
+        let (xid, behind, unreadable) = (file.xid, file.behind, file.unreadable);
         if self.is_begun(at) {
             return Some(Failed::Begun(xid));
         }
         let mut reply = Reply::empty();
-        reply.unreadable = range.unreadable;
+        reply.unreadable = unreadable;
         reply.fail_unreadable();
         let mut record = Vec::new();
         emit_front(xid, &reply, &mut record);

@@ -2,7 +2,8 @@
 
 use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
 use bytes::Bytes;
-use gannet_runtime::{Buffer, FileRef, FileSource};
+use gannet_datapath::FileRange;
+use gannet_runtime::Buffer;
 use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};
@@ -234,14 +235,7 @@ pub enum Payload {
     Bytes(Bytes),
     /// A range of a file, taken from the page cache on the way out. If the file shrinks meanwhile the missing
     /// bytes go out as zeros; for one that cannot be read see [`Reply::answer_if_unreadable`].
-    File {
-        /// The file.
-        file: FileRef,
-        /// Bytes from the start of the file.
-        offset: u64,
-        /// Bytes.
-        len: usize,
-    },
+    File(FileRange),
 }
 
 impl Payload {
@@ -250,7 +244,7 @@ impl Payload {
         match self {
             Payload::Buffer { buffer, len } => (*len).min(buffer.len()),
             Payload::Bytes(bytes) => bytes.len(),
-            Payload::File { len, .. } => *len,
+            Payload::File(range) => range.len,
         }
     }
 
@@ -260,17 +254,12 @@ impl Payload {
     }
 }
 
-/// Bytes of memory that a range of a file takes: none, but for bytes that a store has read from elsewhere.
-pub(crate) fn memory_of(file: &dyn FileSource, offset: u64, len: usize) -> usize {
-    file.memory(offset, len).map_or(0, <[u8]>::len)
-}
-
 impl std::fmt::Debug for Payload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self {
             Payload::Buffer { .. } => "buffer",
             Payload::Bytes(_) => "bytes",
-            Payload::File { .. } => "file",
+            Payload::File(_) => "file",
         };
         f.debug_struct("Payload")
             .field("kind", &kind)

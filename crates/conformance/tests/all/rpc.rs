@@ -7,8 +7,8 @@ use gannet_conformance::MemoryFile;
 use gannet_fabric::Provider;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::{
-    Call, CallError, Client, ClientConfig, Design, Payload, Program, RdmaOptions, Reply, Request,
-    Response, Server, Service, Sink, Target,
+    Call, CallError, Client, ClientConfig, Design, FileRange, Payload, Program, RdmaOptions, Reply,
+    Request, Response, Server, Service, Sink, Target,
 };
 use gannet_runtime::{Buffer, Handle, all, sleep};
 use gannet_sim::World;
@@ -66,7 +66,7 @@ impl Echo {
                     _ => MemoryFile::cold(content),
                 };
                 let offset = 0;
-                reply.put_payload(Payload::File { file, offset, len });
+                reply.put_payload(Payload::File(FileRange { file, offset, len }));
             }
             WRITE => {
                 let data = call.take_opaque(&mut arguments, LEN_MAX)?;

@@ -3,8 +3,8 @@
 use super::{Answered, Server, arguments, failed, put};
 use crate::convert::attributes_to_wire;
 use crate::limits::TRANSFER_MAX;
-use gannet_rpc::{Call, Payload, Reply};
-use gannet_vfs::{ReadReply, Vfs};
+use gannet_rpc::{Call, FileRange, Payload, Reply};
+use gannet_vfs::Vfs;
 use gannet_wire::nfs3::{PostOpAttributes, ReadArgs, ReadResult};
 use gannet_wire::xdr::Encode;
 
@@ -40,26 +40,14 @@ pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Re
     attributes.encode(&mut results);
     results.u32(opened.count);
     results.bool(opened.eof);
-    reply.put_payload(data(server, opened, args.offset));
+    // Nothing was touched yet: the transport takes the bytes from the page cache, and can wait for the disk.
+    reply.put_payload(Payload::File(FileRange {
+        file: opened.file,
+        offset: args.offset,
+        len: opened.count as usize,
+    }));
     reply.answer_if_unreadable(&UNREADABLE);
     Ok(())
-}
-
-/// Takes what is small and in the page cache now; leaves the rest to the transport, which can wait for the disk and
-/// send from the page cache.
-fn data<V: Vfs>(server: &Server<V>, opened: ReadReply, offset: u64) -> Payload {
-    let len = opened.count as usize;
-    if let Some(mut buffer) = server.small_buffer(len)
-        && let Some(room) = buffer.get_mut(..len)
-        && matches!(opened.file.try_read_at(offset, room), Ok(read) if read == len)
-    {
-        return Payload::Buffer { buffer, len };
-    }
-    Payload::File {
-        file: opened.file,
-        offset,
-        len,
-    }
 }
 
 #[cfg(test)]

@@ -23,10 +23,11 @@ use crate::limits::{
 };
 use crate::service::Service;
 use exposed::{Exposed, Part};
-use gannet_fabric::registration::{Registered, Strategy};
+use gannet_datapath::Datapath;
+use gannet_fabric::registration::Strategy;
 use gannet_fabric::{
-    Access, Completion, ConnectOptions, Connected, Disconnected, Done, Endpoint, Incoming,
-    PostError, Provider, RegisterError, Revocation, Scope, SharedReceives, WorkError, WorkId,
+    Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError, Provider,
+    Revocation, SharedReceives, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, LocalFuture};
 use gannet_session::limits::CONNECTIONS_MAX;
@@ -134,11 +135,7 @@ impl End {
 /// How a connection's payloads become reachable, and what the provider asks of that.
 #[derive(Clone)]
 pub(super) struct Memory {
-    strategy: Rc<dyn Strategy>,
-    /// Sources of our Writes must be registered.
-    needs_registration: bool,
-    /// File ranges can be sources of our Writes.
-    file_regions: bool,
+    path: Datapath,
     remote_invalidation: bool,
     read_depth_max: u16,
     /// What clients may ask for.
@@ -167,22 +164,10 @@ impl Memory {
         Memory {
             receives,
             design,
-            strategy: Rc::clone(strategy),
-            needs_registration: capabilities.needs_local_registration,
-            file_regions: capabilities.file_regions,
+            path: Datapath::new(&capabilities, Rc::clone(strategy)),
             remote_invalidation: capabilities.remote_invalidation,
             read_depth_max: capabilities.read_depth_max,
         }
-    }
-
-    /// Makes `buffer` a source or sink of work on `endpoint`.
-    fn register(
-        &self,
-        endpoint: &dyn Endpoint,
-        buffer: Buffer,
-    ) -> Result<Registered, RegisterError> {
-        let scope = Scope::Endpoint(endpoint.id());
-        Rc::clone(&self.strategy).register(buffer, Access::Local, scope)
     }
 
     /// The design of a connection: what a peer has asked for, if that is allowed and it can read.
@@ -296,7 +281,7 @@ fn credit_limits(design: Design) -> CreditLimits {
 }
 
 /// A file range that must come from the disk before its reply can be built.
-type ColdRead = LocalFuture<(Box<Job>, io::Result<(Vec<u8>, usize)>)>;
+type ColdRead = (Box<Job>, LocalFuture<io::Result<Buffer>>);
 
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
@@ -562,17 +547,14 @@ impl<S: Service> Connection<S> {
 
     /// Takes file ranges that have come from the disk.
     fn poll_cold(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        let mut warm = Vec::new();
-        self.cold
-            .retain_mut(|read| match read.as_mut().poll(context) {
-                Poll::Ready(done) => {
-                    warm.push(done);
-                    false
-                }
-                Poll::Pending => true,
-            });
-        let progress = !warm.is_empty();
-        for (job, read) in warm {
+        let (mut at, mut progress) = (0, false);
+        while let Some((_, read)) = self.cold.get_mut(at) {
+            let Poll::Ready(read) = read.as_mut().poll(context) else {
+                at += 1;
+                continue;
+            };
+            let (job, _) = self.cold.swap_remove(at);
+            progress = true;
             self.warmed(job, read)?;
         }
         Ok(progress)

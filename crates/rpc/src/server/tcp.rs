@@ -11,7 +11,7 @@ use super::worker::{CallTable, Job};
 use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::service::Service;
-use gannet_runtime::{Instant, LocalFuture, Stream, file};
+use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
 use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
 use receive::{Inbound, Received};
@@ -83,7 +83,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
 }
 
 /// A file range on its way from the disk.
-type ColdRead = LocalFuture<io::Result<(Vec<u8>, usize)>>;
+type ColdRead = LocalFuture<io::Result<Buffer>>;
 
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
@@ -305,7 +305,7 @@ impl<S: Service> Connection<S> {
             };
             (self.cold, self.cold_bytes) = (None, 0);
             match read {
-                Ok((bytes, filled)) => self.outgoing.warm(bytes, filled),
+                Ok(bytes) => self.outgoing.warm(bytes),
                 Err(error) => self.answer_unreadable(error.kind())?,
             }
         }
@@ -325,8 +325,8 @@ impl<S: Service> Connection<S> {
             let runtime = Rc::clone(&self.core.runtime);
             self.cold_bytes = range.len;
             self.cold = Some(Box::pin(async move {
-                let memory = vec![0; range.len];
-                file::read_cold(&runtime, range.file, range.offset, memory).await
+                let memory = Buffer::zeroed(range.len);
+                range.read(&runtime, memory, 0).await
             }));
         }
         let sent = before - self.outgoing.len();

@@ -114,7 +114,7 @@ impl<S: Service> Connection<S> {
         }
         let bytes = buffer.len();
         let scope = Scope::Endpoint(self.endpoint.id());
-        let strategy = Rc::clone(&self.memory.strategy);
+        let strategy = Rc::clone(self.memory.path.strategy());
         let memory = strategy.register(buffer, Access::RemoteRead, scope)?;
         // Positions and lengths are far below 2^32: see RECORD_MAX.
         let position = u32::try_from(position).unwrap_or(u32::MAX);
@@ -184,6 +184,6 @@ fn in_memory(payload: Payload) -> (Buffer, usize) {
         Payload::Buffer { buffer, .. } => (buffer, len),
         Payload::Bytes(bytes) => (Buffer::from_vec(bytes.into()), len),
         // Files were read into memory before; see `Connection::finish`.
-        Payload::File { .. } => (Buffer::zeroed(len), len),
+        Payload::File(_) => (Buffer::zeroed(len), len),
     }
 }

@@ -176,7 +176,7 @@ impl<S: Service> Connection<S> {
             return Ok(false);
         };
         let held = memory.len();
-        let sinks = match self.memory.register(&*self.endpoint, memory) {
+        let sinks = match self.memory.path.register(&*self.endpoint, memory) {
             Ok(sinks) => sinks,
             Err(error) => {
                 self.core.note_no_region(self.peer, &error);

@@ -1,19 +1,19 @@
 //! From a finished call to RDMA Writes and one Send.
 
 use super::exposed::{Part, part_of};
-use super::{Connection, End, Memory, Work};
-use crate::limits::{COPY_FILE_MAX, FILE_STAGED_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
+use super::{Connection, End, Work};
+use crate::limits::{INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
-use crate::service::{Payload, Reply, Service, memory_of};
+use crate::service::{Payload, Reply, Service};
+use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
-use gannet_runtime::{Buffer, file};
+use gannet_runtime::Buffer;
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
 };
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::io;
-use std::rc::Rc;
 
 /// Bytes of a transport header before its lists.
 pub(super) const FIXED_LEN: usize = 16;
@@ -40,16 +40,6 @@ pub(super) struct Held {
     pub(super) limit: u64,
     /// What its Writes take their bytes from, as far as it is registered; dropping it ends that.
     _sources: Vec<Registered>,
-}
-
-/// The RDMA Writes of a reply.
-#[derive(Default)]
-struct Writes {
-    work: Vec<(Source, RemoteAddress)>,
-    /// What they take their bytes from, as far as it is registered.
-    sources: Vec<Registered>,
-    /// Bytes of memory that they take.
-    memory: usize,
 }
 
 /// How a reply travels.
@@ -102,29 +92,27 @@ impl<S: Service> Connection<S> {
             .writes()
             .next()
             .is_some_and(|segments| !segments.is_empty());
-        // The provider sends file ranges as they are, unless it has no such sources or wants them registered.
-        let Memory {
-            needs_registration,
-            file_regions,
-            ..
-        } = self.memory;
-        let copied = !to_chunk || needs_registration || !file_regions;
-        if let Some((Payload::File { len, .. }, _)) = &job.reply.payload
-            && (copied || *len <= COPY_FILE_MAX)
-        {
-            if !self.reserve(place, *len) {
-                self.unread.push_back(job);
+        let Some((Payload::File(range), _)) = &job.reply.payload else {
+            return self.leave(job, to_chunk);
+        };
+        if to_chunk && self.memory.path.engine(range.len) == Engine::Sendfile {
+            return self.leave(job, to_chunk);
+        }
+        if !self.reserve(place, range.len) {
+            self.unread.push_back(job);
+            return Ok(());
+        }
+        let (runtime, memory) = (&self.core.runtime, |len| self.core.payloads.take(len));
+        let ready = match to_chunk {
+            true => self.memory.path.ready(range, runtime, memory),
+            false => Datapath::inline(range, runtime, memory),
+        };
+        match ready {
+            Ready::File => {}
+            Ready::Memory(buffer) => put_bytes(&mut job.reply, buffer),
+            Ready::Cold(read) => {
+                self.cold.push((job, read));
                 return Ok(());
-            }
-            match self.read_into_memory(&mut job.reply) {
-                Ok(()) => {}
-                // The provider can wait for the disk by itself.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !copied => {}
-                // Whoever waits for the file hears of any other error as well.
-                Err(_) => {
-                    self.read_cold(job);
-                    return Ok(());
-                }
             }
         }
         self.leave(job, to_chunk)
@@ -185,7 +173,7 @@ impl<S: Service> Connection<S> {
         let lists = &self.context(job.tag)?.lists;
         let chunks = lists.writes().len() > 0 || lists.reply().is_some();
         let allowed = self.memory.design == Design::ReadRead && !chunks;
-        allowed.then(|| part_of(&job.reply, self.send_max, &*self.memory.strategy))?
+        allowed.then(|| part_of(&job.reply, self.send_max, &**self.memory.path.strategy()))?
     }
 
     /// Goes on with finished calls that had to wait for memory.
@@ -203,59 +191,15 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Replaces a file range by its bytes, if they are in memory.
-    fn read_into_memory(&self, reply: &mut Reply) -> io::Result<()> {
-        let Some((payload, _)) = &mut reply.payload else {
-            return Ok(());
-        };
-        let Payload::File { file, offset, len } = payload else {
-            return Ok(());
-        };
-        let (offset, len) = (*offset, *len);
-        let mut buffer = self.core.payloads.take(len);
-        let mut filled = 0;
-        while let Some(target) = buffer.get_mut(filled..len).filter(|it| !it.is_empty()) {
-            match file.try_read_at(offset + filled as u64, target)? {
-                // The file became shorter: the promised length is kept with zeros.
-                0 => {
-                    target.fill(0);
-                    break;
-                }
-                count => filled += count,
-            }
-        }
-        *payload = Payload::Buffer { buffer, len };
-        Ok(())
-    }
-
-    fn read_cold(&mut self, job: Box<Job>) {
-        let Some((Payload::File { file, offset, len }, _)) = &job.reply.payload else {
-            return;
-        };
-        let (file, offset, len) = (file.clone(), *offset, *len);
-        let runtime = Rc::clone(&self.core.runtime);
-        self.cold.push(Box::pin(async move {
-            let read = file::read_cold(&runtime, file, offset, vec![0; len]).await;
-            (job, read)
-        }));
-    }
-
     /// The payload of a finished call has come from the disk, or will not come.
     pub(super) fn warmed(
         &mut self,
         mut job: Box<Job>,
-        read: io::Result<(Vec<u8>, usize)>,
+        read: io::Result<Buffer>,
     ) -> Result<(), End> {
-        match (read, &mut job.reply.payload) {
-            (Ok((mut bytes, filled)), Some((payload, _))) => {
-                // A file that became shorter leaves zeros: the length was promised.
-                let len = payload.len();
-                bytes.truncate(filled);
-                bytes.resize(len, 0);
-                *payload = Payload::Bytes(bytes.into());
-            }
-            (Ok(_), None) => {}
-            (Err(error), _) => {
+        match read {
+            Ok(buffer) => put_bytes(&mut job.reply, buffer),
+            Err(error) => {
                 self.core
                     .note_unreadable(self.peer, job.call.xid, error.kind());
                 job.reply.fail_unreadable();
@@ -402,19 +346,9 @@ impl<S: Service> Connection<S> {
         writes: &mut Writes,
     ) -> Option<()> {
         match payload {
-            Payload::File { file, offset, len } => {
-                writes.memory += memory_of(&*file, offset, len).max(len.min(FILE_STAGED_MAX));
-                for (at, len, target) in slices(len as u64, segments) {
-                    let file = file.clone();
-                    writes.work.push((
-                        Source::File {
-                            file,
-                            offset: offset + at,
-                            len,
-                        },
-                        target,
-                    ));
-                }
+            Payload::File(range) => {
+                let parts = slices(range.len as u64, segments);
+                writes.put_file(&range, parts);
                 Some(())
             }
             Payload::Buffer { buffer, len } => {
@@ -437,23 +371,11 @@ impl<S: Service> Connection<S> {
         segments: &[Segment],
         writes: &mut Writes,
     ) -> Option<()> {
-        writes.memory += buffer.len();
-        let parts = slices(len, segments);
-        if let ([(_, len, target)], false) = (parts.as_slice(), self.memory.needs_registration) {
-            let source = Source::Buffer { buffer, len: *len };
-            writes.work.push((source, *target));
-            return Some(());
-        }
-        let source = self.memory.register(&*self.endpoint, buffer);
-        let source = source
-            .inspect_err(|error| self.core.note_no_region(self.peer, error))
-            .ok()?;
-        for (offset, len, target) in parts {
-            let part = Source::Span(source.span(offset, len));
-            writes.work.push((part, target));
-        }
-        writes.sources.push(source);
-        Some(())
+        let parts: Vec<SourcePart> = slices(len, segments).collect();
+        let (path, endpoint) = (&self.memory.path, &*self.endpoint);
+        let put = writes.put_buffer((path, endpoint), buffer, &parts);
+        put.inspect_err(|error| self.core.note_no_region(self.peer, error))
+            .ok()
     }
 
     /// Posts the replies that the send queue has room for.
@@ -586,24 +508,33 @@ fn capacity(segments: &[Segment]) -> u64 {
         .sum()
 }
 
-/// Cuts `len` bytes to fit `segments` in order: offset in the source, length, place.
-fn slices(len: u64, segments: &[Segment]) -> Vec<(u64, u32, RemoteAddress)> {
+/// Cuts `len` bytes to fit `segments` in order.
+fn slices(len: u64, segments: &[Segment]) -> impl Iterator<Item = SourcePart> {
     let mut at = 0;
-    let mut found = Vec::with_capacity(segments.len());
-    for segment in segments {
+    let parts = segments.iter().map(move |segment| {
         let count = u32::try_from(len - at)
             .unwrap_or(u32::MAX)
             .min(segment.length);
-        if count > 0 {
-            let target = RemoteAddress {
+        let part = SourcePart {
+            offset: at,
+            len: count,
+            target: RemoteAddress {
                 key: RemoteKey(segment.handle),
                 offset: segment.offset,
-            };
-            found.push((at, count, target));
-            at += u64::from(count);
-        }
+            },
+        };
+        at += u64::from(count);
+        part
+    });
+    parts.filter(|part| part.len > 0)
+}
+
+/// Puts the bytes of a reply's file in its place.
+fn put_bytes(reply: &mut Reply, buffer: Buffer) {
+    if let Some((payload, _)) = &mut reply.payload {
+        let len = payload.len();
+        *payload = Payload::Buffer { buffer, len };
     }
-    found
 }
 
 /// The RPC message in memory of its own.
@@ -630,7 +561,7 @@ fn emit_stream(xid: u32, reply: &mut Reply, placed: bool, out: &mut Vec<u8>) {
         }
         Payload::Bytes(bytes) => out.extend_from_slice(bytes),
         // Files were read into memory before; see `Connection::finish`.
-        Payload::File { len, .. } => out.resize(out.len() + len, 0),
+        Payload::File(range) => out.resize(out.len() + range.len, 0),
     }
     out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));
     out.extend_from_slice(rest);

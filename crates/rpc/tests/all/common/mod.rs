@@ -9,8 +9,9 @@ pub mod stream;
 use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
 use gannet_rpc::{
-    Call, CallError, Client, ClientConfig, Counters, OpaqueArgument, Payload, Persistence, Program,
-    Reply, ReplyCache, Request, Response, Server, Service, Sink, Target, Transport,
+    Call, CallError, Client, ClientConfig, Counters, FileRange, OpaqueArgument, Payload,
+    Persistence, Program, Reply, ReplyCache, Request, Response, Server, Service, Sink, Target,
+    Transport,
 };
 use gannet_runtime::{Buffer, FileRef, FileSource, Handle, Instant, sleep};
 use gannet_wire::rpc::AcceptStatus;
@@ -194,7 +195,7 @@ impl TestService {
                     .as_ref()
                     .map(Arc::clone)
                     .ok_or(XdrError::Value)?;
-                self.put(reply, Payload::File { file, offset, len });
+                self.put(reply, Payload::File(FileRange { file, offset, len }));
                 if let Some(results) = self.unreadable.get() {
                     reply.answer_if_unreadable(results);
                 }
