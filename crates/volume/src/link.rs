@@ -285,22 +285,25 @@ impl Link {
 
     /// Queues an RDMA Write, when there is room. It is in place at the peer before any message that is queued later.
     pub async fn write(&self, source: Source, target: RemoteAddress) {
-        self.write_holding(source, target, None).await;
+        self.write_all([(source, target)], None).await;
     }
 
-    /// As [`Link::write`]; drops `hold` when the bytes have left, or never will.
-    pub(crate) async fn write_holding(
+    /// As [`Link::write`], of each; drops `hold` when the last has left, or never will.
+    pub(crate) async fn write_all(
         &self,
-        source: Source,
-        target: RemoteAddress,
-        hold: Option<Hold>,
+        work: impl IntoIterator<Item = (Source, RemoteAddress)>,
+        mut hold: Option<Hold>,
     ) {
-        self.room().await;
-        self.push(Outgoing::Write {
-            source,
-            target,
-            hold,
-        });
+        let mut work = work.into_iter().peekable();
+        while let Some((source, target)) = work.next() {
+            self.room().await;
+            let hold = work.peek().is_none().then(|| hold.take()).flatten();
+            self.push(Outgoing::Write {
+                source,
+                target,
+                hold,
+            });
+        }
     }
 
     /// Waits until little enough is queued, or the connection is over.
@@ -326,7 +329,7 @@ impl Link {
         pieces: &[(u64, RemoteAddress, u32)],
     ) -> Result<Buffer, LinkError> {
         let written = buffer.len();
-        let memory = self.sink(buffer)?;
+        let memory = self.register(buffer)?;
         let sinks = pieces
             .iter()
             .map(|(offset, source, len)| (memory.span(*offset, *len), *source));
