@@ -1,10 +1,9 @@
 //! The calling side: calls of many tasks over one connection, kept up as long as there are calls.
 //!
-//! [`Client::call`] leaves its request in the [`pending::Pending`] table and waits; the client's one task (the
+//! [`Client::call`] leaves its request in the [`Pending`] table and waits; the client's one task (the
 //! driver) connects, sends, receives, and after a lost connection sends again whatever has no answer, with the
 //! same XIDs, so that the server's duplicate request cache recognises it.
 
-mod pending;
 mod rdma;
 mod tcp;
 mod timer;
@@ -15,12 +14,13 @@ pub use types::{
     Sink, Target,
 };
 
+use crate::calls::Pending;
 use crate::limits::CLIENT_CALLS_MAX;
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Disconnected, Provider};
 use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
 use gannet_wire::rpcrdma::Design;
-use pending::Pending;
+
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -11,6 +11,7 @@
 //!
 //! First types to read: [`Service`], then [`Call`] and [`Reply`].
 
+mod calls;
 mod chunks;
 mod client;
 mod counters;

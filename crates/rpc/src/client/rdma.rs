@@ -11,10 +11,10 @@
 mod pull;
 mod withdrawal;
 
-use super::pending::{Entry, check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
+use crate::calls::{Entry, check_reply, fill_sink, opaque_len};
 use crate::limits::{
     CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
 };

@@ -3,10 +3,10 @@
 //! The mirror image of the server's connection: small replies are taken out of the stage; a large one whose call
 //! has a sink is received straight into it.
 
-use super::pending::{check_reply, fill_sink, opaque_len};
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
+use crate::calls::{check_reply, fill_sink, opaque_len};
 use crate::limits::{
     CLIENT_STAGE_LEN, FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN,
     OUTGOING_BYTES_MAX, RECORD_MAX,

@@ -1,9 +1,9 @@
 //! The Read-Read design: the server's reply names memory of the server, which is read here, and RDMA_DONE lets it go.
 
-use super::super::pending::{Entry, check_reply};
 use super::super::types::{CallError, Sink};
 use super::withdrawal::Late;
 use super::{HEADER_LEN, Link, Lost, Sent, take_results};
+use crate::calls::{Entry, check_reply};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
 use crate::limits::{CREDITS, RECORD_MAX};
 use gannet_fabric::registration::Registered;

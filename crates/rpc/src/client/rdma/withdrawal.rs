@@ -2,10 +2,10 @@
 //!
 //! A provider in software has revoked it when asked. Others tell later, and the reply waits here for that.
 
-use super::super::pending::{Entry, SharedPayload};
 use super::super::types::{CallError, Sink};
 use super::pull::{Locate, Pulled};
 use super::{ExposedSink, Link, Lost, Reply, Sent};
+use crate::calls::{Entry, SharedPayload};
 use gannet_fabric::Revocation;
 use gannet_fabric::registration::Registered;
 use gannet_runtime::Buffer;

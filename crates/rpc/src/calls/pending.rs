@@ -1,6 +1,6 @@
 //! The calls that have no answer yet.
 
-use super::types::{CallError, CallerCredential, Persistence, Request, Response, Sink};
+use crate::client::{CallError, CallerCredential, Persistence, Request, Response, Sink};
 use gannet_runtime::{Buffer, Instant};
 use gannet_wire::rpc::{AcceptStatus, MESSAGE_CALL, RPC_VERSION, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
@@ -12,15 +12,15 @@ use tokio::sync::oneshot;
 type Answer = oneshot::Sender<Result<Response, CallError>>;
 
 /// A call without an answer.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     program: u32,
     version: u32,
     procedure: u32,
-    pub(super) arguments: Vec<u8>,
+    pub(crate) arguments: Vec<u8>,
     /// Shared with the connection that is sending it.
-    pub(super) payload: Option<SharedPayload>,
-    pub(super) sink: Option<Sink>,
-    pub(super) results_max: usize,
+    pub(crate) payload: Option<SharedPayload>,
+    pub(crate) sink: Option<Sink>,
+    pub(crate) results_max: usize,
     credential: Option<Rc<CallerCredential>>,
     /// `None` when the caller is gone.
     answer: Option<Answer>,
@@ -34,15 +34,15 @@ pub(super) struct Entry {
 
 /// An opaque argument kept apart.
 #[derive(Clone)]
-pub(super) struct SharedPayload {
-    pub(super) buffer: Rc<Buffer>,
-    pub(super) len: usize,
-    pub(super) position: usize,
+pub(crate) struct SharedPayload {
+    pub(crate) buffer: Rc<Buffer>,
+    pub(crate) len: usize,
+    pub(crate) position: usize,
 }
 
 impl Entry {
     /// Appends the call's header; `credential` is for calls that brought none.
-    pub(super) fn emit_header(
+    pub(crate) fn emit_header(
         &self,
         xid: u32,
         credential: &CallerCredential,
@@ -61,7 +61,7 @@ impl Entry {
     }
 
     /// The arguments before and behind the payload.
-    pub(super) fn split_arguments(&self) -> (&[u8], &[u8]) {
+    pub(crate) fn split_arguments(&self) -> (&[u8], &[u8]) {
         let position = self
             .payload
             .as_ref()
@@ -73,7 +73,7 @@ impl Entry {
 }
 
 /// All calls of a client without an answer.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     entries: BTreeMap<u32, Entry>,
     /// Calls to be sent, oldest first.
     unsent: VecDeque<u32>,
@@ -83,7 +83,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(first_xid: u32) -> Pending {
+    pub(crate) fn new(first_xid: u32) -> Pending {
         Pending {
             entries: BTreeMap::new(),
             unsent: VecDeque::new(),
@@ -92,12 +92,12 @@ impl Pending {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Takes a call in and gives it an XID.
-    pub(super) fn add(&mut self, request: Request, answer: Answer) -> u32 {
+    pub(crate) fn add(&mut self, request: Request, answer: Answer) -> u32 {
         // Ends: far fewer calls are pending than there are XIDs.
         while self.entries.contains_key(&self.next_xid) {
             self.next_xid = self.next_xid.wrapping_add(1);
@@ -128,12 +128,12 @@ impl Pending {
         xid
     }
 
-    pub(super) fn get_mut(&mut self, xid: u32) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, xid: u32) -> Option<&mut Entry> {
         self.entries.get_mut(&xid)
     }
 
     /// The oldest call that waits to be sent, now being sent: its reply is due after `patience`.
-    pub(super) fn next_unsent(
+    pub(crate) fn next_unsent(
         &mut self,
         now: Instant,
         patience: Duration,
@@ -150,12 +150,12 @@ impl Pending {
         Some((xid, entry))
     }
 
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
     }
 
     /// When the next reply is due.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.entries
             .values()
             .filter_map(|entry| entry.deadline)
@@ -164,7 +164,7 @@ impl Pending {
 
     /// The caller is gone: the call is forgotten if it was not sent; otherwise its memory stays until it is
     /// answered, since the connection may be using it.
-    pub(super) fn abandon(&mut self, xid: u32) {
+    pub(crate) fn abandon(&mut self, xid: u32) {
         if let Some(entry) = self.entries.get_mut(&xid) {
             entry.answer = None;
             if entry.deadline.is_none() {
@@ -174,12 +174,12 @@ impl Pending {
     }
 
     /// Whether a call was answered since the last question.
-    pub(super) fn take_progress(&mut self) -> bool {
+    pub(crate) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progress)
     }
 
     /// Ends a call.
-    pub(super) fn finish(&mut self, xid: u32, outcome: Result<Response, CallError>) {
+    pub(crate) fn finish(&mut self, xid: u32, outcome: Result<Response, CallError>) {
         if let Some(entry) = self.entries.remove(&xid)
             && let Some(answer) = entry.answer
         {
@@ -190,7 +190,7 @@ impl Pending {
 
     /// Ends a call with what its reply says. `results` are the bytes behind the reply's header without those placed
     /// in the sink; `placed` counts the latter.
-    pub(super) fn answer(&mut self, xid: u32, results: Vec<u8>, sink: Option<(Buffer, usize)>) {
+    pub(crate) fn answer(&mut self, xid: u32, results: Vec<u8>, sink: Option<(Buffer, usize)>) {
         self.progress = true;
         let Some(entry) = self.entries.get_mut(&xid) else {
             return;
@@ -211,7 +211,7 @@ impl Pending {
     }
 
     /// A connection ended: everything it carried is to be sent again, or fails if it was tried often enough.
-    pub(super) fn connection_lost(&mut self, persistence: Persistence) {
+    pub(crate) fn connection_lost(&mut self, persistence: Persistence) {
         self.unsent.clear();
         let xids: Vec<u32> = self.entries.keys().copied().collect();
         for xid in xids {
@@ -234,7 +234,7 @@ impl Pending {
     }
 
     /// No connection could be made: counts as a transmission of every call.
-    pub(super) fn connect_failed(&mut self, persistence: Persistence, why: &str) {
+    pub(crate) fn connect_failed(&mut self, persistence: Persistence, why: &str) {
         let Persistence::Soft { attempts } = persistence else {
             return;
         };
@@ -251,7 +251,7 @@ impl Pending {
     }
 
     /// Ends all calls.
-    pub(super) fn fail_all(&mut self, error: &CallError) {
+    pub(crate) fn fail_all(&mut self, error: &CallError) {
         while let Some((xid, _)) = self.entries.first_key_value() {
             let xid = *xid;
             self.finish(xid, Err(error.clone()));
@@ -261,7 +261,7 @@ impl Pending {
 }
 
 /// Checks a reply's header; says how long it is.
-pub(super) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
+pub(crate) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
     let mut decoder = Decoder::new(message);
     match ReplyHeader::parse(&mut decoder)?.outcome {
         ReplyOutcome::Accepted {
@@ -274,7 +274,7 @@ pub(super) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
 }
 
 /// Moves the opaque of complete results into the sink: the results without it, and how many bytes it has.
-pub(super) fn fill_sink(results: &[u8], sink: &mut Sink) -> Result<(Vec<u8>, usize), CallError> {
+pub(crate) fn fill_sink(results: &[u8], sink: &mut Sink) -> Result<(Vec<u8>, usize), CallError> {
     let Some(position) = (sink.locate)(results) else {
         return Ok((results.to_vec(), 0));
     };
@@ -291,6 +291,6 @@ pub(super) fn fill_sink(results: &[u8], sink: &mut Sink) -> Result<(Vec<u8>, usi
 }
 
 /// The length word at the end of `head`.
-pub(super) fn opaque_len(head: &[u8]) -> Option<usize> {
+pub(crate) fn opaque_len(head: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(*head.last_chunk::<4>()?)).ok()
 }
