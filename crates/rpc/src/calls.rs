@@ -1,5 +1,180 @@
-//! The calls that one end of a connection makes, until they are answered.
+//! The calls that one end of a connection makes: who waits for their answers, and who sends them.
+//!
+//! Either end of an RPC connection may call (RFC 5531 section 9). A client's calls outlive its connections; a server's,
+//! through a [`CallBack`], do not. Both wait here.
 
 mod pending;
 
 pub(crate) use pending::{Entry, Pending, SharedPayload, check_reply, fill_sink, opaque_len};
+
+use crate::client::{CallError, Request, Response};
+use crate::limits::CALLBACKS_MAX;
+use gannet_runtime::{Handle, Notify, timeout};
+use gannet_wire::rpc::MESSAGE_CALL;
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
+use std::rc::Rc;
+use std::task::Context;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+
+/// What callers share with the task that drives the connection.
+pub(crate) struct Calls {
+    pub(crate) runtime: Handle,
+    pub(crate) pending: RefCell<Pending>,
+    /// Calls that may be pending.
+    places: Semaphore,
+    /// The driver has something to do.
+    pub(crate) work: Notify,
+    closed: Cell<bool>,
+}
+
+impl Calls {
+    /// None yet, and never more than `calls_max` at a time.
+    pub(crate) fn new(runtime: &Handle, first_xid: u32, calls_max: usize) -> Calls {
+        Calls {
+            runtime: Handle::clone(runtime),
+            pending: RefCell::new(Pending::new(first_xid)),
+            places: Semaphore::new(calls_max),
+            work: Notify::default(),
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Makes a call and waits for its results; see [`crate::Client::call`]. `driven` sees that somebody sends it.
+    pub(crate) async fn call(
+        &self,
+        request: Request,
+        driven: impl FnOnce(),
+    ) -> Result<Response, CallError> {
+        let place = self.places.acquire().await;
+        let _place = place.map_err(|_| CallError::Closed)?;
+        if self.closed.get() {
+            return Err(CallError::Closed);
+        }
+        request.check()?;
+        let (sender, receiver) = oneshot::channel();
+        let xid = self.pending.borrow_mut().add(request, sender);
+        let guard = Abandon {
+            calls: self,
+            xid: Some(xid),
+        };
+        driven();
+        self.work.notify();
+        let outcome = receiver.await.unwrap_or(Err(CallError::Closed));
+        guard.finished();
+        outcome
+    }
+
+    /// No call is made any more. Those under way are failed by the driver.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.places.close();
+        self.work.notify();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+}
+
+/// Gives a call up when its caller is gone before the answer.
+struct Abandon<'a> {
+    calls: &'a Calls,
+    xid: Option<u32>,
+}
+
+impl Abandon<'_> {
+    fn finished(mut self) {
+        self.xid = None;
+    }
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if let Some(xid) = self.xid {
+            self.calls.pending.borrow_mut().abandon(xid);
+        }
+    }
+}
+
+/// Calls the peer of a server's connection over that connection, as long as it lasts. Clones share it.
+///
+/// Over RDMA such calls and their replies are inline, and have credits of their own (RFC 8167).
+#[derive(Clone)]
+pub struct CallBack {
+    pub(crate) calls: Rc<Calls>,
+}
+
+impl CallBack {
+    /// Makes a call and waits for its results, for `patience` at most. Never sent twice.
+    ///
+    /// # Errors
+    /// See [`CallError`]: `TimedOut` when there was no answer in time (the peer may execute the call nevertheless),
+    /// `TooLarge` for what fits no inline message, `Closed` when the connection is over.
+    pub async fn call(&self, request: Request, patience: Duration) -> Result<Response, CallError> {
+        let calling = self.calls.call(request, || {});
+        let called = timeout(&self.calls.runtime, patience, calling).await;
+        called.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    /// Whether the connection is over.
+    pub fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
+}
+
+impl fmt::Debug for CallBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallBack")
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server's connection keeps of the calls that it makes. Dropped with the connection, they fail.
+pub(crate) struct CallsBack(Rc<Calls>);
+
+impl CallsBack {
+    /// Of a connection on which nobody has called yet.
+    pub(crate) fn new(runtime: &Handle) -> CallsBack {
+        // Any XID will do: these calls are never sent again, and have no others beside them.
+        CallsBack(Rc::new(Calls::new(runtime, 1, CALLBACKS_MAX)))
+    }
+
+    /// For whoever answers calls of this connection.
+    pub(crate) fn handle(&self) -> CallBack {
+        CallBack {
+            calls: Rc::clone(&self.0),
+        }
+    }
+
+    /// Whether calls were made since the last question; otherwise sees that the task is woken when some are.
+    pub(crate) fn poll_made(&self, context: &mut Context<'_>) -> bool {
+        self.0.work.poll_notified(context).is_ready()
+    }
+
+    pub(crate) fn pending(&self) -> RefMut<'_, Pending> {
+        self.0.pending.borrow_mut()
+    }
+
+    /// The call of ours that `message` answers.
+    pub(crate) fn answered_by(&self, message: &[u8]) -> Option<u32> {
+        let (xid, is_call) = xid_of(message)?;
+        (!is_call && self.pending().is_under_way(xid)).then_some(xid)
+    }
+}
+
+impl Drop for CallsBack {
+    fn drop(&mut self) {
+        self.0.close();
+        self.pending().fail_all(&CallError::Closed);
+    }
+}
+
+/// The XID of a message, and whether it is a call.
+pub(crate) fn xid_of(message: &[u8]) -> Option<(u32, bool)> {
+    let (xid, rest) = message.split_first_chunk::<4>()?;
+    let kind = u32::from_be_bytes(*rest.first_chunk()?);
+    Some((u32::from_be_bytes(*xid), kind == MESSAGE_CALL))
+}

@@ -1,9 +1,10 @@
 //! The calling side: calls of many tasks over one connection, kept up as long as there are calls.
 //!
-//! [`Client::call`] leaves its request in the [`Pending`] table and waits; the client's one task (the
+//! [`Client::call`] leaves its request in the table of [`Calls`] and waits; the client's one task (the
 //! driver) connects, sends, receives, and after a lost connection sends again whatever has no answer, with the
 //! same XIDs, so that the server's duplicate request cache recognises it.
 
+mod backward;
 mod rdma;
 mod tcp;
 mod timer;
@@ -14,18 +15,18 @@ pub use types::{
     Sink, Target,
 };
 
-use crate::calls::Pending;
+use crate::calls::Calls;
 use crate::limits::CLIENT_CALLS_MAX;
+use crate::service::Service;
+use backward::{AnyService, NoService};
 use gannet_fabric::registration::{Counters, Strategy};
 use gannet_fabric::{Disconnected, Provider};
-use gannet_runtime::{Handle, Instant, Notify, sleep, timeout};
+use gannet_runtime::{Handle, sleep, timeout};
 use gannet_wire::rpcrdma::Design;
-
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
 
 /// Makes calls over one connection to one server. Clones share it; it closes when the last of them is dropped.
 #[derive(Clone)]
@@ -40,7 +41,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.close();
+        self.shared.calls.close();
     }
 }
 
@@ -72,16 +73,12 @@ impl Route {
 
 /// What callers and the driver share.
 struct Shared {
-    runtime: Handle,
+    calls: Calls,
     route: Route,
     config: ClientConfig,
-    pending: RefCell<Pending>,
-    /// Calls that may be pending.
-    places: Semaphore,
-    /// The driver has something to do.
-    work: Notify,
+    /// Answers the calls that the server makes over our connection.
+    service: Rc<dyn AnyService>,
     started: Cell<bool>,
-    closed: Cell<bool>,
     /// How long calls have waited for credits.
     credit_starved: Cell<Duration>,
     /// Of the newest connection.
@@ -89,20 +86,29 @@ struct Shared {
 }
 
 impl Client {
-    /// A client that connects to `target` when the first call is made.
+    /// A client that connects to `target` when the first call is made. The server may call nothing here.
     pub fn new(runtime: Handle, target: Target, config: ClientConfig) -> Client {
+        Client::answering(runtime, target, config, Rc::new(NoService))
+    }
+
+    /// The same, whose server may call `service` over the connection that the client has made. Such calls are executed
+    /// as they come, and their replies leave on that connection or not at all: their payloads must be in memory, and
+    /// over RDMA a reply must fit an inline message.
+    pub fn answering<S: Service>(
+        runtime: Handle,
+        target: Target,
+        config: ClientConfig,
+        service: Rc<S>,
+    ) -> Client {
         // The low half: an XID has 32 bits.
         let first_xid = (runtime.random() & u64::from(u32::MAX)) as u32;
         let route = Route::new(target, &config, &runtime);
         let shared = Rc::new(Shared {
-            runtime,
+            calls: Calls::new(&runtime, first_xid, CLIENT_CALLS_MAX),
             route,
             config,
-            pending: RefCell::new(Pending::new(first_xid)),
-            places: Semaphore::new(CLIENT_CALLS_MAX),
-            work: Notify::default(),
+            service,
             started: Cell::new(false),
-            closed: Cell::new(false),
             credit_starved: Cell::new(Duration::ZERO),
             design: Cell::default(),
         });
@@ -119,29 +125,13 @@ impl Client {
     /// See [`CallError`]; the request's memory is dropped then.
     pub async fn call(&self, request: Request) -> Result<Response, CallError> {
         let shared = &self.owner.shared;
-        let _place = shared
-            .places
-            .acquire()
-            .await
-            .map_err(|_| CallError::Closed)?;
-        if shared.closed.get() {
-            return Err(CallError::Closed);
-        }
-        request.check()?;
-        let (sender, receiver) = oneshot::channel();
-        let xid = shared.pending.borrow_mut().add(request, sender);
-        let guard = Abandon {
-            shared,
-            xid: Some(xid),
+        let driven = || {
+            if !shared.started.replace(true) {
+                let driver = Box::pin(drive(Rc::clone(shared)));
+                shared.calls.runtime.spawn("rpc client", driver);
+            }
         };
-        if !shared.started.replace(true) {
-            let driver = Box::pin(drive(Rc::clone(shared)));
-            shared.runtime.spawn("rpc client", driver);
-        }
-        shared.work.notify();
-        let outcome = receiver.await.unwrap_or(Err(CallError::Closed));
-        guard.finished();
-        outcome
+        shared.calls.call(request, driven).await
     }
 
     /// How long calls have waited, in all, because the server had granted no more credits (RPC/RDMA only: a TCP
@@ -165,39 +155,7 @@ impl Client {
 
     /// Closes the connection; calls under way fail with [`CallError::Closed`].
     pub fn close(&self) {
-        self.owner.shared.close();
-    }
-}
-
-impl Shared {
-    fn close(&self) {
-        self.closed.set(true);
-        self.places.close();
-        self.work.notify();
-    }
-
-    fn now(&self) -> Instant {
-        self.runtime.now()
-    }
-}
-
-/// Gives a call up when its caller is gone before the answer.
-struct Abandon<'a> {
-    shared: &'a Shared,
-    xid: Option<u32>,
-}
-
-impl Abandon<'_> {
-    fn finished(mut self) {
-        self.xid = None;
-    }
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        if let Some(xid) = self.xid {
-            self.shared.pending.borrow_mut().abandon(xid);
-        }
+        self.owner.shared.calls.close();
     }
 }
 
@@ -221,14 +179,14 @@ enum Lost {
 /// The client's task: connects when there are calls, serves the connection, and again.
 async fn drive(shared: Rc<Shared>) {
     let mut backoff = Duration::ZERO;
-    while !shared.closed.get() {
-        if shared.pending.borrow().is_empty() {
-            shared.work.notified().await;
+    while !shared.calls.is_closed() {
+        if shared.calls.pending.borrow().is_empty() {
+            shared.calls.work.notified().await;
             continue;
         }
         if !backoff.is_zero() {
             // New calls wait too: the server is unreachable or overloaded.
-            sleep(&shared.runtime, backoff).await;
+            sleep(&shared.calls.runtime, backoff).await;
         }
         let address = shared.route.address();
         match connect(&shared).await {
@@ -239,6 +197,7 @@ async fn drive(shared: Rc<Shared>) {
                 }
                 tracing::info!(%address, why = %lost, "rpc connection lost");
                 shared
+                    .calls
                     .pending
                     .borrow_mut()
                     .connection_lost(shared.config.persistence);
@@ -246,19 +205,24 @@ async fn drive(shared: Rc<Shared>) {
             Err(why) => {
                 tracing::info!(%address, %why, "no rpc connection");
                 shared
+                    .calls
                     .pending
                     .borrow_mut()
                     .connect_failed(shared.config.persistence, &why);
             }
         }
         // No pause after a connection that worked; otherwise twice the last one.
-        backoff = if shared.pending.borrow_mut().take_progress() {
+        backoff = if shared.calls.pending.borrow_mut().take_progress() {
             Duration::ZERO
         } else {
             (backoff * 2).clamp(shared.config.backoff_min, shared.config.backoff_max)
         };
     }
-    shared.pending.borrow_mut().fail_all(&CallError::Closed);
+    shared
+        .calls
+        .pending
+        .borrow_mut()
+        .fail_all(&CallError::Closed);
 }
 
 /// A connection that was made.
@@ -286,15 +250,15 @@ async fn connect(shared: &Shared) -> Result<Link, String> {
                 Rc::clone(strategy),
                 shared.config.design,
             );
-            match timeout(&shared.runtime, patience, connecting).await {
+            match timeout(&shared.calls.runtime, patience, connecting).await {
                 Ok(Ok(link)) => Ok(Link::Rdma(link)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(elapsed) => Err(elapsed.to_string()),
             }
         }
         Route::Tcp(address) => {
-            let connecting = shared.runtime.connect(*address);
-            match timeout(&shared.runtime, patience, connecting).await {
+            let connecting = shared.calls.runtime.connect(*address);
+            match timeout(&shared.calls.runtime, patience, connecting).await {
                 Ok(Ok(stream)) => Ok(Link::Tcp(stream)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(elapsed) => Err(elapsed.to_string()),

@@ -3,7 +3,7 @@
 //! A [`Service`] executes calls and does not know how they came; a [`Client`] makes calls and does not know how
 //! they go. Between them lie two transports: TCP with record marks, and RPC-over-RDMA version 1 in the Read-Write
 //! design (the server alone starts bulk transfers; Read-Read where both ends want it), over any provider of the fabric
-//! seam.
+//! seam. A connection is duplex: a service calls its caller back ([`CallBack`]), and a client may have a service too.
 //!
 //! Layers, top down: [`Service`] and [`Client`]; the [`ReplyCache`], which answers a duplicate of a call that must
 //! not be executed twice; the slots that run calls in place; the two transports. What this crate refuses: knowing
@@ -22,6 +22,7 @@ mod reply_cache;
 mod server;
 mod service;
 
+pub use calls::CallBack;
 pub use client::{
     ArgumentPayload, CallError, CallerCredential, Client, ClientConfig, Persistence, Request,
     Response, Sink, Target,

@@ -96,6 +96,8 @@ pub const DRC_AGE_MAX: Duration = Duration::from_secs(120);
 /// Duplicates of one call that wait for its result; one more is dropped.
 pub const DRC_WAITERS_MAX: usize = 4;
 
+/// Calls that a server may have under way over one connection of a client; more wait.
+pub const CALLBACKS_MAX: usize = 8;
 /// Calls a client has outstanding on one connection; more wait.
 pub const CLIENT_CALLS_MAX: usize = 128;
 

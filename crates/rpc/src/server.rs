@@ -1,10 +1,10 @@
 //! The answering side: what all connections of a core share, and how connections come and go.
 
-mod admit;
+pub(crate) mod admit;
 mod payloads;
 mod rdma;
 mod tcp;
-mod worker;
+pub(crate) mod worker;
 
 use crate::counters::Counters;
 use crate::limits::{

@@ -1,5 +1,6 @@
 //! What a program sees of the server: calls in, replies out, whatever the transport.
 
+use crate::calls::CallBack;
 use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
 use bytes::Bytes;
 use gannet_datapath::FileRange;
@@ -145,6 +146,8 @@ pub struct Call {
     pub(crate) dropped: Cell<bool>,
     /// See [`Call::vouch`].
     vouched: Cell<bool>,
+    /// See [`Call::call_back`].
+    pub(crate) back: Option<CallBack>,
 }
 
 impl Call {
@@ -161,7 +164,14 @@ impl Call {
             placed: RefCell::new(None),
             dropped: Cell::new(false),
             vouched: Cell::new(false),
+            back: None,
         }
+    }
+
+    /// Calls the caller over the connection that this came on, as long as that lasts. `None` for a call that is one back
+    /// itself: its caller is called by the client's own connection.
+    pub fn call_back(&self) -> Option<CallBack> {
+        self.back.clone()
     }
 
     /// Notes that the peer may use what the call is about, for [`Service::establishes`].
@@ -179,6 +189,7 @@ impl Call {
         self.placed.replace(None);
         self.dropped.set(false);
         self.vouched.set(false);
+        self.back = None;
     }
 
     /// The argument bytes, without those of a placed opaque and its pad.
@@ -380,6 +391,29 @@ impl Reply {
             Verdict::Denied(rejection) => ReplyHeader::denied(xid, rejection),
         }
         .emit(encoder);
+    }
+
+    /// Appends the RPC message: with its payload, or without when that travels apart.
+    pub(crate) fn emit_message(&self, xid: u32, whole: bool, out: &mut Vec<u8>) {
+        self.emit_header(xid, &mut Encoder::new(out));
+        let Some((payload, position)) = self.payload.as_ref().filter(|_| whole) else {
+            return out.extend_from_slice(&self.head);
+        };
+        let (head, rest) = self
+            .head
+            .split_at_checked(*position)
+            .unwrap_or((&self.head, &[]));
+        out.extend_from_slice(head);
+        match payload {
+            Payload::Buffer { buffer, len } => {
+                out.extend_from_slice(buffer.get(..*len).unwrap_or(buffer));
+            }
+            Payload::Bytes(bytes) => out.extend_from_slice(bytes),
+            // Whoever sends a message whole has read its file into memory before.
+            Payload::File(range) => out.resize(out.len() + range.len, 0),
+        }
+        out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));
+        out.extend_from_slice(rest);
     }
 
     /// Bytes that [`Reply::emit_header`] appends.

@@ -1,6 +1,9 @@
 //! The calls that have no answer yet.
 
+use super::xid_of;
 use crate::client::{CallError, CallerCredential, Persistence, Request, Response, Sink};
+use crate::limits::OUTGOING_BYTES_MAX;
+use crate::outgoing::Outgoing;
 use gannet_runtime::{Buffer, Instant};
 use gannet_wire::rpc::{AcceptStatus, MESSAGE_CALL, RPC_VERSION, ReplyHeader, ReplyOutcome};
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
@@ -60,6 +63,16 @@ impl Entry {
             .emit(encoder);
     }
 
+    /// Appends the arguments with the payload among them.
+    pub(crate) fn emit_arguments(&self, encoder: &mut Encoder<'_>) {
+        let (before, behind) = self.split_arguments();
+        encoder.raw(before);
+        if let Some(payload) = &self.payload {
+            encoder.fixed(payload.buffer.get(..payload.len).unwrap_or(&payload.buffer));
+        }
+        encoder.raw(behind);
+    }
+
     /// The arguments before and behind the payload.
     pub(crate) fn split_arguments(&self) -> (&[u8], &[u8]) {
         let position = self
@@ -78,6 +91,8 @@ pub(crate) struct Pending {
     /// Calls to be sent, oldest first.
     unsent: VecDeque<u32>,
     next_xid: u32,
+    /// Calls that were sent over this connection, and have no answer.
+    under_way: usize,
     /// A call was answered since the last question.
     progress: bool,
 }
@@ -88,6 +103,7 @@ impl Pending {
             entries: BTreeMap::new(),
             unsent: VecDeque::new(),
             next_xid: first_xid,
+            under_way: 0,
             progress: false,
         }
     }
@@ -147,7 +163,44 @@ impl Pending {
         entry.attempts = entry.attempts.saturating_add(1);
         entry.transmissions = entry.transmissions.saturating_add(1);
         entry.deadline = Some(now + patience);
+        self.under_way += 1;
         Some((xid, entry))
+    }
+
+    /// Calls that were sent over this connection, and have no answer.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Whether this is one of them.
+    pub(crate) fn is_under_way(&self, xid: u32) -> bool {
+        let entry = self.entries.get(&xid);
+        entry.is_some_and(|entry| entry.deadline.is_some())
+    }
+
+    /// Queues calls on a stream, oldest first: as many as may be under way, and as many bytes as may wait there.
+    pub(crate) fn queue(
+        &mut self,
+        outgoing: &mut Outgoing,
+        credential: &CallerCredential,
+        (now, patience): (Instant, Duration),
+        under_way_max: usize,
+    ) {
+        while self.under_way < under_way_max
+            && outgoing.len() < OUTGOING_BYTES_MAX
+            && let Some((xid, entry)) = self.next_unsent(now, patience)
+        {
+            let (before, behind) = entry.split_arguments();
+            let payload = (entry.payload.as_ref()).map(|it| (Rc::clone(&it.buffer), it.len));
+            outgoing.push_call(
+                |encoder| {
+                    entry.emit_header(xid, credential, encoder);
+                    encoder.raw(before);
+                },
+                payload,
+                behind,
+            );
+        }
     }
 
     pub(crate) fn has_unsent(&self) -> bool {
@@ -169,6 +222,7 @@ impl Pending {
             entry.answer = None;
             if entry.deadline.is_none() {
                 self.entries.remove(&xid);
+                self.unsent.retain(|other| *other != xid);
             }
         }
     }
@@ -180,12 +234,47 @@ impl Pending {
 
     /// Ends a call.
     pub(crate) fn finish(&mut self, xid: u32, outcome: Result<Response, CallError>) {
-        if let Some(entry) = self.entries.remove(&xid)
-            && let Some(answer) = entry.answer
-        {
+        let Some(entry) = self.entries.remove(&xid) else {
+            return;
+        };
+        if entry.deadline.is_some() {
+            self.under_way -= 1;
+        }
+        if let Some(answer) = entry.answer {
             // The caller may have gone in this very moment.
             let _ = answer.send(outcome);
         }
+    }
+
+    /// Ends the call that a complete reply belongs to.
+    ///
+    /// # Errors
+    /// The reply cannot be read.
+    pub(crate) fn take_reply(&mut self, message: &[u8]) -> Result<(), &'static str> {
+        let Some((xid, _)) = xid_of(message) else {
+            return Err("a reply without an xid");
+        };
+        let Some(entry) = self.entries.get_mut(&xid) else {
+            tracing::debug!(xid, "reply to no call");
+            return Ok(());
+        };
+        let results_at = match check_reply(message) {
+            Ok(length) => length,
+            Err(CallError::Malformed(what)) => return Err(what),
+            Err(refused) => {
+                self.finish(xid, Err(refused));
+                return Ok(());
+            }
+        };
+        let results = message.get(results_at..).unwrap_or(&[]);
+        match entry.sink.take() {
+            None => self.answer(xid, results.to_vec(), None),
+            Some(mut sink) => match fill_sink(results, &mut sink) {
+                Ok((results, len)) => self.answer(xid, results, Some((sink.buffer, len))),
+                Err(error) => self.finish(xid, Err(error)),
+            },
+        }
+        Ok(())
     }
 
     /// Ends a call with what its reply says. `results` are the bytes behind the reply's header without those placed
@@ -213,6 +302,7 @@ impl Pending {
     /// A connection ended: everything it carried is to be sent again, or fails if it was tried often enough.
     pub(crate) fn connection_lost(&mut self, persistence: Persistence) {
         self.unsent.clear();
+        self.under_way = 0;
         let xids: Vec<u32> = self.entries.keys().copied().collect();
         for xid in xids {
             let Some(entry) = self.entries.get_mut(&xid) else {

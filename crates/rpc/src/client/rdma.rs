@@ -11,22 +11,25 @@
 mod pull;
 mod withdrawal;
 
+use super::backward::Backward;
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
-use crate::calls::{Entry, check_reply, fill_sink, opaque_len};
+use crate::calls::{Entry, check_reply, fill_sink, opaque_len, xid_of};
 use crate::limits::{
-    CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
+    CALLBACKS_MAX, CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
 };
+use crate::service::Transport;
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
     Access, Completion, ConnectError, ConnectOptions, Connected, Done, PostError, Provider,
     RegisterError, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, WorkError, WorkId,
 };
 use gannet_runtime::{Arena, Buffer, Instant};
+use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, Design, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION,
-    Segment,
+    Segment, TransportError,
 };
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
 use pull::{Pull, Pulls};
@@ -43,7 +46,7 @@ const LIMITS: ChunkLimits = ChunkLimits {
 };
 /// Rounds of completions before other tasks get their turn.
 const ROUNDS_MAX: usize = 4;
-const RECEIVES: u32 = CREDITS + CLIENT_RECEIVES_SPARE;
+const RECEIVES: u32 = CREDITS + CALLBACKS_MAX as u32 + CLIENT_RECEIVES_SPARE;
 /// Work ids of receives and of sends; nothing depends on telling one from another.
 const RECEIVE: WorkId = WorkId(0);
 const SEND: WorkId = WorkId(1);
@@ -171,6 +174,7 @@ struct Link {
     late: Vec<Late>,
     design: Design,
     pulls: Pulls,
+    backward: Backward,
     lists: ChunkLists,
     scratch: Vec<u8>,
     completions: Vec<Completion>,
@@ -219,6 +223,7 @@ impl Link {
         shared.design.set(design);
         Link {
             timer: ReplyTimer::new(&shared),
+            backward: Backward::new(&shared, Transport::Rdma, endpoint.peer_address()),
             shared,
             strategy,
             endpoint,
@@ -239,7 +244,7 @@ impl Link {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Lost> {
         for _ in 0..ROUNDS_MAX {
-            if self.shared.closed.get() {
+            if self.shared.calls.is_closed() {
                 return Poll::Ready(Lost::Closed);
             }
             match self.round(context) {
@@ -263,7 +268,8 @@ impl Link {
         if let Poll::Ready(Err(gone)) = &polled {
             return Err(Lost::Gone(gone.clone()));
         }
-        let woken = self.shared.work.poll_notified(context).is_ready();
+        let woken = self.shared.calls.work.poll_notified(context).is_ready();
+        self.send_replies()?;
         self.send_calls()?;
         self.post_pulls()?;
         // Last: what waits since this round is polled too, and so wakes us.
@@ -285,7 +291,7 @@ impl Link {
                     return Ok(());
                 };
                 let outcome =
-                    self.take_reply(buffer.get(..len as usize).unwrap_or(&buffer), invalidated);
+                    self.take_message(buffer.get(..len as usize).unwrap_or(&buffer), invalidated);
                 self.endpoint.post_receive(RECEIVE, buffer)?;
                 outcome
             }
@@ -298,17 +304,19 @@ impl Link {
     /// Sends what credits and the send queue allow.
     fn send_calls(&mut self) -> Result<(), Lost> {
         let shared = Rc::clone(&self.shared);
-        let mut pending = shared.pending.borrow_mut();
+        let mut pending = shared.calls.pending.borrow_mut();
         if !pending.has_unsent() && self.starved_since.is_none() {
             return Ok(());
         }
+        // Some of it is for replies.
         let queue = self.endpoint.attributes().send_queue_max as usize;
+        let queue = queue.saturating_sub(CALLBACKS_MAX);
         let calls_max = match self.design {
             Design::ReadWrite => queue,
             // The other half is for Reads, and each call has an RDMA_DONE behind it.
             Design::ReadRead => queue / 4,
         };
-        let now = shared.now();
+        let now = shared.calls.runtime.now();
         while self.sent.len() < self.credits.min(calls_max)
             && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
         {
@@ -427,7 +435,7 @@ impl Link {
         let reduced = header_len + entry.arguments.len();
         let procedure;
         if transport + reduced + padded <= self.call_max {
-            emit_arguments(entry, &mut call);
+            entry.emit_arguments(&mut Encoder::new(&mut call));
             procedure = Procedure::Msg;
         } else if payload_len > 0
             && transport + self.read_list_len(payload_len) + reduced <= self.call_max
@@ -450,7 +458,7 @@ impl Link {
             sent.payload = Some((position, payload_len));
             procedure = Procedure::Msg;
         } else {
-            emit_arguments(entry, &mut call);
+            entry.emit_arguments(&mut Encoder::new(&mut call));
             if transport + self.read_list_len(call.len()) > self.call_max {
                 return Err(Unsent::TooLarge);
             }
@@ -485,12 +493,63 @@ impl Link {
         Rc::clone(&self.strategy).register(buffer, access, scope)
     }
 
-    /// Ends the call that a received message answers.
-    fn take_reply(&mut self, bytes: &[u8], invalidated: Option<RemoteKey>) -> Result<(), Lost> {
+    /// The server calls us, which it may do inline alone (RFC 8167 section 5).
+    fn called(&mut self, xid: u32, lists: &ChunkLists, message: &[u8]) -> Result<(), Lost> {
+        if lists.is_empty() {
+            return self.backward.begin(message);
+        }
+        self.reply_with(xid, Procedure::Error(TransportError::Chunk), |_| {})
+    }
+
+    /// Answers calls of the server.
+    fn send_replies(&mut self) -> Result<(), Lost> {
+        while let Some(mut job) = self.backward.next_reply() {
+            let xid = job.call.xid;
+            let len = HEADER_LEN + job.reply.header_len() + job.reply.stream_len();
+            if len > self.call_max {
+                job.reply.fail(AcceptStatus::SystemErr);
+            }
+            self.reply_with(xid, Procedure::Msg, |out| {
+                job.reply.emit_message(xid, true, out);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn reply_with(
+        &mut self,
+        xid: u32,
+        procedure: Procedure,
+        emit: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Lost> {
+        let mut message = std::mem::take(&mut self.scratch);
+        message.clear();
+        let header = Header {
+            xid,
+            version: RDMA_VERSION,
+            // Each has a receive that is posted again before its reply leaves.
+            credits: CALLBACKS_MAX as u32,
+            procedure,
+        };
+        header.emit(&mut Encoder::new(&mut message), &ChunkLists::new());
+        emit(&mut message);
+        let posted = self.post(&message);
+        self.scratch = message;
+        posted
+    }
+
+    /// Ends the call that a received message answers; or begins the call that it is.
+    fn take_message(&mut self, bytes: &[u8], invalidated: Option<RemoteKey>) -> Result<(), Lost> {
         let mut lists = std::mem::take(&mut self.lists);
         let mut decoder = Decoder::new(bytes);
         let parsed = Header::parse(&mut decoder, &mut lists, LIMITS);
-        let outcome = self.match_reply(parsed, &lists, decoder.remaining(), invalidated);
+        let message = decoder.remaining();
+        let outcome = match (&parsed, xid_of(message)) {
+            (Ok(header), Some((_, true))) if header.procedure == Procedure::Msg => {
+                self.called(header.xid, &lists, message)
+            }
+            _ => self.match_reply(parsed, &lists, message, invalidated),
+        };
         self.lists = lists;
         outcome
     }
@@ -557,7 +616,7 @@ impl Link {
             message,
             placed,
         } = reply;
-        let mut pending = self.shared.pending.borrow_mut();
+        let mut pending = self.shared.calls.pending.borrow_mut();
         let Some(entry) = pending.get_mut(xid) else {
             return Ok(());
         };
@@ -622,17 +681,6 @@ fn segments(memory: &Registered, len: usize) -> Vec<Segment> {
 fn total(segments: &[Segment]) -> usize {
     let lengths = segments.iter().map(|segment| segment.length as usize);
     lengths.fold(0, usize::saturating_add)
-}
-
-/// Appends the arguments with the payload among them.
-fn emit_arguments(entry: &Entry, out: &mut Vec<u8>) {
-    let (before, behind) = entry.split_arguments();
-    let mut encoder = Encoder::new(out);
-    encoder.raw(before);
-    if let Some(payload) = &entry.payload {
-        encoder.fixed(payload.buffer.get(..payload.len).unwrap_or(&payload.buffer));
-    }
-    encoder.raw(behind);
 }
 
 /// The RPC message in the Reply chunk.

@@ -1,17 +1,19 @@
 //! One TCP connection of a client: calls leave in batches, replies come in any order.
 //!
 //! The mirror image of the server's connection: small replies are taken out of the stage; a large one whose call
-//! has a sink is received straight into it.
+//! has a sink is received straight into it. Calls of the server are answered among our own ([`Backward`]).
 
+use super::backward::Backward;
 use super::timer::ReplyTimer;
-use super::types::{CallError, Sink};
+use super::types::Sink;
 use super::{Lost, Shared};
-use crate::calls::{check_reply, fill_sink, opaque_len};
+use crate::calls::{check_reply, opaque_len, xid_of};
 use crate::limits::{
     CLIENT_STAGE_LEN, FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN,
     OUTGOING_BYTES_MAX, RECORD_MAX,
 };
 use crate::outgoing::{Outgoing, Progress};
+use crate::service::Transport;
 use gannet_runtime::{Buffer, Stream};
 use gannet_wire::rpc::{RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord};
 use gannet_wire::xdr::pad_len;
@@ -43,6 +45,7 @@ struct Link {
     shared: Rc<Shared>,
     stream: Stream,
     outgoing: Outgoing,
+    backward: Backward,
     blocked: bool,
     reader: RecordReader,
     state: State,
@@ -103,6 +106,7 @@ impl Link {
     fn new(shared: Rc<Shared>, stream: Stream) -> Link {
         Link {
             timer: ReplyTimer::new(&shared),
+            backward: Backward::new(&shared, Transport::Tcp, stream.peer_address()),
             shared,
             stream,
             outgoing: Outgoing::default(),
@@ -118,7 +122,7 @@ impl Link {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Lost> {
         for _ in 0..ROUNDS_MAX {
-            if self.shared.closed.get() {
+            if self.shared.calls.is_closed() {
                 return Poll::Ready(Lost::Closed);
             }
             match self.round(context) {
@@ -133,7 +137,7 @@ impl Link {
 
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
         let received = self.receive(context)?;
-        let woken = self.shared.work.poll_notified(context).is_ready();
+        let woken = self.shared.calls.work.poll_notified(context).is_ready();
         let sent = self.send(context)?;
         if received || sent || woken {
             return Ok(true);
@@ -154,33 +158,20 @@ impl Link {
         let progress = self.outgoing.flush(&*self.stream, &mut [])?;
         self.blocked = progress == Progress::Blocked;
         // Once more around: to wait for the socket, or for what was queued meanwhile.
-        Ok(self.blocked || self.shared.pending.borrow().has_unsent())
+        Ok(self.blocked || self.shared.calls.pending.borrow().has_unsent())
     }
 
-    /// Moves calls from the table to the outgoing bytes, as many as the bound allows.
+    /// Moves calls from the table to the outgoing bytes, as many as the bound allows, and replies to the server's.
     fn queue_calls(&mut self) {
-        let shared = &self.shared;
-        let mut pending = shared.pending.borrow_mut();
-        if !pending.has_unsent() {
-            return;
+        while let Some(mut job) = self.backward.next_reply() {
+            self.outgoing.push_reply(job.call.xid, &mut job.reply);
         }
-        let now = shared.now();
-        while self.outgoing.len() < OUTGOING_BYTES_MAX
-            && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
-        {
-            let (before, behind) = entry.split_arguments();
-            let payload = entry
-                .payload
-                .as_ref()
-                .map(|it| (Rc::clone(&it.buffer), it.len));
-            self.outgoing.push_call(
-                |encoder| {
-                    entry.emit_header(xid, &shared.config.credential, encoder);
-                    encoder.raw(before);
-                },
-                payload,
-                behind,
-            );
+        let shared = &self.shared;
+        let mut pending = shared.calls.pending.borrow_mut();
+        if pending.has_unsent() {
+            let (credential, patience) = (&shared.config.credential, shared.config.reply_timeout);
+            let now = shared.calls.runtime.now();
+            pending.queue(&mut self.outgoing, credential, (now, patience), usize::MAX);
         }
     }
 
@@ -256,7 +247,7 @@ impl Link {
                         if ends {
                             let message = std::mem::take(message);
                             self.state = State::Between;
-                            self.take_reply(&message)?;
+                            self.take_message(&message)?;
                         }
                     }
                 }
@@ -277,7 +268,11 @@ impl Link {
                         ..
                     } = placing;
                     let sink = Some((sink.buffer, len));
-                    self.shared.pending.borrow_mut().answer(xid, results, sink);
+                    self.shared
+                        .calls
+                        .pending
+                        .borrow_mut()
+                        .answer(xid, results, sink);
                 }
                 return Ok(Some(used));
             }
@@ -286,7 +281,7 @@ impl Link {
             && record.len() <= LARGE_RECORD
         {
             self.large = self.large.saturating_sub(1);
-            self.take_reply(record)?;
+            self.take_message(record)?;
             return Ok(Some(input.len() - rest.len()));
         }
         self.step_into_record(input)
@@ -319,7 +314,7 @@ impl Link {
     /// Finds the sink of the reply of `length` bytes that begins with `body`.
     fn begin_large(&self, length: usize, body: &[u8]) -> Option<(Placing, usize)> {
         let xid = u32::from_be_bytes(*body.first_chunk::<4>()?);
-        let mut pending = self.shared.pending.borrow_mut();
+        let mut pending = self.shared.calls.pending.borrow_mut();
         let entry = pending.get_mut(xid)?;
         let results_at = check_reply(body).ok()?;
         let sink = entry.sink.as_ref()?;
@@ -347,40 +342,22 @@ impl Link {
         ))
     }
 
-    /// Ends the call that a complete reply belongs to.
-    fn take_reply(&mut self, message: &[u8]) -> Result<(), Lost> {
-        let Some(xid) = message.first_chunk::<4>() else {
-            return Err(protocol("a reply without an xid"));
-        };
-        let xid = u32::from_be_bytes(*xid);
-        let mut pending = self.shared.pending.borrow_mut();
-        let Some(entry) = pending.get_mut(xid) else {
-            tracing::debug!(xid, "reply to no call");
-            return Ok(());
-        };
-        let results_at = match check_reply(message) {
-            Ok(length) => length,
-            Err(CallError::Malformed(what)) => return Err(protocol(what)),
-            Err(refused) => {
-                pending.finish(xid, Err(refused));
-                return Ok(());
-            }
-        };
-        let results = message.get(results_at..).unwrap_or(&[]);
-        match entry.sink.take() {
-            None => pending.answer(xid, results.to_vec(), None),
-            Some(mut sink) => match fill_sink(results, &mut sink) {
-                Ok((results, len)) => pending.answer(xid, results, Some((sink.buffer, len))),
-                Err(error) => pending.finish(xid, Err(error)),
-            },
+    /// Ends the call that a complete reply belongs to; or begins the call that it is.
+    fn take_message(&mut self, message: &[u8]) -> Result<(), Lost> {
+        if let Some((_, true)) = xid_of(message) {
+            // Replies that the server does not take are not made without end.
+            let is_full = self.outgoing.len() >= OUTGOING_BYTES_MAX;
+            let begun = (!is_full).then(|| self.backward.begin(message));
+            return begun.unwrap_or_else(|| Err(protocol("it calls, and takes no replies")));
         }
-        Ok(())
+        let mut pending = self.shared.calls.pending.borrow_mut();
+        pending.take_reply(message).map_err(protocol)
     }
 
     /// A reply cut short: its sink goes back to the call, which will be sent again.
     fn give_sink_back(&mut self) {
         if let State::Placing(placing) = std::mem::replace(&mut self.state, State::Between)
-            && let Some(entry) = self.shared.pending.borrow_mut().get_mut(placing.xid)
+            && let Some(entry) = self.shared.calls.pending.borrow_mut().get_mut(placing.xid)
         {
             entry.sink = Some(placing.sink);
         }

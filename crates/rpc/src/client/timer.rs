@@ -12,9 +12,9 @@ pub(super) struct ReplyTimer {
 
 impl ReplyTimer {
     pub(super) fn new(shared: &Shared) -> ReplyTimer {
-        let at = shared.now() + shared.config.reply_timeout;
+        let at = shared.calls.runtime.now() + shared.config.reply_timeout;
         ReplyTimer {
-            timer: shared.runtime.sleep_until(at),
+            timer: shared.calls.runtime.sleep_until(at),
             at,
         }
     }
@@ -25,8 +25,8 @@ impl ReplyTimer {
     /// One is.
     pub(super) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Result<(), Lost> {
         loop {
-            let due = shared.pending.borrow().next_deadline();
-            let now = shared.now();
+            let due = shared.calls.pending.borrow().next_deadline();
+            let now = shared.calls.runtime.now();
             if due.is_some_and(|due| due <= now) {
                 return Err(Lost::Overdue);
             }
@@ -41,7 +41,7 @@ impl ReplyTimer {
     }
 
     fn set(&mut self, shared: &Shared, at: Instant) {
-        self.timer = shared.runtime.sleep_until(at);
+        self.timer = shared.calls.runtime.sleep_until(at);
         self.at = at;
     }
 }

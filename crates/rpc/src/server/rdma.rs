@@ -17,6 +17,7 @@ mod reply;
 
 use super::Core;
 use super::worker::{CallTable, Job};
+use crate::calls::CallsBack;
 use crate::limits::{
     CREDITS, CREDITS_FIRST, CREDITS_IDLE, CREDITS_INITIAL, CREDITS_READ_READ, CREDITS_STEP,
     INLINE_THRESHOLD, MESSAGES_SPARE, RECEIVES_MAX, RECEIVES_RESERVED,
@@ -317,6 +318,10 @@ struct Connection<S: Service> {
     /// Finished calls that wait until the peer is done with others.
     unexposed: VecDeque<(Box<Job>, Part)>,
     credits: Credits,
+    /// Calls of ours.
+    back: CallsBack,
+    /// How many of them may be under way.
+    back_credits: usize,
     /// Bytes that the replies of calls under way may take.
     reserved: usize,
     /// Bytes of memory of replies that are complete, until they have left, and of files for others.
@@ -371,6 +376,9 @@ impl<S: Service> Connection<S> {
             exposed: Exposed::default(),
             unexposed: VecDeque::new(),
             credits: Credits::new(share, credits, core.runtime.now()),
+            back: CallsBack::new(&core.runtime),
+            // As for those of a client: one, until a reply says more.
+            back_credits: 1,
             reserved: 0,
             reply_bytes: 0,
             moved: 0,
@@ -415,7 +423,8 @@ impl<S: Service> Connection<S> {
         progress |= self.poll_revoking(context)?;
         self.start_waiting()?;
         self.read_on()?;
-        self.depart()?;
+        progress |= self.back.poll_made(context);
+        self.call_back()?;
         self.endpoint.flush();
         if progress {
             self.activity.note(self.deadlines.now());
@@ -511,17 +520,22 @@ impl<S: Service> Connection<S> {
 
     /// The credits that a reply grants, to a peer that asks for so many.
     fn grant(&mut self, asked: u32) -> Result<Grant, End> {
-        // One RDMA_DONE may come for each exposed reply, without a credit.
-        let owed = self.exposed.len();
+        let owed = self.owed();
         let grant = self.credits.answer(&*self.endpoint, asked, owed);
         grant.map_err(End::of_receives)
+    }
+
+    /// Messages that may come without a credit: an RDMA_DONE for each exposed reply, and a reply to each call of ours.
+    fn owed(&self) -> u32 {
+        let replies = u32::try_from(self.back.pending().under_way()).unwrap_or(u32::MAX);
+        self.exposed.len().saturating_add(replies)
     }
 
     /// A message that no credit covers was dealt with.
     fn without_credit(&mut self, message: Buffer) -> Result<(), End> {
         drop(message);
         self.credits.message_came();
-        let covered = self.credits.cover(&*self.endpoint, self.exposed.len());
+        let covered = self.credits.cover(&*self.endpoint, self.owed());
         covered.map_err(End::of_receives)
     }
 

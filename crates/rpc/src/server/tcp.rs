@@ -8,7 +8,9 @@ mod receive;
 
 use super::Core;
 use super::worker::{CallTable, Job};
-use crate::limits::{CALL_BYTES_MAX, OUTGOING_BYTES_MAX};
+use crate::calls::CallsBack;
+use crate::client::CallerCredential;
+use crate::limits::{CALL_BYTES_MAX, CALLBACKS_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::service::Service;
 use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
@@ -19,6 +21,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Rounds of receiving and sending before other connections get their turn.
@@ -37,6 +40,8 @@ pub(super) enum End {
     Record(#[from] RecordError),
     #[error("not rpc: {0}")]
     NotRpc(#[from] CallHeaderError),
+    #[error("a reply that cannot be read: {0}")]
+    Reply(&'static str),
     #[error(transparent)]
     Overdue(#[from] Overdue),
     #[error("the file of a reply cannot be read any further: {0}")]
@@ -48,7 +53,10 @@ pub(super) enum End {
 impl End {
     /// True when the peer is to blame.
     fn is_offence(&self) -> bool {
-        matches!(self, End::Record(_) | End::NotRpc(_) | End::Overdue(_))
+        matches!(
+            self,
+            End::Record(_) | End::NotRpc(_) | End::Reply(_) | End::Overdue(_)
+        )
     }
 }
 
@@ -92,6 +100,8 @@ struct Connection<S: Service> {
     peer: SocketAddr,
     inbound: Inbound,
     calls: CallTable,
+    /// Calls of ours.
+    back: CallsBack,
     /// What the peer makes us hold.
     held: Charge,
     /// Bytes of arguments of the calls under way.
@@ -129,6 +139,7 @@ impl<S: Service> Connection<S> {
             peer: stream.peer_address(),
             stream,
             calls: CallTable::new(activity.id()),
+            back: CallsBack::new(&core.runtime),
             held: activity.account().charge(0),
             activity,
             call_bytes: 0,
@@ -175,8 +186,9 @@ impl<S: Service> Connection<S> {
         if self.inbound.take_completed() {
             self.deadlines.no_record_under_way();
         }
+        let called = self.call_back(context);
         let sent = self.send(context)?;
-        if received || sent {
+        if received || called || sent {
             self.activity.note(self.deadlines.now());
             return Ok(true);
         }
@@ -292,6 +304,18 @@ impl<S: Service> Connection<S> {
                 Ok(true)
             }
         }
+    }
+
+    /// Queues calls of ours; says whether any were made.
+    fn call_back(&mut self, context: &mut Context<'_>) -> bool {
+        let made = self.back.poll_made(context);
+        let mut pending = self.back.pending();
+        if pending.has_unsent() {
+            let credential = &CallerCredential::None;
+            let since = (self.deadlines.now(), Duration::ZERO);
+            pending.queue(&mut self.outgoing, credential, since, CALLBACKS_MAX);
+        }
+        made
     }
 
     /// Hands over what waits; says whether anything went.

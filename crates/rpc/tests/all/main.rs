@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod callbacks;
 mod common;
 mod crowds;
 mod duplicates;

@@ -76,7 +76,7 @@ impl Link {
         message: &[u8],
         long: bool,
     ) -> Result<(), Lost> {
-        let mut pending = self.shared.pending.borrow_mut();
+        let mut pending = self.shared.calls.pending.borrow_mut();
         let Some(entry) = pending.get_mut(xid) else {
             return Ok(());
         };
@@ -219,7 +219,7 @@ impl Link {
         memory: Option<Buffer>,
         pulled: Pulled,
     ) -> Result<(), Lost> {
-        let mut pending = self.shared.pending.borrow_mut();
+        let mut pending = self.shared.calls.pending.borrow_mut();
         if let Some(entry) = pending.get_mut(xid) {
             match pulled.results(memory, entry) {
                 Ok((results, sink)) => pending.answer(xid, results, sink),

@@ -205,7 +205,7 @@ impl Link {
         for (xid, sent) in std::mem::take(&mut self.sent) {
             let mut withdrawal = sent.withdraw(0, 0);
             std::future::poll_fn(|context| withdrawal.poll(context)).await;
-            let mut pending = self.shared.pending.borrow_mut();
+            let mut pending = self.shared.calls.pending.borrow_mut();
             let returned = pending
                 .get_mut(xid)
                 .map(|entry| withdrawal.give_back(entry));

@@ -2,7 +2,8 @@
 
 use super::{Connection, End, Work};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
-use crate::limits::{PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
+use crate::client::CallError;
+use crate::limits::{CALLBACKS_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
@@ -79,12 +80,23 @@ impl<S: Service> Connection<S> {
             Procedure::Nomsg => true,
             Procedure::Done | Procedure::Error(_) => {
                 self.core.put_lists(lists);
-                if header.procedure == Procedure::Done {
-                    self.done(header.xid);
+                match header.procedure {
+                    Procedure::Done => self.done(header.xid),
+                    _ => self.called_back(&header, Err(CallError::TransportRefused)),
                 }
                 return self.without_credit(buffer);
             }
         };
+        if !long && self.back.answered_by(decoder.remaining()) == Some(header.xid) {
+            let message = match lists.is_empty() {
+                true => Ok(decoder.remaining()),
+                // RFC 8167 section 5: they are inline.
+                false => Err(CallError::Malformed("chunks of a reply")),
+            };
+            self.called_back(&header, message);
+            self.core.put_lists(lists);
+            return self.without_credit(buffer);
+        }
         self.credits.request_came(self.deadlines.now())?;
         let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
@@ -123,6 +135,22 @@ impl<S: Service> Connection<S> {
             return self.refuse(place, TransportError::Chunk);
         }
         self.pull(place)
+    }
+
+    /// The peer has answered a call of ours, if it is one.
+    fn called_back(&mut self, header: &Header, message: Result<&[u8], CallError>) {
+        let mut pending = self.back.pending();
+        if !pending.is_under_way(header.xid) {
+            return;
+        }
+        self.back_credits = (header.credits as usize).clamp(1, CALLBACKS_MAX);
+        let taken = message.and_then(|message| {
+            let taken = pending.take_reply(message);
+            taken.map_err(CallError::Malformed)
+        });
+        if let Err(error) = taken {
+            pending.finish(header.xid, Err(error));
+        }
     }
 
     fn admit_context(&mut self, call: Context) -> usize {
@@ -323,6 +351,7 @@ impl<S: Service> Connection<S> {
                 self.core.counters.calls.add(1);
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
+                job.call.back = Some(self.back.handle());
                 self.waiting.push_back(job);
                 self.start_waiting()
             }

@@ -2,18 +2,20 @@
 
 use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
-use crate::limits::{INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
+use crate::client::{CallError, CallerCredential};
+use crate::limits::{CALLBACKS_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
 use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
 use gannet_fabric::registration::Registered;
-use gannet_fabric::{Invalidate, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
+use gannet_fabric::{Invalidate, PostError, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
 use gannet_runtime::Buffer;
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
 };
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::io;
+use std::time::Duration;
 
 /// Bytes of a transport header before its lists.
 pub(super) const FIXED_LEN: usize = 16;
@@ -312,7 +314,7 @@ impl<S: Service> Connection<S> {
         };
         header.emit(&mut Encoder::new(&mut bytes), echo);
         if !long {
-            emit_stream(xid, reply, plan.is_reduced(), &mut bytes);
+            reply.emit_message(xid, !plan.is_reduced(), &mut bytes);
         }
         let message = self.inline_buffer(&bytes);
         self.core.scratch.set(bytes);
@@ -443,7 +445,13 @@ impl<S: Service> Connection<S> {
         };
         let mut bytes = Vec::with_capacity(28);
         header.emit(&mut Encoder::new(&mut bytes), &ChunkLists::new());
-        let (send, send_len) = self.inline_buffer(&bytes);
+        self.send_off_message(xid, &bytes, grant.limit);
+        self.depart()
+    }
+
+    /// Queues a message that is all of its own: `limit` are the calls that it allows the peer to have sent.
+    fn send_off_message(&mut self, xid: u32, bytes: &[u8], limit: u64) {
+        let (send, send_len) = self.inline_buffer(bytes);
         let options = SendOptions {
             signal: Signal::Always,
             ..SendOptions::default()
@@ -456,9 +464,52 @@ impl<S: Service> Connection<S> {
             send,
             send_len,
             options,
-            limit: grant.limit,
+            limit,
             held,
         });
+    }
+
+    /// Sends calls of ours, as the peer's credits for them allow.
+    pub(super) fn call_back(&mut self) -> Result<(), End> {
+        while self.back.pending().has_unsent()
+            && self.back.pending().under_way() < self.back_credits
+        {
+            // The reply to it will need a receive.
+            match self.credits.cover(&*self.endpoint, self.owed() + 1) {
+                Ok(()) => {}
+                Err(PostError::QueueFull) => break,
+                Err(other) => return Err(other.into()),
+            }
+            let mut bytes = self.core.scratch.take();
+            bytes.clear();
+            let mut pending = self.back.pending();
+            let next = pending.next_unsent(self.deadlines.now(), Duration::ZERO);
+            let Some(xid) = next.map(|(xid, entry)| {
+                let header = Header {
+                    xid,
+                    version: RDMA_VERSION,
+                    credits: CALLBACKS_MAX as u32,
+                    procedure: Procedure::Msg,
+                };
+                let mut encoder = Encoder::new(&mut bytes);
+                header.emit(&mut encoder, &ChunkLists::new());
+                entry.emit_header(xid, &CallerCredential::None, &mut encoder);
+                entry.emit_arguments(&mut encoder);
+                xid
+            }) else {
+                self.core.scratch.set(bytes);
+                break;
+            };
+            let fits = bytes.len() <= self.send_max;
+            if !fits {
+                pending.finish(xid, Err(CallError::TooLarge));
+            }
+            drop(pending);
+            if fits {
+                self.send_off_message(xid, &bytes, 0);
+            }
+            self.core.scratch.set(bytes);
+        }
         self.depart()
     }
 }
@@ -540,29 +591,6 @@ fn put_bytes(reply: &mut Reply, buffer: Buffer) {
 /// The RPC message in memory of its own.
 pub(super) fn stream(xid: u32, reply: &mut Reply, placed: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(reply.header_len() + reply.stream_len());
-    emit_stream(xid, reply, placed, &mut bytes);
+    reply.emit_message(xid, !placed, &mut bytes);
     bytes
-}
-
-/// Appends the RPC message: with its payload, or without when that was placed.
-fn emit_stream(xid: u32, reply: &mut Reply, placed: bool, out: &mut Vec<u8>) {
-    reply.emit_header(xid, &mut Encoder::new(out));
-    let Some((payload, position)) = reply.payload.as_ref().filter(|_| !placed) else {
-        return out.extend_from_slice(&reply.head);
-    };
-    let (head, rest) = reply
-        .head
-        .split_at_checked(*position)
-        .unwrap_or((&reply.head, &[]));
-    out.extend_from_slice(head);
-    match payload {
-        Payload::Buffer { buffer, len } => {
-            out.extend_from_slice(buffer.get(..*len).unwrap_or(buffer));
-        }
-        Payload::Bytes(bytes) => out.extend_from_slice(bytes),
-        // Files were read into memory before; see `Connection::finish`.
-        Payload::File(range) => out.resize(out.len() + range.len, 0),
-    }
-    out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));
-    out.extend_from_slice(rest);
 }

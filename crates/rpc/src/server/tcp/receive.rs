@@ -308,13 +308,12 @@ impl<S: Service> Connection<S> {
             }
             State::Assembled(message) => {
                 let message = std::mem::take(message);
-                if !self.dispatch(&message)? {
+                if !self.dispatch(&message, calls)? {
                     self.inbound.state = State::Assembled(message);
                     self.inbound.backlog = true;
                     return Ok(None);
                 }
                 self.inbound.state = State::Between;
-                *calls += 1;
                 return Ok(Some(0));
             }
             State::Placing(placing) => {
@@ -341,12 +340,11 @@ impl<S: Service> Connection<S> {
         if let Some(WholeRecord { record, rest }) = self.inbound.reader.whole(input)?
             && record.len() <= LARGE_RECORD
         {
-            if !self.dispatch(record)? {
+            if !self.dispatch(record, calls)? {
                 self.inbound.backlog = true;
                 return Ok(None);
             }
             self.inbound.large = self.inbound.large.saturating_sub(1);
-            *calls += 1;
             return Ok(Some(input.len() - rest.len()));
         }
         self.step_into_record(input)
@@ -390,8 +388,11 @@ impl<S: Service> Connection<S> {
     /// Looks for a payload in a record of `length` bytes whose beginning is `body`.
     fn begin_large(&mut self, length: usize, body: &[u8]) -> Result<Large, End> {
         let mut job = self.core.take_job();
-        let Admission::Execute { arguments_at } = admit(&*self.core.service, &mut job, body)?
-        else {
+        let admission = match admit(&*self.core.service, &mut job, body) {
+            Err(_) if self.back.answered_by(body).is_some() => Admission::Answer,
+            admission => admission?,
+        };
+        let Admission::Execute { arguments_at } = admission else {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
@@ -436,10 +437,20 @@ impl<S: Service> Connection<S> {
         Ok(Large::Placing(Box::new(placing), used))
     }
 
-    /// Starts the call in a complete record; false, and nothing done, while the bounds do not allow it.
-    fn dispatch(&mut self, record: &[u8]) -> Result<bool, End> {
+    /// Starts the call in a complete record, and counts it; false, and nothing done, while the bounds do not allow it.
+    /// A record may be the reply to a call of ours as well.
+    fn dispatch(&mut self, record: &[u8], calls: &mut u64) -> Result<bool, End> {
         let mut job = self.core.take_job();
-        match admit(&*self.core.service, &mut job, record)? {
+        let admission = match admit(&*self.core.service, &mut job, record) {
+            Err(_) if self.back.answered_by(record).is_some() => {
+                self.core.put_job(job);
+                self.inbound.completed = true;
+                let taken = self.back.pending().take_reply(record);
+                return taken.map(|()| true).map_err(End::Reply);
+            }
+            admission => admission?,
+        };
+        match admission {
             Admission::Execute { arguments_at } => {
                 job.call.arguments.clear();
                 job.call
@@ -449,9 +460,11 @@ impl<S: Service> Connection<S> {
                     self.core.put_job(job);
                     return Ok(false);
                 }
+                *calls += 1;
                 self.start(job);
             }
             Admission::Answer => {
+                *calls += 1;
                 self.outgoing.push_reply(job.call.xid, &mut job.reply);
                 self.core.put_job(job);
             }
@@ -462,6 +475,7 @@ impl<S: Service> Connection<S> {
     fn start(&mut self, mut job: Box<Job>) {
         job.call.peer = self.peer;
         job.call.transport = Transport::Tcp;
+        job.call.back = Some(self.back.handle());
         let placed = job
             .call
             .placed

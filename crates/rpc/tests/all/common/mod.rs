@@ -9,7 +9,7 @@ pub mod stream;
 use gannet_fabric::Provider;
 use gannet_fabric::registration::Registration;
 use gannet_rpc::{
-    Call, CallError, Client, ClientConfig, Counters, FileRange, OpaqueArgument, Payload,
+    Call, CallBack, CallError, Client, ClientConfig, Counters, FileRange, OpaqueArgument, Payload,
     Persistence, Program, Reply, ReplyCache, Request, Response, Server, Service, Sink, Target,
     Transport,
 };
@@ -98,6 +98,8 @@ pub struct TestService {
     pub refuses: Cell<Option<IpAddr>>,
     /// The procedure that says nothing about its caller.
     pub reaches_nothing: Cell<Option<u32>>,
+    /// How to call whoever has called last.
+    pub back: RefCell<Option<CallBack>>,
 }
 
 impl TestService {
@@ -111,6 +113,7 @@ impl TestService {
             in_call: Cell::new(0),
             refuses: Cell::default(),
             reaches_nothing: Cell::default(),
+            back: RefCell::default(),
         })
     }
 
@@ -260,6 +263,7 @@ impl Service for TestService {
     async fn call(&self, call: &Call, reply: &mut Reply) {
         self.in_call.set(self.in_call.get() + 1);
         self.transports.borrow_mut().push(call.transport);
+        self.back.replace(call.call_back());
         if self.answer(call, reply).await.is_err() {
             reply.fail(AcceptStatus::GarbageArgs);
         }
