@@ -78,8 +78,12 @@ impl Ends {
     }
 
     async fn raw(&self) -> Raw {
+        self.raw_over(&self.provider, self.rdma).await
+    }
+
+    async fn raw_over(&self, provider: &Rc<dyn Provider>, address: SocketAddr) -> Raw {
         let private_data = linux().to_bytes();
-        let raw = Raw::connect(&self.runtime, &self.provider, self.rdma, &private_data).await;
+        let raw = Raw::connect(&self.runtime, provider, address, &private_data).await;
         let call = call_bytes(7, NULL, |_| {});
         raw.exchange(7, Procedure::Msg, &ChunkLists::new(), &call)
             .await;
@@ -324,6 +328,43 @@ fn a_peer_that_answers_nothing_keeps_its_credits_used() {
         assert!(called.iter().all(Result::is_ok));
         // Its own credits were not touched.
         raw.earn(64).await;
+        assert_eq!(ends.bench.counters.drops.total(), 0);
+    });
+}
+
+#[test]
+fn replies_to_calls_back_have_receives_of_their_own() {
+    run(|ends| async move {
+        // Whose messages come many at a time.
+        let iwarp: Rc<dyn Provider> =
+            IwarpProvider::new(ends.near.runtime(), IwarpConfig::default());
+        let raw = ends.raw_over(&iwarp, ends.iwarp).await;
+        let (none, back) = (ChunkLists::new(), ends.back());
+        let granted = CALLBACKS_MAX as u32;
+        let calls = all((0..=granted).map(|_| back.call(request(NULL, 0), PATIENCE)));
+        let answers = async {
+            let first = raw.receive().await.unwrap().header.xid;
+            raw.send_bytes(back_message(first, granted, &none, &success(first)));
+            let mut came = Vec::new();
+            for _ in 0..granted {
+                came.push(raw.receive().await.unwrap().header.xid);
+            }
+            // All that it may have under way, each of which keeps its receive, and then the replies.
+            let call = call_bytes(8, NULL, |_| {});
+            let own = raw.exchange(8, Procedure::Msg, &none, &call).await;
+            for xid in 100..100 + own.header.credits {
+                let call = call_bytes(xid, SLOW, |encoder| encoder.u32(500));
+                raw.send(xid, Procedure::Msg, &none, &call);
+            }
+            for xid in came {
+                raw.send_bytes(back_message(xid, granted, &none, &success(xid)));
+            }
+            for _ in 0..own.header.credits {
+                raw.receive().await.unwrap();
+            }
+        };
+        let (called, ()) = gannet_runtime::both(calls, answers).await;
+        assert!(called.iter().all(Result::is_ok), "{called:?}");
         assert_eq!(ends.bench.counters.drops.total(), 0);
     });
 }
