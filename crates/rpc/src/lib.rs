@@ -18,6 +18,7 @@ mod counters;
 pub mod limits;
 mod outgoing;
 mod poisoned;
+mod records;
 mod reply_cache;
 mod server;
 mod service;

@@ -8,26 +8,18 @@ use super::timer::ReplyTimer;
 use super::types::Sink;
 use super::{Lost, Shared};
 use crate::calls::{check_reply, opaque_len, xid_of};
-use crate::limits::{
-    CLIENT_STAGE_LEN, FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN,
-    OUTGOING_BYTES_MAX, RECORD_MAX,
-};
+use crate::limits::{CLIENT_STAGE_LEN, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Outgoing, Progress};
+use crate::records::{Event, Placing, Records, State};
 use crate::service::Transport;
 use gannet_runtime::{Buffer, Stream};
-use gannet_wire::rpc::{RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord};
-use gannet_wire::xdr::pad_len;
-use std::io::{self, IoSliceMut};
+use gannet_wire::rpc::RECORD_MARK_LEN;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Rounds of receiving and sending before other tasks get their turn.
 const ROUNDS_MAX: usize = 4;
-/// Small records after which a connection that received a large one is read in full stages again.
-const LARGE_MEMORY: u32 = 32;
-/// Results behind an opaque that is received apart.
-const TAIL_MAX: usize = 1024;
-
 /// Makes calls over `stream` until it ends.
 pub(super) async fn run(shared: &Rc<Shared>, stream: Stream) -> Lost {
     let mut link = Link::new(Rc::clone(shared), stream);
@@ -47,55 +39,15 @@ struct Link {
     outgoing: Outgoing,
     backward: Backward,
     blocked: bool,
-    reader: RecordReader,
-    state: State,
+    records: Records<Awaited>,
     stage: Buffer,
-    /// The beginning of a record that is not complete.
-    partial: Vec<u8>,
-    large: u32,
     timer: ReplyTimer,
 }
 
-enum State {
-    Between,
-    Assembling(Vec<u8>),
-    Placing(Placing),
-}
-
-/// A reply whose opaque is being received into its sink.
-struct Placing {
+/// The call whose opaque is being received into its sink.
+struct Awaited {
     xid: u32,
-    results: Vec<u8>,
-    sink: Sink,
-    len: usize,
-    filled: usize,
-    pad: usize,
-    tail: usize,
-}
-
-impl Placing {
-    fn feed(&mut self, input: &[u8]) -> usize {
-        let mut used = 0;
-        if let Some(target) = self.sink.buffer.get_mut(self.filled..self.len) {
-            let count = target.len().min(input.len());
-            let (target, _) = target.split_at_mut(count);
-            target.copy_from_slice(input.get(..count).unwrap_or(&[]));
-            self.filled += count;
-            used += count;
-        }
-        let pad = self.pad.min(input.len() - used);
-        self.pad -= pad;
-        used += pad;
-        let (_, rest) = input.split_at(used);
-        let (tail, _) = rest.split_at(self.tail.min(rest.len()));
-        self.results.extend_from_slice(tail);
-        self.tail -= tail.len();
-        used + tail.len()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.filled == self.len && self.pad == 0 && self.tail == 0
-    }
+    locate: fn(&[u8]) -> Option<usize>,
 }
 
 fn protocol(error: impl ToString) -> Lost {
@@ -111,12 +63,8 @@ impl Link {
             stream,
             outgoing: Outgoing::default(),
             blocked: false,
-            // Far below 2^31.
-            reader: RecordReader::new(u32::try_from(RECORD_MAX).unwrap_or(u32::MAX), FRAGMENTS_MAX),
-            state: State::Between,
+            records: Records::new(),
             stage: Buffer::zeroed(CLIENT_STAGE_LEN),
-            partial: Vec::new(),
-            large: 0,
         }
     }
 
@@ -186,133 +134,56 @@ impl Link {
     }
 
     fn receive_into(&mut self, stage: &mut [u8]) -> Result<bool, Lost> {
-        let kept = self.partial.len();
+        let kept = self.records.partial.len();
         if let Some(target) = stage.get_mut(..kept) {
-            target.copy_from_slice(&self.partial);
+            target.copy_from_slice(&self.records.partial);
         }
-        let staged = match self.read(stage, kept) {
+        let staged = match self.records.read(&*self.stream, stage, (kept, false)) {
             Ok(None) => return Err(Lost::Peer),
-            Ok(Some(staged)) => staged,
+            Ok(Some(arrived)) => arrived.staged,
             // Not readable after all: once more around to wait for it anew, or nobody will wake us.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Err(error) => return Err(error.into()),
         };
         let mut input = stage.get(..kept + staged).unwrap_or(stage);
-        self.partial.clear();
+        self.records.partial.clear();
         while let Some(used) = self.step(input)? {
             input = input.get(used..).unwrap_or(&[]);
         }
-        self.partial.extend_from_slice(input);
+        self.records.partial.extend_from_slice(input);
         Ok(true)
     }
 
-    /// One system call; says how many bytes came into the stage, `None` at the end of the stream.
-    fn read(&mut self, stage: &mut [u8], kept: usize) -> io::Result<Option<usize>> {
-        if let State::Placing(placing) = &mut self.state
-            && placing.filled < placing.len
-        {
-            let ahead = stage.get_mut(..LOOKAHEAD_LEN).unwrap_or(&mut []);
-            let target = placing.sink.buffer.get_mut(placing.filled..placing.len);
-            let target = target.unwrap_or(&mut []);
-            let wanted = target.len();
-            let mut slices = [IoSliceMut::new(target), IoSliceMut::new(ahead)];
-            let count = self.stream.try_read_vectored(&mut slices)?;
-            let placed = count.min(wanted);
-            placing.filled += placed;
-            return Ok((count > 0).then_some(count - placed));
-        }
-        // What is kept beyond that is part of a small record: its rest comes in one go.
-        let window = if self.large > 0 && kept < LOOKAHEAD_LEN {
-            LOOKAHEAD_LEN
-        } else {
-            stage.len()
-        };
-        let count = self
-            .stream
-            .try_read(stage.get_mut(kept..window).unwrap_or(&mut []))?;
-        Ok((count > 0).then_some(count))
-    }
-
-    /// Takes one bite of `input`; `None` when there is nothing to bite off.
+    /// Takes one bite of `input`.
     fn step(&mut self, input: &[u8]) -> Result<Option<usize>, Lost> {
-        match &mut self.state {
-            State::Between => {}
-            State::Assembling(message) => {
-                let (event, used) = self.reader.next(input).map_err(protocol)?;
-                match event {
-                    RecordEvent::NeedMore => return Ok(None),
-                    RecordEvent::Fragment(_) => {}
-                    RecordEvent::Piece { bytes, ends } => {
-                        message.extend_from_slice(bytes);
-                        if ends {
-                            let message = std::mem::take(message);
-                            self.state = State::Between;
-                            self.take_message(&message)?;
-                        }
-                    }
-                }
-                return Ok(Some(used));
-            }
-            State::Placing(placing) => {
-                let used = placing.feed(input);
-                if !placing.is_complete() {
-                    return Ok((used > 0).then_some(used));
-                }
-                if let State::Placing(placing) = std::mem::replace(&mut self.state, State::Between)
-                {
-                    let Placing {
-                        xid,
-                        results,
-                        sink,
-                        len,
-                        ..
-                    } = placing;
-                    let sink = Some((sink.buffer, len));
-                    self.shared
-                        .calls
-                        .pending
-                        .borrow_mut()
-                        .answer(xid, results, sink);
-                }
-                return Ok(Some(used));
-            }
-        }
-        if let Some(WholeRecord { record, rest }) = self.reader.whole(input).map_err(protocol)?
-            && record.len() <= LARGE_RECORD
-        {
-            self.large = self.large.saturating_sub(1);
-            self.take_message(record)?;
-            return Ok(Some(input.len() - rest.len()));
-        }
-        self.step_into_record(input)
-    }
-
-    fn step_into_record(&mut self, input: &[u8]) -> Result<Option<usize>, Lost> {
-        let Some((mark, body)) = input.split_first_chunk::<RECORD_MARK_LEN>() else {
+        let Some((used, event)) = self.records.next(input).map_err(protocol)? else {
             return Ok(None);
         };
-        let mark = RecordMark::from_bytes(*mark);
-        if !mark.last {
-            self.state = State::Assembling(Vec::new());
-            return Ok(Some(0));
+        match event {
+            Event::More => {}
+            Event::Small(record) => {
+                self.records.took_small();
+                self.take_message(record)?;
+            }
+            Event::Assembled(message) => self.take_message(&message)?,
+            Event::Placed(placing) => {
+                let sink = Some((placing.buffer, placing.len));
+                let mut pending = self.shared.calls.pending.borrow_mut();
+                pending.answer(placing.owner.xid, placing.around, sink);
+            }
+            Event::Large { length, body } => match self.begin_large(length, body) {
+                Some((placing, used)) => {
+                    self.records.state = State::Placing(Box::new(placing));
+                    return Ok(Some(RECORD_MARK_LEN + used));
+                }
+                None => self.records.state = State::Assembling(Vec::new()),
+            },
         }
-        if mark.length as usize <= LARGE_RECORD {
-            return Ok(None);
-        }
-        self.large = LARGE_MEMORY;
-        if body.len() < HEADER_PREFIX_MAX {
-            return Ok(None);
-        }
-        if let Some((placing, used)) = self.begin_large(mark.length as usize, body) {
-            self.state = State::Placing(placing);
-            return Ok(Some(RECORD_MARK_LEN + used));
-        }
-        self.state = State::Assembling(Vec::new());
-        Ok(Some(0))
+        Ok(Some(used))
     }
 
     /// Finds the sink of the reply of `length` bytes that begins with `body`.
-    fn begin_large(&self, length: usize, body: &[u8]) -> Option<(Placing, usize)> {
+    fn begin_large(&self, length: usize, body: &[u8]) -> Option<(Placing<Awaited>, usize)> {
         let xid = u32::from_be_bytes(*body.first_chunk::<4>()?);
         let mut pending = self.shared.calls.pending.borrow_mut();
         let entry = pending.get_mut(xid)?;
@@ -322,24 +193,11 @@ impl Link {
         let results = prefix.get(..(sink.locate)(prefix)?)?;
         let len = opaque_len(results).filter(|len| *len <= sink.buffer.len())?;
         let used = results_at + results.len();
-        let pad = pad_len(len);
-        let tail = length
-            .checked_sub(used + len + pad)
-            .filter(|tail| *tail <= TAIL_MAX)?;
+        let tail = Placing::<Awaited>::tail_of(length, used, len)?;
         let results = results.to_vec();
-        let sink = entry.sink.take()?;
-        Some((
-            Placing {
-                xid,
-                results,
-                sink,
-                len,
-                filled: 0,
-                pad,
-                tail,
-            },
-            used,
-        ))
+        let Sink { buffer, locate } = entry.sink.take()?;
+        let owner = Awaited { xid, locate };
+        Some((Placing::new(owner, results, (buffer, len), tail), used))
     }
 
     /// Ends the call that a complete reply belongs to; or begins the call that it is.
@@ -356,10 +214,12 @@ impl Link {
 
     /// A reply cut short: its sink goes back to the call, which will be sent again.
     fn give_sink_back(&mut self) {
-        if let State::Placing(placing) = std::mem::replace(&mut self.state, State::Between)
-            && let Some(entry) = self.shared.calls.pending.borrow_mut().get_mut(placing.xid)
-        {
-            entry.sink = Some(placing.sink);
+        let state = std::mem::replace(&mut self.records.state, State::Between);
+        if let State::Placing(placing) = state {
+            let (Awaited { xid, locate }, buffer) = (placing.owner, placing.buffer);
+            if let Some(entry) = self.shared.calls.pending.borrow_mut().get_mut(xid) {
+                entry.sink = Some(Sink { buffer, locate });
+            }
         }
     }
 }

@@ -1,25 +1,13 @@
 //! From received bytes to calls: small records in place, large ones into memory of their own.
 
 use super::{Connection, End, finish};
-use crate::limits::{
-    FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN, PAYLOAD_MAX, RECORD_MAX,
-    STAGE_LEN,
-};
+use crate::limits::{LARGE_RECORD, LOOKAHEAD_LEN, STAGE_LEN};
+use crate::records::{Event, Placing, Records, State};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
-use gannet_runtime::Buffer;
-use gannet_wire::rpc::{
-    AcceptStatus, RECORD_MARK_LEN, RecordEvent, RecordMark, RecordReader, WholeRecord,
-};
-use gannet_wire::xdr::pad_len;
-use std::io::{self, IoSliceMut};
-
-/// Small records after which a connection that sent a large one is read in full stages again. In between, reading
-/// stops shortly behind each header, so that a payload is not copied out of the stage.
-const LARGE_MEMORY: u32 = 32;
-/// Arguments behind a payload; a call with more comes in one piece.
-const TAIL_MAX: usize = 1024;
+use gannet_wire::rpc::{AcceptStatus, RECORD_MARK_LEN};
+use std::io;
 
 /// What one attempt to receive brought.
 pub(super) enum Received {
@@ -32,109 +20,35 @@ pub(super) enum Received {
 
 /// The receiving half of a connection.
 pub(super) struct Inbound {
-    reader: RecordReader,
-    state: State,
-    /// The beginning of a record that is not complete, or records that a bound holds back.
-    partial: Vec<u8>,
-    /// `partial` holds records that a bound held back.
+    records: Records<Box<Job>>,
+    /// What is kept of records is some that a bound held back.
     backlog: bool,
     /// A payload waits for memory.
     short_of_memory: bool,
-    /// Counts down small records since a large one.
-    large: u32,
     /// A record was completed since the last look.
     completed: bool,
 }
 
-enum State {
-    Between,
-    /// A record in several fragments, or a large one without payload, is put together.
-    Assembling(Vec<u8>),
-    /// It is complete, and waits for the bounds to allow its call.
-    Assembled(Vec<u8>),
-    Placing(Box<Placing>),
-}
-
-/// A call whose payload is being received.
-struct Placing {
-    job: Box<Job>,
-    buffer: Buffer,
-    len: usize,
-    filled: usize,
-    pad: usize,
-    /// Bytes of arguments behind the pad.
-    tail: usize,
-}
-
-impl Placing {
-    /// Takes what is there of the record; says how much.
-    fn feed(&mut self, input: &[u8]) -> usize {
-        let mut used = 0;
-        if let Some(target) = self.buffer.get_mut(self.filled..self.len) {
-            let count = target.len().min(input.len());
-            target
-                .iter_mut()
-                .zip(input)
-                .for_each(|(to, from)| *to = *from);
-            self.filled += count;
-            used += count;
-        }
-        let pad = self.pad.min(input.len() - used);
-        self.pad -= pad;
-        used += pad;
-        let (_, rest) = input.split_at(used);
-        let (tail, _) = rest.split_at(self.tail.min(rest.len()));
-        self.job.call.arguments.extend_from_slice(tail);
-        self.tail -= tail.len();
-        used + tail.len()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.filled == self.len && self.pad == 0 && self.tail == 0
-    }
-
-    fn into_job(self) -> Box<Job> {
-        let Placing {
-            mut job,
-            buffer,
-            len,
-            ..
-        } = self;
-        let position = job.tag;
-        *job.call.placed.get_mut() = Some(Placed {
-            buffer,
-            len,
-            position,
-        });
-        job
-    }
-}
-
 /// How a large record goes on.
 enum Large {
-    Placing(Box<Placing>, usize),
+    Placing(Box<Placing<Box<Job>>>, usize),
     Assembling,
     NoMemory,
 }
 
 impl Inbound {
     pub(super) fn new() -> Inbound {
-        // Bounded by its type: RECORD_MAX is far below 2^31.
-        let record_max = u32::try_from(RECORD_MAX).unwrap_or(u32::MAX);
         Inbound {
-            reader: RecordReader::new(record_max, FRAGMENTS_MAX),
-            state: State::Between,
-            partial: Vec::new(),
+            records: Records::new(),
             backlog: false,
             short_of_memory: false,
-            large: 0,
             completed: false,
         }
     }
 
     /// True when no byte of a next record is here.
     pub(super) fn at_boundary(&self) -> bool {
-        matches!(self.state, State::Between) && self.partial.is_empty()
+        self.records.is_between() && self.records.partial.is_empty()
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -147,17 +61,19 @@ impl Inbound {
 
     /// Bytes of memory that incomplete and held back records take.
     pub(super) fn memory(&self) -> usize {
-        let record = match &self.state {
+        let record = match &self.records.state {
             State::Between => 0,
             State::Assembling(message) | State::Assembled(message) => message.capacity(),
-            State::Placing(placing) => placing.buffer.len() + placing.job.kept(),
+            State::Placing(placing) => {
+                placing.buffer.len() + placing.around.capacity() + placing.owner.kept()
+            }
         };
-        self.partial.capacity() + record
+        self.records.partial.capacity() + record
     }
 
     /// Bytes of them that wait for the peer to go on.
     pub(super) fn owed(&self) -> usize {
-        match (self.backlog, &self.state) {
+        match (self.backlog, &self.records.state) {
             (true, _) | (_, State::Assembled(_)) => 0,
             _ => self.memory(),
         }
@@ -165,8 +81,9 @@ impl Inbound {
 
     /// Keeps no memory that nothing is in.
     pub(super) fn rest(&mut self) {
-        if self.partial.is_empty() && self.partial.capacity() > LOOKAHEAD_LEN {
-            self.partial = Vec::new();
+        let partial = &mut self.records.partial;
+        if partial.is_empty() && partial.capacity() > LOOKAHEAD_LEN {
+            *partial = Vec::new();
         }
     }
 
@@ -179,7 +96,7 @@ impl Inbound {
 impl<S: Service> Connection<S> {
     /// True when the budget allows to receive. What is left of a payload goes to memory that is charged already.
     pub(super) fn has_room_to_receive(&mut self) -> bool {
-        match &self.inbound.state {
+        match &self.inbound.records.state {
             State::Placing(_) => true,
             State::Assembling(message) => {
                 // Twice as much when it grows.
@@ -188,7 +105,7 @@ impl<S: Service> Connection<S> {
             }
             State::Between | State::Assembled(_) => {
                 self.is_tight = !self.activity.account().has_room_for(STAGE_LEN);
-                let is_little = self.inbound.partial.len() < LOOKAHEAD_LEN;
+                let is_little = self.inbound.records.partial.len() < LOOKAHEAD_LEN;
                 !self.is_tight || is_little || self.has_room_for(LOOKAHEAD_LEN)
             }
         }
@@ -202,13 +119,13 @@ impl<S: Service> Connection<S> {
 
     /// Receives once and starts what is complete. `stage` is only lent.
     pub(super) fn receive_into(&mut self, stage: &mut [u8]) -> Result<Received, End> {
-        let kept = self.inbound.partial.len();
+        let kept = self.inbound.records.partial.len();
         if self.inbound.backlog {
-            let partial = std::mem::take(&mut self.inbound.partial);
+            let partial = std::mem::take(&mut self.inbound.records.partial);
             let used = self.consume(&partial)?;
             let progress = used > 0;
-            self.inbound.partial = partial;
-            self.inbound.partial.drain(..used);
+            self.inbound.records.partial = partial;
+            self.inbound.records.partial.drain(..used);
             // A backlog is progress without bytes. Half a record is none any more: it waits for the socket.
             return Ok(match (progress, self.inbound.backlog) {
                 (true, _) => Received::Bytes(0),
@@ -218,9 +135,11 @@ impl<S: Service> Connection<S> {
         }
         stage
             .iter_mut()
-            .zip(&self.inbound.partial)
+            .zip(&self.inbound.records.partial)
             .for_each(|(to, from)| *to = *from);
-        let count = match self.read(stage, kept) {
+        let window = (kept, self.is_tight);
+        let read = (self.inbound.records).read(&*self.stream, stage, window);
+        let count = match read {
             Ok(None) => return Ok(Received::End),
             Ok(Some(count)) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -230,48 +149,13 @@ impl<S: Service> Connection<S> {
         };
         let available = kept + count.staged;
         let input = stage.get(..available).unwrap_or(stage);
-        self.inbound.partial.clear();
+        self.inbound.records.partial.clear();
         let used = self.consume(input)?;
         self.inbound
+            .records
             .partial
             .extend_from_slice(input.get(used..).unwrap_or(&[]));
         Ok(Received::Bytes(count.staged + count.placed))
-    }
-
-    /// One system call: behind the `kept` bytes of `stage`, or into the payload being received.
-    fn read(&mut self, stage: &mut [u8], kept: usize) -> io::Result<Option<Arrived>> {
-        if let State::Placing(placing) = &mut self.inbound.state
-            && placing.filled < placing.len
-        {
-            let ahead = stage.get_mut(..LOOKAHEAD_LEN).unwrap_or(&mut []);
-            let target = placing
-                .buffer
-                .get_mut(placing.filled..placing.len)
-                .unwrap_or(&mut []);
-            let wanted = target.len();
-            let mut slices = [IoSliceMut::new(target), IoSliceMut::new(ahead)];
-            let count = self.stream.try_read_vectored(&mut slices)?;
-            let placed = count.min(wanted);
-            placing.filled += placed;
-            return Ok((count > 0).then_some(Arrived {
-                placed,
-                staged: count - placed,
-            }));
-        }
-        // What is kept beyond that is part of a small record: its rest comes in one go.
-        let window = if self.is_tight {
-            stage.len().min(kept + LOOKAHEAD_LEN)
-        } else if self.inbound.large > 0 && kept < LOOKAHEAD_LEN {
-            LOOKAHEAD_LEN
-        } else {
-            stage.len()
-        };
-        let target = stage.get_mut(kept..window).unwrap_or(&mut []);
-        let count = self.stream.try_read(target)?;
-        Ok((count > 0).then_some(Arrived {
-            placed: 0,
-            staged: count,
-        }))
     }
 
     /// Starts all calls that are complete in `input`; says how many bytes are used up.
@@ -290,99 +174,49 @@ impl<S: Service> Connection<S> {
 
     /// Takes one bite of `input`; `None` when there is nothing to bite off.
     fn step(&mut self, input: &[u8], calls: &mut u64) -> Result<Option<usize>, End> {
-        match &mut self.inbound.state {
-            State::Between => {}
-            State::Assembling(message) => {
-                let (event, used) = self.inbound.reader.next(input)?;
-                match event {
-                    RecordEvent::NeedMore => return Ok(None),
-                    RecordEvent::Fragment(_) => {}
-                    RecordEvent::Piece { bytes, ends } => {
-                        message.extend_from_slice(bytes);
-                        if ends {
-                            self.inbound.state = State::Assembled(std::mem::take(message));
-                        }
-                    }
-                }
-                return Ok(Some(used));
-            }
-            State::Assembled(message) => {
-                let message = std::mem::take(message);
-                if !self.dispatch(&message, calls)? {
-                    self.inbound.state = State::Assembled(message);
-                    self.inbound.backlog = true;
-                    return Ok(None);
-                }
-                self.inbound.state = State::Between;
-                return Ok(Some(0));
-            }
-            State::Placing(placing) => {
-                let used = placing.feed(input);
-                if !placing.is_complete() {
-                    return Ok((used > 0).then_some(used));
-                }
-                if let State::Placing(placing) =
-                    std::mem::replace(&mut self.inbound.state, State::Between)
-                {
-                    *calls += 1;
-                    self.start(placing.into_job());
-                }
-                return Ok(Some(used));
-            }
-        }
-        if input.is_empty() {
-            return Ok(None);
-        }
-        if !self.may_receive() {
+        if self.inbound.records.is_between() && !input.is_empty() && !self.may_receive() {
             self.inbound.backlog = true;
             return Ok(None);
         }
-        if let Some(WholeRecord { record, rest }) = self.inbound.reader.whole(input)?
-            && record.len() <= LARGE_RECORD
-        {
-            if !self.dispatch(record, calls)? {
-                self.inbound.backlog = true;
-                return Ok(None);
-            }
-            self.inbound.large = self.inbound.large.saturating_sub(1);
-            return Ok(Some(input.len() - rest.len()));
-        }
-        self.step_into_record(input)
-    }
-
-    /// The record at the front of `input` is not complete: decides how to receive the rest of it.
-    fn step_into_record(&mut self, input: &[u8]) -> Result<Option<usize>, End> {
-        let Some((mark, body)) = input.split_first_chunk::<RECORD_MARK_LEN>() else {
+        let Some((used, event)) = self.inbound.records.next(input)? else {
             return Ok(None);
         };
-        let mark = RecordMark::from_bytes(*mark);
-        let length = mark.length as usize;
-        if !mark.last {
-            self.inbound.state = State::Assembling(Vec::new());
-            return Ok(Some(0));
-        }
-        if length <= LARGE_RECORD {
-            return Ok(None);
-        }
-        self.inbound.large = LARGE_MEMORY;
-        if body.len() < HEADER_PREFIX_MAX {
-            return Ok(None);
-        }
-        match self.begin_large(length, body)? {
-            Large::Placing(placing, used) => {
-                self.inbound.state = State::Placing(placing);
-                Ok(Some(RECORD_MARK_LEN + used))
+        match event {
+            Event::More => {}
+            Event::Small(record) => {
+                if !self.dispatch(record, calls)? {
+                    self.inbound.backlog = true;
+                    return Ok(None);
+                }
+                self.inbound.records.took_small();
             }
-            Large::Assembling => {
-                self.inbound.state = State::Assembling(Vec::new());
-                Ok(Some(0))
+            Event::Assembled(message) => {
+                if !self.dispatch(&message, calls)? {
+                    self.inbound.records.state = State::Assembled(message);
+                    self.inbound.backlog = true;
+                    return Ok(None);
+                }
             }
-            Large::NoMemory => {
-                self.inbound.backlog = true;
-                self.inbound.short_of_memory = true;
-                Ok(None)
+            Event::Placed(placing) => {
+                *calls += 1;
+                self.start(into_job(*placing));
             }
+            Event::Large { length, body } => match self.begin_large(length, body)? {
+                Large::Placing(placing, used) => {
+                    self.inbound.records.state = State::Placing(placing);
+                    return Ok(Some(RECORD_MARK_LEN + used));
+                }
+                Large::Assembling => {
+                    self.inbound.records.state = State::Assembling(Vec::new());
+                }
+                Large::NoMemory => {
+                    self.inbound.backlog = true;
+                    self.inbound.short_of_memory = true;
+                    return Ok(None);
+                }
+            },
         }
+        Ok(Some(used))
     }
 
     /// Looks for a payload in a record of `length` bytes whose beginning is `body`.
@@ -408,11 +242,8 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
-        let behind = length.saturating_sub(arguments_at + head.len());
-        let tail = behind
-            .checked_sub(len + pad_len(len))
-            .filter(|tail| *tail <= TAIL_MAX);
-        let (Some(tail), true) = (tail, len <= PAYLOAD_MAX) else {
+        let used = arguments_at + head.len();
+        let Some(tail) = Placing::<Box<Job>>::tail_of(length, used, len) else {
             self.core.put_job(job);
             return Ok(Large::Assembling);
         };
@@ -421,19 +252,11 @@ impl<S: Service> Connection<S> {
             return Ok(Large::NoMemory);
         }
         let buffer = self.core.payloads.take(len);
-        let call = &mut job.call;
-        call.arguments.clear();
-        call.arguments.extend_from_slice(head);
+        let mut around = std::mem::take(&mut job.call.arguments);
+        around.clear();
+        around.extend_from_slice(head);
         job.tag = head.len();
-        let used = arguments_at + head.len();
-        let placing = Placing {
-            job,
-            buffer,
-            len,
-            filled: 0,
-            pad: pad_len(len),
-            tail,
-        };
+        let placing = Placing::new(job, around, (buffer, len), tail);
         Ok(Large::Placing(Box::new(placing), used))
     }
 
@@ -506,8 +329,21 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Bytes that one system call brought.
-struct Arrived {
-    placed: usize,
-    staged: usize,
+/// The call whose payload is here.
+fn into_job(placing: Placing<Box<Job>>) -> Box<Job> {
+    let Placing {
+        owner: mut job,
+        around,
+        buffer,
+        len,
+        ..
+    } = placing;
+    job.call.arguments = around;
+    let position = job.tag;
+    *job.call.placed.get_mut() = Some(Placed {
+        buffer,
+        len,
+        position,
+    });
+    job
 }
