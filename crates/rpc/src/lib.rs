@@ -20,6 +20,7 @@ mod outgoing;
 mod poisoned;
 mod records;
 mod reply_cache;
+mod rounds;
 mod server;
 mod service;
 

@@ -19,6 +19,7 @@ use crate::calls::{Entry, check_reply, fill_sink, opaque_len, xid_of};
 use crate::limits::{
     CALLBACKS_MAX, CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
 };
+use crate::rounds;
 use crate::service::Transport;
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{
@@ -44,8 +45,6 @@ const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
     write_chunks_max: WRITE_CHUNKS_MAX,
 };
-/// Rounds of completions before other tasks get their turn.
-const ROUNDS_MAX: usize = 4;
 const RECEIVES: u32 = CREDITS + CALLBACKS_MAX as u32 + CLIENT_RECEIVES_SPARE;
 /// Work ids of receives and of sends; nothing depends on telling one from another.
 const RECEIVE: WorkId = WorkId(0);
@@ -146,7 +145,7 @@ impl RdmaLink {
     /// Makes calls until the connection ends.
     pub(super) async fn run(self, shared: &Rc<Shared>) -> Lost {
         let mut link = Link::new(Rc::clone(shared), self);
-        let lost = std::future::poll_fn(|context| link.poll(context)).await;
+        let lost = rounds::run(|context| link.round(context)).await;
         match &lost {
             Lost::Closed | Lost::Peer => link.endpoint.close(),
             other => link.endpoint.abort(&other.to_string()),
@@ -242,22 +241,10 @@ impl Link {
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Lost> {
-        for _ in 0..ROUNDS_MAX {
-            if self.shared.calls.is_closed() {
-                return Poll::Ready(Lost::Closed);
-            }
-            match self.round(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(lost) => return Poll::Ready(lost),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
+        if self.shared.calls.is_closed() {
+            return Err(Lost::Closed);
+        }
         let mut completions = std::mem::take(&mut self.completions);
         let polled = self.endpoint.poll_completions(context, &mut completions);
         let outcome = completions

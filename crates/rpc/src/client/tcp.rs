@@ -11,19 +11,18 @@ use crate::calls::{check_reply, opaque_len, xid_of};
 use crate::limits::{CLIENT_STAGE_LEN, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Outgoing, Progress};
 use crate::records::{Event, Placing, Records, State};
+use crate::rounds;
 use crate::service::Transport;
 use gannet_runtime::{Buffer, Stream};
 use gannet_wire::rpc::RECORD_MARK_LEN;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
-/// Rounds of receiving and sending before other tasks get their turn.
-const ROUNDS_MAX: usize = 4;
 /// Makes calls over `stream` until it ends.
 pub(super) async fn run(shared: &Rc<Shared>, stream: Stream) -> Lost {
     let mut link = Link::new(Rc::clone(shared), stream);
-    let lost = std::future::poll_fn(|context| link.poll(context)).await;
+    let lost = rounds::run(|context| link.round(context)).await;
     link.give_sink_back();
     if matches!(lost, Lost::Closed) {
         link.stream.shutdown_write();
@@ -68,22 +67,10 @@ impl Link {
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Lost> {
-        for _ in 0..ROUNDS_MAX {
-            if self.shared.calls.is_closed() {
-                return Poll::Ready(Lost::Closed);
-            }
-            match self.round(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(lost) => return Poll::Ready(lost),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, Lost> {
+        if self.shared.calls.is_closed() {
+            return Err(Lost::Closed);
+        }
         let received = self.receive(context)?;
         let woken = self.shared.calls.work.poll_notified(context).is_ready();
         let sent = self.send(context)?;

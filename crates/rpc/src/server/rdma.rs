@@ -22,6 +22,7 @@ use crate::limits::{
     CREDITS, CREDITS_FIRST, CREDITS_IDLE, CREDITS_INITIAL, CREDITS_READ_READ, CREDITS_STEP,
     INLINE_THRESHOLD, MESSAGES_SPARE, RECEIVES_MAX, RECEIVES_RESERVED,
 };
+use crate::rounds;
 use crate::service::Service;
 use exposed::{Exposed, Part};
 use gannet_datapath::Datapath;
@@ -46,8 +47,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use thiserror::Error;
 
-/// Rounds of completions before other connections get their turn.
-const ROUNDS_MAX: usize = 4;
 /// What a peer is refused for who can have no receives.
 const OUT_OF_MEMORY: &str = "out of receives";
 
@@ -237,7 +236,7 @@ async fn answer<S: Service>(
     let ends = (own, theirs);
     let made = (Rc::clone(&endpoint), share);
     let mut connection = Connection::new(&core, activity, memory, made, ends);
-    let end = std::future::poll_fn(|context| connection.poll(context)).await;
+    let end = rounds::run(|context| connection.round(context)).await;
     if matches!(end, End::Memory) {
         core.note_refused(peer, OUT_OF_MEMORY);
     }
@@ -255,16 +254,7 @@ async fn answer<S: Service>(
         other => endpoint.abort(&other.to_string()),
     }
     let Connection { calls, held, .. } = connection;
-    if !calls.is_empty() {
-        let finishing = Rc::clone(&core);
-        let finishing = async move {
-            calls.finish(finishing).await;
-            // Until then the peer makes us hold what they need.
-            drop(held);
-        };
-        core.runtime
-            .spawn("calls without connection", Box::pin(finishing));
-    }
+    calls.finish_beside(&core, held);
 }
 
 fn credit_limits(design: Design) -> CreditLimits {
@@ -388,18 +378,6 @@ impl<S: Service> Connection<S> {
             deadlines,
             timer,
         }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        for _ in 0..ROUNDS_MAX {
-            match self.round(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(end) => return Poll::Ready(end),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Does what can be done; says whether there may be more.

@@ -12,6 +12,7 @@ use crate::calls::CallsBack;
 use crate::client::CallerCredential;
 use crate::limits::{CALL_BYTES_MAX, CALLBACKS_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
+use crate::rounds;
 use crate::service::Service;
 use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
 use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
@@ -23,9 +24,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thiserror::Error;
-
-/// Rounds of receiving and sending before other connections get their turn.
-const ROUNDS_MAX: usize = 4;
 
 /// Why a connection ends.
 #[derive(Debug, Error)]
@@ -69,7 +67,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
     core.counters.connections.add(1);
     tracing::debug!(%peer, "tcp connection");
     let mut connection = Connection::new(&core, activity, Rc::clone(&stream));
-    let end = std::future::poll_fn(|context| connection.poll(context)).await;
+    let end = rounds::run(|context| connection.round(context)).await;
     if end.is_offence() {
         core.note_dropped(peer, &end);
         stream.abort();
@@ -78,16 +76,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
         stream.shutdown_write();
     }
     let Connection { calls, held, .. } = connection;
-    if !calls.is_empty() {
-        let finishing = Rc::clone(&core);
-        let finishing = async move {
-            calls.finish(finishing).await;
-            // Until then the peer makes us hold what they need.
-            drop(held);
-        };
-        core.runtime
-            .spawn("calls without connection", Box::pin(finishing));
-    }
+    calls.finish_beside(&core, held);
 }
 
 /// A file range on its way from the disk.
@@ -156,18 +145,6 @@ impl<S: Service> Connection<S> {
             timer,
             starved_since: None,
         }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        for _ in 0..ROUNDS_MAX {
-            match self.round(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(end) => return Poll::Ready(end),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Does what can be done; says whether there may be more.

@@ -9,6 +9,7 @@ use crate::limits::CALLS_MAX;
 use crate::reply_cache::Begin;
 use crate::service::{Call, Reply, Service};
 use gannet_runtime::LocalFuture;
+use gannet_session::Charge;
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -279,17 +280,27 @@ impl CallTable {
         }
     }
 
-    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done.
-    pub(crate) async fn finish<S: Service>(mut self, core: Rc<Core<S>>) {
-        std::future::poll_fn(|context| {
+    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done. Until then the
+    /// peer makes us hold what they need.
+    pub(crate) fn finish_beside<S: Service>(mut self, core: &Rc<Core<S>>, held: Charge) {
+        if self.is_empty() {
+            return;
+        }
+        let finishing = Rc::clone(core);
+        let finished = std::future::poll_fn(move |context| {
             self.register(context);
-            self.poll_woken(&core, |job| core.put_job(job));
+            self.poll_woken(&finishing, |job| finishing.put_job(job));
             if self.is_empty() {
                 Poll::Ready(())
             } else {
                 Poll::Pending
             }
-        })
-        .await;
+        });
+        let task = async move {
+            finished.await;
+            drop(held);
+        };
+        core.runtime
+            .spawn("calls without connection", Box::pin(task));
     }
 }
