@@ -18,6 +18,7 @@ mod store;
 pub use memory::JournalMemory;
 pub use store::JournaledStore;
 
+use crate::OtherFormat;
 use std::io;
 use thiserror::Error;
 
@@ -58,8 +59,8 @@ pub enum JournalError {
     #[error("its journal is damaged, or no journal at all")]
     Damaged,
     /// It was written by another version of this program.
-    #[error("its journal has format {0}, this program knows format {known}", known = record::VERSION)]
-    Version(u32),
+    #[error("its journal metadata.journal: {0}")]
+    Version(#[from] OtherFormat),
     /// It is another volume's.
     #[error("its journal belongs to another volume")]
     Foreign,

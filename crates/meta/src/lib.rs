@@ -14,6 +14,7 @@ pub mod check;
 pub mod claims;
 #[cfg(test)]
 mod fixture;
+mod format;
 mod journal;
 pub mod limits;
 pub mod lock_sessions;
@@ -25,6 +26,7 @@ mod redb_store;
 pub mod standing;
 pub mod terms;
 
+pub use format::OtherFormat;
 pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;

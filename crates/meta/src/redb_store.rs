@@ -11,7 +11,7 @@ mod file;
 mod reserve;
 mod sealed;
 
-use super::{MetaStore, StoreError, Table, Transaction, View};
+use super::{MetaStore, OtherFormat, StoreError, Table, Transaction, View};
 use crate::limits::RESERVE_PAIRS;
 use file::ReservedFile;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableHandle};
@@ -29,6 +29,44 @@ use thiserror::Error;
 /// Most damaged values that are listed: a file with more is lost.
 const DAMAGE_SHOWN_MAX: usize = 10_000;
 
+/// The format of the files: of the tables, and of what is in them.
+const FORMAT: u32 = 3;
+/// Where a file says its format.
+const FORMATS: TableDefinition<'static, (), u32> = TableDefinition::new("format");
+
+/// The format of a file; `None` if nothing is in it yet.
+fn format_of(database: &impl ReadableDatabase) -> Result<Option<u32>, StoreError> {
+    let transaction = database.begin_read().map_err(failed)?;
+    let tables = transaction.list_tables().map_err(failed)?;
+    let names: Vec<String> = tables.map(|it| it.name().to_owned()).collect();
+    if names.iter().any(|name| name == FORMATS.name()) {
+        let formats = transaction.open_table(FORMATS).map_err(failed)?;
+        let said = formats.get(()).map_err(failed)?;
+        return Ok(Some(said.map_or(0, |it| it.value())));
+    }
+    // Earlier ones do not say it; values of the first one had no checks.
+    Ok(
+        match names.iter().any(|name| name.starts_with("checked ")) {
+            true => Some(2),
+            false if names.is_empty() => None,
+            false => Some(1),
+        },
+    )
+}
+
+/// Refuses a file of another format before it is opened to be written: redb writes to each that is. What else is wrong
+/// with it is for the opening to say.
+fn refuse_other_format(path: &Path) -> Result<(), StoreError> {
+    let found = guarded(|| {
+        let opened = Database::builder().open_read_only(path).map_err(failed)?;
+        format_of(&opened)
+    });
+    match found {
+        Ok(Some(found)) => OtherFormat::check(found, FORMAT).map_err(failed),
+        _ => Ok(()),
+    }
+}
+
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 /// A file with a volume's metadata. Open it once: a second opening fails while the first lives.
@@ -40,14 +78,15 @@ pub struct RedbStore {
 
 impl RedbStore {
     /// Opens the file at `path`, or makes it, and verifies all of it. Up to `cache_len` bytes of it stay in memory. On
-    /// its disk it has some 17 MiB more than it needs, if there is so much. A file of the format before checks is
-    /// brought to the present one.
+    /// its disk it has some 17 MiB more than it needs, if there is so much.
     ///
     /// # Errors
-    /// It cannot be opened, is not such a file, is damaged ([`StoreError::is_damage`]), or is open elsewhere.
+    /// It cannot be opened, is not such a file, is damaged ([`StoreError::is_damage`]), is open elsewhere, or is of
+    /// another format ([`OtherFormat`]): it is left as it is then.
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
+        refuse_other_format(path)?;
         let store = RedbStore::open_file(path, cache_len, true)?;
-        store.migrate()?;
+        store.check_format()?;
         // Later, readers find all tables there.
         store.commit(&mut |transaction| {
             Table::ALL
@@ -90,40 +129,18 @@ impl RedbStore {
         Ok(damaged)
     }
 
-    /// Gives the values of a file of the first format their checks, in one transaction.
-    fn migrate(&self) -> Result<(), StoreError> {
-        let has_old = guarded(|| {
-            let transaction = self.database()?.begin_read().map_err(failed)?;
-            let mut tables = transaction.list_tables().map_err(failed)?;
-            Ok(tables.any(|it| {
-                Table::ALL
-                    .iter()
-                    .any(|table| it.name() == table.unchecked_name())
-            }))
-        })?;
-        if !has_old {
-            return Ok(());
+    /// Sees that the file is of the present format; a new one becomes so.
+    fn check_format(&self) -> Result<(), StoreError> {
+        if let Some(found) = guarded(|| format_of(self.database()?))? {
+            return OtherFormat::check(found, FORMAT).map_err(failed);
         }
-        tracing::info!("the metadata is of an earlier version: its values get checks");
         guarded(|| {
             let transaction = self.database()?.begin_write().map_err(failed)?;
-            for table in Table::ALL {
-                let old = Pairs::new(table.unchecked_name());
-                {
-                    let from = transaction.open_table(old).map_err(failed)?;
-                    let mut to = transaction.open_table(table.definition()).map_err(failed)?;
-                    for pair in from.iter().map_err(failed)? {
-                        let (key, value) = pair.map_err(failed)?;
-                        let stored = seal(table, key.value(), value.value());
-                        to.insert(key.value(), &stored[..]).map_err(failed)?;
-                    }
-                }
-                transaction.delete_table(old).map_err(failed)?;
-            }
+            let mut formats = transaction.open_table(FORMATS).map_err(failed)?;
+            formats.insert((), FORMAT).map_err(failed)?;
+            drop(formats);
             transaction.commit().map_err(failed)
-        })?;
-        self.reserve.renew();
-        Ok(())
+        })
     }
 
     fn database(&self) -> Result<&Database, StoreError> {
@@ -229,18 +246,6 @@ impl Table {
             Table::Answers => "checked answers",
             Table::Volume => "checked volume",
         })
-    }
-
-    /// Its name in files of the first format, whose values have no checks.
-    fn unchecked_name(self) -> &'static str {
-        match self {
-            Table::Inodes => "inodes",
-            Table::Names => "names",
-            Table::Listing => "listing",
-            Table::Pending => "pending",
-            Table::Answers => "answers",
-            Table::Volume => "volume",
-        }
     }
 }
 
@@ -585,29 +590,38 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_first_format_get_checks() {
+    fn files_of_other_formats_are_refused_with_a_cure_and_left_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metadata");
-        let database = Database::create(&path).unwrap();
-        let transaction = database.begin_write().unwrap();
-        for table in Table::ALL {
-            let old = Pairs::new(table.unchecked_name());
-            let mut pairs = transaction.open_table(old).unwrap();
-            pairs
-                .insert(&b"a"[..], table.unchecked_name().as_bytes())
-                .unwrap();
-        }
-        transaction.commit().unwrap();
-        drop(database);
-        for _ in 0..2 {
-            let store = RedbStore::open(&path, 1 << 20).unwrap();
-            let look = |view: &dyn View| {
-                for table in Table::ALL {
-                    let value = view.get(table, b"a").unwrap();
-                    assert_eq!(value.as_deref(), Some(table.unchecked_name().as_bytes()));
-                }
-            };
-            store.read(&mut |view| look(view)).unwrap();
+        // Their tables, and what they say of their format.
+        for (prefix, says, found, cure) in [
+            ("", None, 1, "copy the files out"),
+            ("checked ", None, 2, "copy the files out"),
+            ("checked ", Some(FORMAT + 1), FORMAT + 1, "a later one"),
+        ] {
+            let path = folder.path().join(found.to_string());
+            let database = Database::create(&path).unwrap();
+            let transaction = database.begin_write().unwrap();
+            for name in ["inodes", "names", "volume"] {
+                let name = format!("{prefix}{name}");
+                let pairs = TableDefinition::<&[u8], &[u8]>::new(&name);
+                let mut pairs = transaction.open_table(pairs).unwrap();
+                pairs.insert(&b"a"[..], &b"as it was"[..]).unwrap();
+            }
+            if let Some(format) = says {
+                let mut formats = transaction.open_table(FORMATS).unwrap();
+                formats.insert((), format).unwrap();
+            }
+            transaction.commit().unwrap();
+            drop(database);
+            let before = std::fs::read(&path).unwrap();
+            for _ in 0..2 {
+                let error = RedbStore::open(&path, 1 << 20).err().unwrap();
+                let other = error.0.downcast_ref::<OtherFormat>().unwrap();
+                assert_eq!((other.found, other.known), (found, FORMAT));
+                assert!(error.to_string().contains(cure), "{error}");
+                assert!(error.is_other_format() && !error.is_damage(), "{error}");
+                assert!(std::fs::read(&path).unwrap() == before, "format {found}");
+            }
         }
     }
 

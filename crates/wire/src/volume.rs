@@ -54,7 +54,7 @@ pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a [`Header`].
 pub const HEADER_LEN: usize = 32;
 /// Most bytes of a message: a header, a body, and [`INLINE_DATA_MAX`] bytes of data.

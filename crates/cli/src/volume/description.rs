@@ -3,6 +3,7 @@
 use super::IO_SERVERS_MAX;
 use super::place::Place;
 use crate::failure::{Explain, Failure};
+use gannet_meta::OtherFormat;
 use gannet_volume::link::TrafficClasses;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{NAME_MAX, Token, UNIT_MAX, UNIT_MIN};
@@ -13,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The version of volumes that this program makes and serves.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// Largest description, in bytes.
 const DESCRIPTION_MAX: u64 = 1 << 20;
 
@@ -126,11 +127,7 @@ impl Description {
             io_server,
             ..
         } = &description;
-        if *format != FORMAT {
-            return Err(format!(
-                "its format is {format}, and this program knows {FORMAT}"
-            ));
-        }
+        OtherFormat::check(*format, FORMAT).map_err(|error| error.to_string())?;
         if io_server.is_empty() || io_server.len() > IO_SERVERS_MAX {
             return Err(format!("it must have 1 to {IO_SERVERS_MAX} I/O servers"));
         }
@@ -309,7 +306,8 @@ mod tests {
     fn what_this_program_does_not_understand_is_refused() {
         let text = description().to_text().unwrap();
         for (from, to, part) in [
-            ("format = 1", "format = 2", "format is 2"),
+            ("format = 2", "format = 1", "into a new volume"),
+            ("format = 2", "format = 3", "a later one"),
             ("unit = 4096", "unit = 1", "`unit`"),
             ("width = 2", "width = 3", "`width`"),
             ("abab", "ab", "32 hexadecimal digits"),

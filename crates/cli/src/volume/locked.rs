@@ -25,6 +25,9 @@ pub(super) fn open_metadata(volume: &Volume) -> Result<JournaledStore, Failure> 
         if error.is_open_elsewhere() {
             return Failure::new(what(), "another process serves this volume").hint("stop it first");
         }
+        if error.is_other_format() {
+            return Failure::new(what(), &error);
+        }
         let way_out = match error.is_disk_full() {
             true => "make room on its disk: nothing is lost",
             false if error.is_damage() => {

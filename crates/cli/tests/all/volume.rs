@@ -219,6 +219,28 @@ fn a_volume_that_is_not_there_or_damaged_is_explained() {
     assert!(!place.path("volume/metadata").exists());
 }
 
+/// One that was made by an earlier version: its first line of defence is its description.
+#[test]
+fn a_volume_of_another_format_is_refused_with_a_cure_and_left_as_it_is() {
+    let place = Place::new();
+    let volume = create(&place, &[]);
+    let (description, metadata) = (
+        place.path("volume/volume.toml"),
+        place.path("volume/metadata"),
+    );
+    let text = fs::read_to_string(&description).unwrap();
+    fs::write(&description, text.replacen("format = 2", "format = 1", 1)).unwrap();
+    let before = fs::read(&metadata).unwrap();
+    let serve = ["serve", "--volume", &volume, "--native", "127.0.0.1:0"];
+    for command in [&serve[..], &["volume", "check", &volume]] {
+        let error = fail(command, 1);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains("its format is 1"), "{error}");
+        assert!(error.contains("into a new volume"), "{error}");
+    }
+    assert!(fs::read(&metadata).unwrap() == before);
+}
+
 #[test]
 fn a_volume_is_made_in_an_empty_place_or_not_at_all() {
     let place = Place::new();
@@ -398,7 +420,7 @@ fn a_flipped_bit_in_an_inode_is_never_served_and_the_check_names_it() {
     let path = place.path("volume/metadata");
     let sound = fs::read(&path).unwrap();
     // Format, kind and mode of an inode of a file with mode 0600.
-    let head = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0x80];
+    let head = [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 1, 0x80];
     let mut bytes = sound.clone();
     let mut flipped = 0;
     for at in 0..bytes.len() - head.len() {

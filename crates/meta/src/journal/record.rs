@@ -2,14 +2,14 @@
 
 use super::JournalError;
 use super::changes::Changes;
-use crate::Table;
+use crate::{OtherFormat, Table};
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
 /// The version of the format.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Records begin and end at multiples of this: no write touches a block in which something is that must last.
 pub(super) const BLOCK_LEN: usize = 4096;
@@ -62,9 +62,7 @@ impl Header {
         if said.magic != *MAGIC {
             return Err(JournalError::Damaged);
         }
-        if said.version != VERSION {
-            return Err(JournalError::Version(said.version));
-        }
+        OtherFormat::check(said.version, VERSION)?;
         let header = Header {
             identity: said.identity,
             half_len: said.half_len,

@@ -321,10 +321,19 @@ fn a_journal_of_another_volume_version_or_time_is_refused() {
     let (base, [_, after], _) = two_changes();
     let other = JournalMemory::new([8; 16], HALF_BLOCKS);
     assert!(refusal(&base, &other).contains("another volume"));
-    let mut bytes = after.clone();
-    bytes[11] = 9;
-    let newer = JournalMemory::holding(bytes);
-    assert!(refusal(&base, &newer).contains("format 9"));
+    for (version, cure) in [(1, "into a new volume"), (9, "a later one")] {
+        let mut bytes = after.clone();
+        bytes[11] = version;
+        let other = JournalMemory::holding(bytes.clone());
+        let error = open(&base, &other).err().unwrap();
+        assert!(error.is_other_format(), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("format is {version}")) && said.contains(cure),
+            "{said}"
+        );
+        assert!(other.bytes() == bytes, "it is left as it is");
+    }
     // An empty one, in place of one with changes.
     let empty = JournalMemory::new(VOLUME, HALF_BLOCKS);
     assert!(refusal(&base, &empty).contains("not of the same time"));

@@ -24,4 +24,5 @@ mod silence;
 mod strangers;
 mod striping;
 mod transfer;
+mod versions;
 mod volume;

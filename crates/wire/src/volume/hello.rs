@@ -145,7 +145,7 @@ mod tests {
             nonce: [2; 16],
         };
         let bytes = hello.to_bytes();
-        assert_eq!(bytes[..10], *b"gvol\x02\x02\x00\x02\x01\x01");
+        assert_eq!(bytes[..10], *b"gvol\x03\x02\x00\x02\x01\x01");
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
         let accepted = Accepted {
             volume: [1; 16],
@@ -165,14 +165,14 @@ mod tests {
         }
         .to_bytes();
         assert_eq!(Hello::from_bytes(&bytes[..39]), None);
-        for (at, value) in [(0, 0), (4, 1), (4, 3), (5, 0), (5, 4)] {
+        for (at, value) in [(0, 0), (4, 2), (4, 4), (5, 0), (5, 4)] {
             let kept = core::mem::replace(&mut bytes[at], value);
             assert_eq!(Hello::from_bytes(&bytes), None);
             bytes[at] = kept;
         }
         assert!(Hello::from_bytes(&bytes).is_some());
-        bytes[4] = 1;
-        assert_eq!(version_in(&bytes), Some(1));
+        bytes[4] = 2;
+        assert_eq!(version_in(&bytes), Some(2));
         assert_eq!(version_in(&refusal()), Some(VERSION));
         assert_eq!(version_in(b"gvo"), None);
         assert_eq!(version_in(b""), None);

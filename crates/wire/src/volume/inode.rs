@@ -68,7 +68,7 @@ impl Inode {
 }
 
 /// Of the record's layout.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl Encode for Inode {
     fn encode(&self, encoder: &mut Encoder<'_>) {
