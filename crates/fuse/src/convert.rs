@@ -1,6 +1,6 @@
 //! Between the kernel's attributes and the file vocabulary's.
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use gannet_vfs::{Attributes, FileKind, NodeKind, SetTime, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,25 +73,31 @@ fn system_time(time: Time) -> SystemTime {
     exact.unwrap_or(UNIX_EPOCH)
 }
 
-/// A time of the kernel's; `None` outside 1970 to 2106, which volumes and NFSv3 cannot hold with their 32 bits.
-pub(crate) fn time(time: SystemTime) -> Option<Time> {
-    let since = time.duration_since(UNIX_EPOCH).ok()?;
-    Some(Time {
-        seconds: u32::try_from(since.as_secs()).ok()?.into(),
-        nanoseconds: since.subsec_nanos(),
-    })
+/// A time of the kernel's, as fuser 0.18 tells it: of one before 1970 it takes the nanoseconds after the second away
+/// from the second.
+pub(crate) fn time(time: SystemTime) -> Time {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Time::since_epoch(since),
+        Err(before) => {
+            let Time {
+                seconds,
+                nanoseconds,
+            } = Time::since_epoch(before.duration());
+            Time {
+                seconds: -seconds,
+                nanoseconds,
+            }
+        }
+    }
 }
 
 /// What is to become of a time.
-///
-/// # Errors
-/// `EINVAL` for a time that cannot be kept: another one in its place would go unnoticed.
-pub(crate) fn set_time(change: Option<TimeOrNow>) -> Result<SetTime, Errno> {
-    Ok(match change {
+pub(crate) fn set_time(change: Option<TimeOrNow>) -> SetTime {
+    match change {
         None => SetTime::Keep,
         Some(TimeOrNow::Now) => SetTime::Now,
-        Some(TimeOrNow::SpecificTime(to)) => SetTime::To(time(to).ok_or(Errno::EINVAL)?),
-    })
+        Some(TimeOrNow::SpecificTime(to)) => SetTime::To(time(to)),
+    }
 }
 
 /// What mknod(2) makes, by the type bits of its mode.
@@ -138,16 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn times_outside_the_protocols_range_are_refused() {
-        let exact = Time {
-            seconds: u32::MAX.into(),
-            nanoseconds: 7,
-        };
-        assert_eq!(time(system_time(exact)), Some(exact));
-        let second = Duration::from_secs(1);
-        for outside in [UNIX_EPOCH - second, system_time(exact) + second] {
-            let set = set_time(Some(TimeOrNow::SpecificTime(outside)));
-            assert_eq!(set, Err(Errno::EINVAL));
+    fn times_of_all_centuries_are_taken_as_the_kernel_means_them() {
+        for seconds in [-315_619_200, -1, 0, 2_208_988_800, i64::from(u32::MAX) + 1] {
+            for nanoseconds in [0, 7, 999_999_999] {
+                let exact = Time {
+                    seconds,
+                    nanoseconds,
+                };
+                // As fuser makes it of what the kernel says.
+                let told = match u64::try_from(seconds) {
+                    Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+                    Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), nanoseconds),
+                };
+                let set = set_time(Some(TimeOrNow::SpecificTime(told)));
+                assert_eq!(set, SetTime::To(exact));
+            }
         }
     }
 

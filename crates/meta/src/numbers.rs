@@ -9,8 +9,8 @@ use super::{Table, Transaction, View};
 use gannet_wire::volume::{FileId, ROOT, Timestamp};
 use std::cmp::Ordering;
 
-/// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. With
-/// seconds of 32 bits, numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
+/// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. Until
+/// 2242 numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
 const SECOND_BITS: u32 = 20;
 
 /// Numbers that a life may skip that begins within the second that was reached, and while the clock is behind.
@@ -35,9 +35,11 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
 /// The store failed, or is damaged.
 pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> Outcome<bool> {
     let next = counter(transaction, NEXT_FILE)?.max(ROOT.0 + 1);
-    let (seconds, reached) = (u64::from(now.seconds), next >> SECOND_BITS);
+    // A clock that is before 1970 is behind.
+    let seconds = u64::try_from(now.seconds).unwrap_or(0);
+    let reached = next >> SECOND_BITS;
     let start = match reached.cmp(&seconds) {
-        Ordering::Less => Some(seconds << SECOND_BITS),
+        Ordering::Less => seconds.checked_mul(1 << SECOND_BITS),
         Ordering::Equal => next.checked_add(1 + random % SAME_SECOND_MAX),
         Ordering::Greater => next.checked_add(1 + random % BEHIND_MAX),
     };
@@ -139,14 +141,19 @@ mod tests {
     use super::*;
 
     /// A life that begins at this second and makes so many files: whether the clock was right, and their numbers.
-    fn life(store: &MemoryStore, seconds: u32, files: usize) -> (bool, Vec<u64>) {
+    fn life(store: &MemoryStore, seconds: i64, files: usize) -> (bool, Vec<u64>) {
         let (mut is_right, mut made) = (false, Vec::new());
         change(store, |transaction| {
             let now = Timestamp {
                 seconds,
                 nanoseconds: 0,
             };
-            is_right = begin(transaction, now, u64::from(seconds) * 7777 + files as u64).unwrap();
+            is_right = begin(
+                transaction,
+                now,
+                seconds.cast_unsigned() * 7777 + files as u64,
+            )
+            .unwrap();
             made = (0..files)
                 .map(|_| next_file(transaction).unwrap().0)
                 .collect();

@@ -1,6 +1,7 @@
 //! Where the wire's values and the store's meet. Both follow RFC 1813, so that only times can be lost on the way: those
 //! that NFSv3 cannot say.
 
+use crate::client::Error;
 use gannet_vfs as vfs;
 use gannet_wire::nfs3 as wire;
 
@@ -157,20 +158,25 @@ pub(crate) fn set_attributes_from_wire(set: &wire::SetAttributes) -> vfs::SetAtt
     }
 }
 
-pub(crate) fn set_attributes_to_wire(set: &vfs::SetAttributes) -> wire::SetAttributes {
+/// # Errors
+/// A time does not fit the wire.
+pub(crate) fn set_attributes_to_wire(
+    set: &vfs::SetAttributes,
+) -> Result<wire::SetAttributes, Error> {
     let time = |time| match time {
-        vfs::SetTime::Keep => wire::SetTime::Keep,
-        vfs::SetTime::Now => wire::SetTime::Server,
-        vfs::SetTime::To(time) => wire::SetTime::Client(time_to_wire(time)),
+        vfs::SetTime::Keep => Ok(wire::SetTime::Keep),
+        vfs::SetTime::Now => Ok(wire::SetTime::Server),
+        vfs::SetTime::To(time) if time.unsigned_seconds().is_none() => Err(Error::NoSuchTime),
+        vfs::SetTime::To(time) => Ok(wire::SetTime::Client(time_to_wire(time))),
     };
-    wire::SetAttributes {
+    Ok(wire::SetAttributes {
         mode: set.mode,
         uid: set.uid,
         gid: set.gid,
         size: set.size,
-        access_time: time(set.access_time),
-        modify_time: time(set.modify_time),
-    }
+        access_time: time(set.access_time)?,
+        modify_time: time(set.modify_time)?,
+    })
 }
 
 pub(crate) fn stability_from_wire(stable: wire::Stable) -> vfs::Stability {

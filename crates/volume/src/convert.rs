@@ -39,22 +39,16 @@ pub(crate) fn caller_of(credentials: &vfs::Credentials) -> Caller {
     Caller::new(credentials.uid, credentials.gid, credentials.groups())
 }
 
-/// The nearest to it that the protocol can say: it has 32 bits for seconds, from 1970 on.
 pub(crate) fn timestamp_of(time: vfs::Time) -> Timestamp {
-    let (seconds, nanoseconds) = match time.unsigned_seconds() {
-        Some(seconds) => (seconds, time.nanoseconds),
-        None if time.seconds < 0 => (0, 0),
-        None => (u32::MAX, 999_999_999),
-    };
     Timestamp {
-        seconds,
-        nanoseconds,
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
     }
 }
 
 pub(crate) fn time_of(time: Timestamp) -> vfs::Time {
     vfs::Time {
-        seconds: time.seconds.into(),
+        seconds: time.seconds,
         nanoseconds: time.nanoseconds,
     }
 }

@@ -14,7 +14,7 @@ mod turns;
 mod walk;
 mod write;
 
-use crate::convert::status_of;
+use crate::convert::{status_of, timestamp_of};
 use crate::limits::{
     OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
     WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
@@ -28,7 +28,7 @@ use gannet_vfs::{
 };
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
-    StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
+    StateAnswer, Timestamp, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use gone::Gone;
@@ -250,8 +250,7 @@ impl<V: Vfs> IoServer<V> {
         ObjectState {
             size: 0,
             used: 0,
-            modified_seconds: 0,
-            modified_nanoseconds: 0,
+            modified: Timestamp::default(),
             verifier: self.verifier(),
         }
     }
@@ -269,8 +268,7 @@ impl<V: Vfs> IoServer<V> {
         ObjectState {
             size: attributes.size,
             used: attributes.used,
-            modified_seconds: u64::try_from(attributes.modify_time.seconds).unwrap_or(0),
-            modified_nanoseconds: attributes.modify_time.nanoseconds,
+            modified: timestamp_of(attributes.modify_time),
             ..self.nothing()
         }
     }

@@ -257,8 +257,10 @@ fn io_servers() -> Vec<Seed> {
     let state = ObjectState {
         size: 1,
         used: 4096,
-        modified_seconds: 2,
-        modified_nanoseconds: 3,
+        modified: Timestamp {
+            seconds: -2,
+            nanoseconds: 3,
+        },
         verifier: 4,
     };
     let range = ObjectRange {

@@ -153,7 +153,7 @@ impl Unfinished {
             self.file.set_len(node.size)?;
         }
         rustix::fs::fchmod(&self.file, Mode::from_raw_mode(node.copied_mode()))?;
-        Ok(rustix::fs::futimens(&self.file, &times(node)?)?)
+        Ok(rustix::fs::futimens(&self.file, &times(node))?)
     }
 
     /// Gives it its name.
@@ -240,7 +240,7 @@ pub(super) fn set_attributes(at: &At, node: &Node) -> io::Result<()> {
     if node.kind == Kind::Directory {
         let directory = at.open_directory(OFlags::RDONLY)?;
         rustix::fs::fchmod(&directory, mode)?;
-        return Ok(rustix::fs::futimens(&directory, &times(node)?)?);
+        return Ok(rustix::fs::futimens(&directory, &times(node))?);
     }
     let entry = at.open_parent()?;
     if node.kind != Kind::Symlink {
@@ -250,7 +250,7 @@ pub(super) fn set_attributes(at: &At, node: &Node) -> io::Result<()> {
     Ok(rustix::fs::utimensat(
         directory,
         name,
-        &times(node)?,
+        &times(node),
         AtFlags::SYMLINK_NOFOLLOW,
     )?)
 }
@@ -271,9 +271,9 @@ fn change_mode(entry: &Entry, mode: Mode) -> io::Result<()> {
     Ok(rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())?)
 }
 
-fn times(node: &Node) -> io::Result<Timestamps> {
-    let time = node.kept_time()?;
-    Ok(Timestamps {
+fn times(node: &Node) -> Timestamps {
+    let time = node.modify_time;
+    Timestamps {
         last_access: Timespec {
             tv_sec: 0,
             tv_nsec: rustix::fs::UTIME_OMIT,
@@ -282,7 +282,7 @@ fn times(node: &Node) -> io::Result<Timestamps> {
             tv_sec: time.seconds,
             tv_nsec: time.nanoseconds.into(),
         },
-    })
+    }
 }
 
 /// The text of a symbolic link.

@@ -40,8 +40,7 @@ pub(crate) struct Node {
     pub(crate) size: u64,
     /// Bytes of disk; fewer than `size` when there are holes.
     pub(crate) used: u64,
-    /// `None` before 1970 and after 2106: NFSv3 counts seconds in 32 bits without a sign.
-    pub(crate) modify_time: Option<Time>,
+    pub(crate) modify_time: Time,
 }
 
 impl Node {
@@ -68,24 +67,11 @@ impl Node {
             used: u64::try_from(stat.st_blocks)
                 .unwrap_or(0)
                 .saturating_mul(512),
-            modify_time: u32::try_from(stat.st_mtime).ok().map(|seconds| Time {
-                seconds: seconds.into(),
+            modify_time: Time {
+                seconds: stat.st_mtime,
                 nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-            }),
+            },
         }
-    }
-
-    /// The modification time that a copy gets.
-    ///
-    /// # Errors
-    /// NFSv3 and volumes cannot say it.
-    pub(super) fn kept_time(&self) -> io::Result<Time> {
-        self.modify_time.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "its modification time is before 1970 or after 2106: give it another, as with touch(1)",
-            )
-        })
     }
 
     pub(crate) fn of(attributes: &Attributes) -> Node {
@@ -103,7 +89,7 @@ impl Node {
             mode: attributes.mode,
             size: attributes.size,
             used: attributes.used,
-            modify_time: Some(attributes.modify_time),
+            modify_time: attributes.modify_time,
         }
     }
 
@@ -457,10 +443,9 @@ impl Place {
                 set.await.explain(what)
             }
             Place::Remote(session, handle, _) => {
-                let time = node.kept_time().explain(what)?;
                 let change = SetAttributes {
                     mode: (node.kind != Kind::Symlink).then_some(node.copied_mode()),
-                    modify_time: SetTime::To(time),
+                    modify_time: SetTime::To(node.modify_time),
                     ..SetAttributes::default()
                 };
                 let changed = session.objects().set_attributes(handle, &change).await;

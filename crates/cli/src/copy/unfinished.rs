@@ -227,12 +227,11 @@ impl Unfinished {
                 set.await.explain(what)
             }
             UnfinishedFile::Remote(remote) => {
-                let time = node.kept_time().explain(what)?;
                 let change = SetAttributes {
                     mode: Some(node.copied_mode()),
                     // Only where the end is a hole, which was not written.
                     size: (node.used < node.size).then_some(node.size),
-                    modify_time: SetTime::To(time),
+                    modify_time: SetTime::To(node.modify_time),
                     ..SetAttributes::default()
                 };
                 let objects = remote.session.objects();

@@ -11,7 +11,7 @@ use gannet_cli::cli::ClientOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use support::{
     Place, Server, assert_same, bytes, fail, fail_at_length, gannet, make_tree, objects_below, run,
     succeed,
@@ -184,6 +184,30 @@ fn every_command_works_on_a_volume() {
     bed.succeed(&["rm", "-r", &bed.url("/a")]);
     assert_eq!(bed.succeed(&["ls", &bed.url("/")]), "");
     wait_until("objects of removed files stay", || bed.stored() == 0);
+}
+
+/// NFSv3 cannot say some of them; volumes can.
+#[test]
+fn copies_to_a_volume_and_back_keep_times_of_all_centuries() {
+    let bed = Bed::embedded("2");
+    let place = &bed.place;
+    fs::create_dir(place.path("tree")).unwrap();
+    let moments = [
+        UNIX_EPOCH - Duration::new(315_619_200, 250_000_000),
+        UNIX_EPOCH + Duration::new(2_208_988_800, 7),
+        UNIX_EPOCH + Duration::new(1 << 32, 0),
+    ];
+    for (number, moment) in moments.iter().enumerate() {
+        let file = fs::File::create(place.path(&format!("tree/{number}"))).unwrap();
+        file.set_modified(*moment).unwrap();
+    }
+    let (there, back) = (bed.url("/tree"), place.text("back"));
+    bed.succeed(&["cp", "-r", &place.text("tree"), &there]);
+    bed.succeed(&["cp", "-r", &there, &back]);
+    for (number, moment) in moments.iter().enumerate() {
+        let kept = fs::metadata(place.path(&format!("back/{number}"))).unwrap();
+        assert_eq!(kept.modified().unwrap(), *moment);
+    }
 }
 
 #[test]

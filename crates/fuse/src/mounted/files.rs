@@ -45,17 +45,15 @@ impl Setting {
         self.has_time_of_write() && self.size.is_none() && self.access_time.is_none()
     }
 
-    /// # Errors
-    /// `EINVAL` for a time that cannot be kept.
-    fn attributes(&self) -> Result<SetAttributes, Errno> {
-        Ok(SetAttributes {
+    fn attributes(&self) -> SetAttributes {
+        SetAttributes {
             mode: self.mode.map(|mode| mode & 0o7777),
             uid: self.uid,
             gid: self.gid,
             size: self.size,
-            access_time: set_time(self.access_time)?,
-            modify_time: set_time(self.modify_time)?,
-        })
+            access_time: set_time(self.access_time),
+            modify_time: set_time(self.modify_time),
+        }
     }
 }
 
@@ -115,7 +113,7 @@ impl<V: Vfs> Mounted<V> {
         number: u64,
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
-        let (handle, change) = (self.handle(number)?, setting.attributes()?);
+        let (handle, change) = (self.handle(number)?, setting.attributes());
         let asker = caller;
         let caller = self.setter(caller, number, &setting);
         if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {

@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// A volume's names under test, with a clock that ticks once per operation.
 struct Names {
     store: Box<dyn MetaStore>,
-    clock: Cell<u32>,
+    clock: Cell<i64>,
     has_room: Cell<bool>,
     _folder: Option<tempfile::TempDir>,
 }

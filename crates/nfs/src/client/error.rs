@@ -22,6 +22,9 @@ pub enum Error {
     /// A file handle of more than [`gannet_wire::nfs3::HANDLE_MAX`] bytes, which is of another file system.
     #[error("the file handle is not one of NFSv3")]
     LongHandle,
+    /// A time to set that NFSv3 has no word for. The nearest one in its place would go unnoticed.
+    #[error("NFSv3 has no times before 1970 or after 2106: give it another, as with touch(1)")]
+    NoSuchTime,
 }
 
 impl Error {

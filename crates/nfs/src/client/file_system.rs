@@ -143,9 +143,11 @@ impl NfsFs {
                 return *status;
             }
             Error::Malformed(_) => Status::Serverfault,
+            Error::NoSuchTime => Status::Inval,
             _ => Status::Io,
         };
-        let limit = self.log.as_ref();
+        // What its caller asked for is no fault of anybody else's.
+        let limit = self.log.as_ref().filter(|_| status != Status::Inval);
         if let Some(left_out) = limit.and_then(|it| it.admit(self.client.runtime.now())) {
             tracing::warn!(%error, left_out, "an operation on the server failed");
         }

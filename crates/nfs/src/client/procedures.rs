@@ -120,7 +120,7 @@ impl Client {
     ) -> Result<Option<Attributes>, Error> {
         let arguments = nfs3::SetattrArgs {
             object: wire(object)?,
-            change: set_attributes_to_wire(change),
+            change: set_attributes_to_wire(change)?,
             guard: guard.map(time_to_wire),
         };
         let bytes = self.exchange(Procedure::Setattr, &arguments, 0).await?;
@@ -267,8 +267,8 @@ impl Client {
         mode: &CreateMode,
     ) -> Result<Found, Error> {
         let how = match mode {
-            CreateMode::Unchecked(set) => nfs3::CreateHow::Unchecked(set_attributes_to_wire(set)),
-            CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)),
+            CreateMode::Unchecked(set) => nfs3::CreateHow::Unchecked(set_attributes_to_wire(set)?),
+            CreateMode::Guarded(set) => nfs3::CreateHow::Guarded(set_attributes_to_wire(set)?),
             CreateMode::Exclusive(verifier) => nfs3::CreateHow::Exclusive(*verifier),
         };
         let place = at(directory, name)?;
@@ -286,7 +286,7 @@ impl Client {
     ) -> Result<Found, Error> {
         let arguments = nfs3::MkdirArgs {
             place: at(directory, name)?,
-            attributes: set_attributes_to_wire(attributes),
+            attributes: set_attributes_to_wire(attributes)?,
         };
         let (procedure, place) = (Procedure::Mkdir, (directory, name));
         let is_it =
@@ -304,7 +304,7 @@ impl Client {
     ) -> Result<Found, Error> {
         let arguments = nfs3::SymlinkArgs {
             place: at(directory, name)?,
-            attributes: set_attributes_to_wire(attributes),
+            attributes: set_attributes_to_wire(attributes)?,
             target: nfs3::Path(target),
         };
         let is_it = async |link: &FileHandle, there: &Attributes| {
@@ -322,7 +322,7 @@ impl Client {
         kind: NodeKind,
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
-        let set = set_attributes_to_wire(attributes);
+        let set = set_attributes_to_wire(attributes)?;
         let device = |major, minor| nfs3::Device { major, minor };
         let what = match kind {
             NodeKind::BlockDevice(major, minor) => {

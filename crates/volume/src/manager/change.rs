@@ -338,7 +338,7 @@ fn perform_once(
         return Ok(done);
     }
     let done = perform(transaction, request, (call, work.last_write), layouts, made)?;
-    let now = u64::from(request.now.seconds);
+    let now = u64::try_from(request.now.seconds).unwrap_or(0);
     answers::keep(transaction, ticket, now, &done)?;
     Ok(done)
 }

@@ -11,6 +11,7 @@ use gannet_runtime::timeout;
 use gannet_wire::volume::{
     BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
     ObjectState, ObjectStates, Operation, PAGE_FILES_MAX, ROOT, Standing, Standings, Status,
+    Timestamp,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -104,10 +105,11 @@ impl Manager {
 
 /// How the object of a file that does not exist stands.
 fn standing_of(state: &ObjectState, now: Duration) -> Standing {
-    if state.size == 0 && state.modified_seconds == 0 {
+    if state.size == 0 && state.modified == Timestamp::default() {
         return Standing::Gone;
     }
-    standing_by_age(Duration::from_secs(state.modified_seconds), now)
+    let seconds = u64::try_from(state.modified.seconds).unwrap_or(0);
+    standing_by_age(Duration::from_secs(seconds), now)
 }
 
 async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
@@ -187,17 +189,16 @@ mod tests {
     use super::*;
     use gannet_meta::MemoryStore;
     use gannet_meta::limits::ORPHAN_AGE_MIN;
-    use gannet_wire::volume::{LayoutRecord, Timestamp};
+    use gannet_wire::volume::LayoutRecord;
 
     #[test]
     fn an_object_that_is_not_there_is_gone_and_others_go_by_their_age() {
         let now = Duration::from_secs(1_800_000_000);
         let long_ago = now.as_secs() - ORPHAN_AGE_MIN.as_secs();
-        let state = |size, modified_seconds| ObjectState {
+        let state = |size, seconds: u64| ObjectState {
             size,
             used: 0,
-            modified_seconds,
-            modified_nanoseconds: 0,
+            modified: Timestamp::since_epoch(Duration::from_secs(seconds)),
             verifier: 1,
         };
         for (state, expected) in [

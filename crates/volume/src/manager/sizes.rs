@@ -15,7 +15,7 @@ use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_wire::volume::{
     Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,
-    Operation, StateAnswer, Status, Timestamp,
+    Operation, StateAnswer, Status,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -268,10 +268,7 @@ impl Sizes {
             let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
             whole.size = whole.size.max(size);
             whole.used = whole.used.saturating_add(state.used);
-            whole.written = whole.written.max(Timestamp {
-                seconds: u32::try_from(state.modified_seconds).unwrap_or(u32::MAX),
-                nanoseconds: state.modified_nanoseconds,
-            });
+            whole.written = whole.written.max(state.modified);
         }
         whole.size = size_with_lost(whole.size, &lost);
         whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));

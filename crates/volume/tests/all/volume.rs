@@ -208,7 +208,8 @@ fn a_modification_time_holds_until_the_next_write() {
         let pause = || gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(1));
         let file = create(&fs, "file").await;
         write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-        let times = [7i64, 4_000_000_000].map(|seconds| Time {
+        // 1960, 1970, 2040, and far beyond what fits 32 bits.
+        let times = [-315_619_200, 7, 2_208_988_800, 1 << 40].map(|seconds| Time {
             seconds,
             nanoseconds: 5,
         });

@@ -23,21 +23,21 @@ impl Decode<'_> for FileId {
 }
 
 record! {
-    /// Seconds and nanoseconds since the Unix epoch.
+    /// A moment: seconds since the Unix epoch, and nanoseconds after that second.
     #[derive(PartialOrd, Ord, Hash, Default)]
     Timestamp {
-        /// Seconds.
-        seconds: u32,
-        /// Nanoseconds, below 10^9 where the sender keeps to that.
+        /// Seconds; before 1970 negative.
+        seconds: i64,
+        /// Nanoseconds after the second, below 10^9 where the sender keeps to that.
         nanoseconds: u32,
     }
 }
 
 impl Timestamp {
-    /// The moment that is this long after the Unix epoch; past 2106, the last that there is.
+    /// The moment that is this long after the Unix epoch.
     pub fn since_epoch(time: Duration) -> Timestamp {
         Timestamp {
-            seconds: u32::try_from(time.as_secs()).unwrap_or(u32::MAX),
+            seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: time.subsec_nanos(),
         }
     }

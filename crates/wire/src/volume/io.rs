@@ -1,6 +1,6 @@
 //! Bodies of the I/O servers' operations, and what the manager tells for them.
 
-use super::{OBJECTS_MAX, Shape, Stability, Status, TOKEN_LEN, Token, WIDTH_MAX};
+use super::{OBJECTS_MAX, Shape, Stability, Status, TOKEN_LEN, Timestamp, Token, WIDTH_MAX};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
@@ -264,10 +264,8 @@ record! {
         size: u64,
         /// Bytes of disk.
         used: u64,
-        /// Last write, seconds since the Unix epoch.
-        modified_seconds: u64,
-        /// And nanoseconds.
-        modified_nanoseconds: u32,
+        /// Last write; the epoch when there was none.
+        modified: Timestamp,
         /// Changes whenever data that was not yet durable may have been lost.
         verifier: u64,
     }

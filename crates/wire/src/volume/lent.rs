@@ -57,7 +57,7 @@ record! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::ObjectState;
+    use crate::volume::{ObjectState, Timestamp};
     use crate::xdr::from_bytes;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -96,8 +96,10 @@ mod tests {
         let state = ObjectState {
             size: 1,
             used: 2,
-            modified_seconds: 3,
-            modified_nanoseconds: 4,
+            modified: Timestamp {
+                seconds: -3,
+                nanoseconds: 4,
+            },
             verifier: 5,
         };
         let done = TransferDone { count: 7, state };

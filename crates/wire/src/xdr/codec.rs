@@ -76,6 +76,20 @@ impl Decode<'_> for u64 {
     }
 }
 
+impl Encode for i64 {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u64(self.cast_unsigned());
+    }
+}
+
+impl Decode<'_> for i64 {
+    #[inline]
+    fn decode(decoder: &mut Decoder<'_>) -> Result<i64, XdrError> {
+        decoder.u64().map(u64::cast_signed)
+    }
+}
+
 impl Encode for bool {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_>) {

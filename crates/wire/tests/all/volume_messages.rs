@@ -7,7 +7,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
-fn time(seconds: u32) -> Timestamp {
+fn time(seconds: i64) -> Timestamp {
     Timestamp {
         seconds,
         nanoseconds: 0x0a0b_0c0d,
@@ -21,7 +21,7 @@ fn change() -> AttributeChanges {
         gid: Some(5),
         size: Some(1 << 40),
         access_time: SetTimestamp::Now,
-        modify_time: SetTimestamp::To(time(0xfedc_ba98)),
+        modify_time: SetTimestamp::To(time(-0x0123_4567_89ab)),
     }
 }
 
@@ -172,7 +172,7 @@ fn found(body: Body) -> Found {
         uid: 10,
         gid: 20,
         links: 1,
-        access_time: time(1),
+        access_time: time(0x0001_0203_0405),
         modify_time: time(2),
         change_time: time(3),
         body,

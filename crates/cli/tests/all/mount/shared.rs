@@ -267,6 +267,7 @@ fn what_others_write_into_loses_its_set_uid_bit() {
     });
 }
 
+/// Those are exports' alone: NFSv3 has 32 bits for seconds. Volumes keep times of all centuries.
 #[test]
 fn times_that_cannot_be_kept_are_refused() {
     if is_left_out() {
@@ -277,20 +278,25 @@ fn times_that_cannot_be_kept_are_refused() {
         let path = mount.path("file");
         let file = fs::File::create(&path).unwrap();
         let set = |time| file.set_times(fs::FileTimes::new().set_modified(time));
+        let is = || fs::metadata(&path).unwrap().modified().unwrap();
         let epoch = std::time::UNIX_EPOCH;
         let last = epoch + Duration::from_secs(u32::MAX.into());
-        set(last).unwrap();
+        for inside in [epoch + Duration::new(2_208_988_800, 7), last] {
+            set(inside).unwrap();
+            assert_eq!(is(), inside, "{how}");
+        }
         for outside in [
             epoch - Duration::from_secs(1),
+            epoch - Duration::new(315_619_200, 250_000_000),
             last + Duration::from_secs(1),
         ] {
-            let refused = set(outside).map_err(|error| error.kind());
-            assert_eq!(refused, Err(std::io::ErrorKind::InvalidInput), "{how}");
-            assert_eq!(
-                fs::metadata(&path).unwrap().modified().unwrap(),
-                last,
-                "{how}"
-            );
+            let done = set(outside).map_err(|error| error.kind());
+            if how.starts_with("gannet") {
+                assert_eq!((done, is()), (Ok(()), outside), "{how}");
+            } else {
+                let refused = Err(std::io::ErrorKind::InvalidInput);
+                assert_eq!((done, is()), (refused, last), "{how}");
+            }
         }
     });
 }
