@@ -251,6 +251,7 @@ impl<V: Vfs> IoServer<V> {
             size: 0,
             used: 0,
             modified: Timestamp::default(),
+            version: 0,
             verifier: self.verifier(),
         }
     }
@@ -269,6 +270,7 @@ impl<V: Vfs> IoServer<V> {
             size: attributes.size,
             used: attributes.used,
             modified: timestamp_of(attributes.modify_time),
+            version: attributes.change_id,
             ..self.nothing()
         }
     }

@@ -485,7 +485,7 @@ impl Manager {
 }
 
 /// Bytes that what is known of a file beside its inode adds to an entry.
-const STATE_LEN: usize = 4 + 8 + 8 + 12;
+const STATE_LEN: usize = 4 + 8 + 8 + 12 + 8;
 
 /// A page, with room for what its names stand for if that is wanted; and the inodes for it.
 fn list(

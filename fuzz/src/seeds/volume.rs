@@ -261,6 +261,7 @@ fn io_servers() -> Vec<Seed> {
             seconds: -2,
             nanoseconds: 3,
         },
+        version: 5,
         verifier: 4,
     };
     let range = ObjectRange {

@@ -343,7 +343,8 @@ fn whole(found: &Found, fsid: u64) -> Option<Attributes> {
         None => whole.modify_time.max(last),
     };
     whole.change_time = whole.change_time.max(last);
-    whole.change_id = whole.change_time.change_id();
+    // The manager tells changes of names and attributes apart, and the objects those of bytes.
+    whole.change_id = whole.change_id.wrapping_add(state.version);
     Some(whole)
 }
 

@@ -199,6 +199,7 @@ mod tests {
             size,
             used: 0,
             modified: Timestamp::since_epoch(Duration::from_secs(seconds)),
+            version: seconds,
             verifier: 1,
         };
         for (state, expected) in [

@@ -269,6 +269,7 @@ impl Sizes {
             whole.size = whole.size.max(size);
             whole.used = whole.used.saturating_add(state.used);
             whole.written = whole.written.max(state.modified);
+            whole.version = whole.version.wrapping_add(state.version);
         }
         whole.size = size_with_lost(whole.size, &lost);
         whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));

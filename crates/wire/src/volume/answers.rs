@@ -46,6 +46,8 @@ record! {
         used: u64,
         /// The last write; the epoch when there was none.
         written: Timestamp,
+        /// The versions of the objects, added up modulo 2^64: another number after each change of one.
+        version: u64,
     }
 }
 

@@ -266,6 +266,9 @@ record! {
         used: u64,
         /// Last write; the epoch when there was none.
         modified: Timestamp,
+        /// A number that grows with each change, as fine as the I/O server's store tells them apart; 0 of an object
+        /// that is not there.
+        version: u64,
         /// Changes whenever data that was not yet durable may have been lost.
         verifier: u64,
     }

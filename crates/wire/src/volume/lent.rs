@@ -100,6 +100,7 @@ mod tests {
                 seconds: -3,
                 nanoseconds: 4,
             },
+            version: 6,
             verifier: 5,
         };
         let done = TransferDone { count: 7, state };

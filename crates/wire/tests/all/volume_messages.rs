@@ -181,6 +181,7 @@ fn found(body: Body) -> Found {
         size: 1 << 40,
         used: 4096,
         written: time(4),
+        version: 0x1122_3344_5566_7788,
     };
     Found {
         id: FileId(7),
