@@ -5,7 +5,7 @@ use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
 use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::xdr::{XdrError, from_bytes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What a look at all records found.
@@ -71,8 +71,13 @@ fn look_at_inodes(
     let mut inodes = BTreeMap::new();
     view.scan(Table::Inodes, &[], &mut |key, value| {
         let id = key.try_into().map(u64::from_be_bytes).map(FileId);
-        let (Ok(id), Ok(inode)) = (id, from_bytes::<Inode>(value)) else {
-            let finding = format!("the inode with the key {key:02x?} is damaged");
+        let inode = from_bytes::<Inode>(value);
+        let wrong = match &inode {
+            Err(unknown @ XdrError::Unknown { .. }) => format!("has {unknown}"),
+            _ => String::from("is damaged"),
+        };
+        let (Ok(id), Ok(inode)) = (id, inode) else {
+            let finding = format!("the inode with the key {key:02x?} {wrong}");
             survey.findings.push(finding);
             return true;
         };
@@ -316,6 +321,24 @@ mod tests {
         assert_eq!(on[0].values().collect::<Vec<_>>(), [&1]);
         assert_eq!(on[1].values().collect::<Vec<_>>(), [&0]);
         assert!(on[2].is_empty());
+    }
+
+    #[test]
+    fn a_file_in_another_group_of_servers_is_told_from_damage() {
+        let store = store();
+        let files: Vec<FileId> = surveyed(&store).files.into_keys().collect();
+        let (file, key) = (files[0], files[0].0.to_be_bytes());
+        let mut bytes = seen(&store, |view| view.get(Table::Inodes, &key).unwrap()).unwrap();
+        // Behind six words and three times.
+        bytes[6 * 4 + 3 * 12 + 3] = 7;
+        change(&store, |it| it.put(Table::Inodes, &key, &bytes));
+        let failure = seen(&store, |view| namespace::inode(view, file)).unwrap_err();
+        let said = failure.to_string();
+        assert!(said.contains("group of I/O servers 7"), "{said}");
+        assert!(said.contains("use the release of gannet"), "{said}");
+        let findings = surveyed(&store).findings;
+        let is_told = |finding: &String| finding.contains("group of I/O servers 7");
+        assert!(findings.iter().any(is_told), "{findings:?}");
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub enum Failure {
     /// A record of the store is none.
     #[error("metadata of file {0:?} is damaged")]
     Damaged(FileId),
+    /// A file is of a kind that only a later version of this program knows.
+    #[error("file {0:?} has {1}")]
+    Unknown(FileId, XdrError),
 }
 
 impl From<Status> for Failure {
@@ -299,7 +302,10 @@ const NEXT_PROMISE: &[u8] = b"next promise";
 fn read_inode(view: &dyn View, id: FileId) -> Outcome<Option<Inode>> {
     let value = view.get(Table::Inodes, &id.0.to_be_bytes())?;
     let inode = value.map(|value| from_bytes(&value));
-    inode.transpose().map_err(|_| Failure::Damaged(id))
+    inode.transpose().map_err(|error| match error {
+        XdrError::Unknown { .. } => Failure::Unknown(id, error),
+        _ => Failure::Damaged(id),
+    })
 }
 
 fn write_inode(transaction: &mut dyn Transaction, id: FileId, inode: &Inode) -> Outcome<()> {

@@ -8,6 +8,7 @@ mod answers;
 mod attributes;
 mod buffers;
 mod calls;
+mod group;
 mod header;
 mod hello;
 mod inode;

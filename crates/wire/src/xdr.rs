@@ -29,6 +29,16 @@ pub enum XdrError {
     /// A discriminant, enum value or count outside its type.
     #[error("value out of range")]
     Value,
+    /// A number that stands for something which only a later version of the protocol knows.
+    #[error(
+        "{what} {number}, which this program does not know: use the release of gannet that made it, or a later one"
+    )]
+    Unknown {
+        /// What it is the number of.
+        what: &'static str,
+        /// The number.
+        number: u32,
+    },
     /// Bytes are left over after the last item.
     #[error("trailing bytes")]
     Trailing,

@@ -33,7 +33,7 @@ use gannet_wire::volume::{
     Body, Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, Ticket,
     VolumeRecord,
 };
-use gannet_wire::xdr::{Decoder, from_bytes};
+use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use places::{Turn, parts_of};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -271,10 +271,18 @@ impl VolumeFs {
         }
         let asked = (self.runtime.now(), doubts.moment());
         let answer = self.ask(caller, Call::Layout { file: id, rights }).await?;
-        let granted: Granted = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        let granted: Granted = self.granted_in(&answer)?;
         Ok(self
             .leases
             .keep((id, caller.clone(), rights), granted, asked))
+    }
+
+    /// What the manager grants in an answer.
+    fn granted_in<T: for<'a> Decode<'a>>(&self, answer: &Message) -> Result<T, Status> {
+        from_bytes(answer.body()).map_err(|error| {
+            let why = format!("the file cannot be used here: {error}");
+            self.trouble.note(self.now(), &Trouble::Own(why))
+        })
     }
 
     async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, Trouble> {

@@ -218,10 +218,12 @@ impl Servers {
             let answer = link.call(Operation::Volume, Class::Metadata, &body, &[]);
             let answer = answer.await?;
             let page = from_bytes::<VolumeRecord>(answer.body());
-            let nonsense = || LinkError::Ended("the manager's answer makes no sense".into());
-            let page = page.map_err(|_| nonsense())?;
+            let nonsense = |why: &dyn std::fmt::Display| {
+                LinkError::Ended(format!("the manager's answer makes no sense: {why}"))
+            };
+            let page = page.map_err(|error| nonsense(&error))?;
             if page.servers.is_empty() {
-                return Err(nonsense());
+                return Err(nonsense(&"no servers"));
             }
             let record = match whole.take() {
                 None => page,

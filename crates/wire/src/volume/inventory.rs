@@ -219,7 +219,7 @@ mod tests {
         };
         let expected = [
             &b"\0\0\0\x01\0\0\0\x01"[..],
-            b"\0\0\0\0\0\0\0\x05\0\x01\0\0\0\0\0\x01\0\0\0\x01",
+            b"\0\0\0\0\0\0\0\x05\0\0\0\0\0\x01\0\0\0\0\0\x01\0\0\0\x01",
         ];
         assert_eq!(bytes(&page), expected.concat());
         let standings = Standings {

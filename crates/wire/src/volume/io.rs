@@ -1,5 +1,6 @@
 //! Bodies of the I/O servers' operations, and what the manager tells for them.
 
+use super::group::OnlyGroup;
 use super::{OBJECTS_MAX, Shape, Stability, Status, TOKEN_LEN, Timestamp, Token, WIDTH_MAX};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
@@ -379,7 +380,7 @@ impl Decode<'_> for ObjectStates {
     }
 }
 
-/// Where a file lies.
+/// Where a file lies: on which I/O servers of the only group that there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutRecord {
     /// Bytes of a stripe.
@@ -390,6 +391,7 @@ pub struct LayoutRecord {
 
 impl Encode for LayoutRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
+        OnlyGroup.encode(encoder);
         encoder.u32(self.unit);
         encoder.u32_array(&self.servers);
     }
@@ -397,6 +399,7 @@ impl Encode for LayoutRecord {
 
 impl Decode<'_> for LayoutRecord {
     fn decode(decoder: &mut Decoder<'_>) -> Result<LayoutRecord, XdrError> {
+        OnlyGroup::decode(decoder)?;
         let unit = decoder.u32()?;
         let count = decoder.length(WIDTH_MAX)?;
         let servers = (0..count).map(|_| decoder.u32());

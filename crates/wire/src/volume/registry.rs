@@ -1,6 +1,7 @@
 //! What the manager tells of the volume and of its I/O servers, and what these tell the manager.
 
 use super::WIDTH_MAX;
+use super::group::OnlyGroup;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,7 +47,7 @@ fn text(decoder: &mut Decoder<'_>, max: usize) -> Result<String, XdrError> {
     String::from_utf8(bytes).map_err(|_| XdrError::Value)
 }
 
-/// A volume, and some of its I/O servers.
+/// A volume, and some of its I/O servers, which are the only group of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeRecord {
     /// What people call it; at most [`NAME_MAX`] bytes.
@@ -64,6 +65,7 @@ pub struct VolumeRecord {
 impl Encode for VolumeRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.opaque(self.name.as_bytes());
+        OnlyGroup.encode(encoder);
         for word in [self.unit, self.width, self.count] {
             encoder.u32(word);
         }
@@ -76,6 +78,7 @@ impl Encode for VolumeRecord {
 impl Decode<'_> for VolumeRecord {
     fn decode(decoder: &mut Decoder<'_>) -> Result<VolumeRecord, XdrError> {
         let name = text(decoder, NAME_MAX)?;
+        OnlyGroup::decode(decoder)?;
         let (unit, width, count) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
         if count == 0 || count as usize > WIDTH_MAX || width > count || unit == 0 {
             return Err(XdrError::Value);
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn records_are_laid_out_as_documented() {
         let expected = [
-            &b"\0\0\0\x04data"[..],
+            &b"\0\0\0\x04data\0\0\0\0"[..],
             b"\0\x01\0\0\0\0\0\0\0\0\0\x03",
             b"\0\0\0\x02",
             b"\0\0\0\0\0\0\0\0",

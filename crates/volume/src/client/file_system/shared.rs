@@ -11,7 +11,6 @@ use gannet_vfs::{
     ByteLock, Credentials, FileHandle, LockRequest, Locked, Stability, Status, WriteDone,
 };
 use gannet_wire::volume::{Appending, Call, Capability};
-use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
     /// Does what is asked with a lock, over restarts of the manager. An unlock that cannot be told is owed.
@@ -73,7 +72,7 @@ impl VolumeFs {
                 len,
             };
             let answer = self.ask(caller, call).await?;
-            let place: Appending = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+            let place: Appending = self.granted_in(&answer)?;
             let key = (id, caller.clone(), rights);
             let lease = self.leases.keep(key, place.granted, (asked, since));
             let offset = place.offset;
