@@ -4,9 +4,9 @@ use gannet_meta::answers::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
     Accepted, AccessAnswer, Call, ClaimRecord, FilePage, Found, FoundFiles, Granted, Header, Hello,
-    Inode, LayoutRecord, Lent, LentDone, LinkAnswer, Memory, ObjectList, ObjectPage,
-    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Shape, Standings,
-    TermAnswer, TermCall, Transfer, TransferDone, version_in,
+    Inode, LayoutRecord, Lent, LentDone, Memory, ObjectList, ObjectPage, ObjectPosition,
+    ObjectRange, ObjectState, ObjectStates, Operation, Page, Shape, Standings, TermAnswer,
+    TermCall, Transfer, TransferDone, version_in,
 };
 use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
 use std::fmt::Debug;
@@ -84,7 +84,6 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<ClaimRecord>(body);
             check::<FoundFiles>(body);
             check::<AccessAnswer>(body);
-            check::<LinkAnswer>(body);
         }
     }
 }

@@ -144,7 +144,8 @@ pub trait MetaStore: Send + Sync + 'static {
         true
     }
 
-    /// Pairs that a commit may change for which there is room in any case.
+    /// Pairs that a commit may change for which there is room in any case; one that takes several pages counts for as
+    /// many.
     fn pairs_at_once(&self) -> usize {
         usize::MAX
     }

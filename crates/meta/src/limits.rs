@@ -6,9 +6,6 @@ use std::time::Duration;
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// Most names of one file.
 pub const LINKS_MAX: u32 = 65_000;
-/// Longest text of a symbolic link, in bytes: an answer may hold it twice, beside a directory, and must fit a message.
-/// XFS has the same bound.
-pub const LINK_TEXT_MAX: usize = 1024;
 /// Most directories between a file and the root.
 pub const DEPTH_MAX: usize = 4096;
 /// Names that a check looks at together: changes wait for that long.
@@ -18,9 +15,12 @@ pub const NAMES_AT_A_TIME: usize = 4096;
 pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Bytes of each half of the journal before the metadata: as many changes wait to be settled, and are kept in memory.
 pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
-/// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above, and
-/// what a commit frees is used by the one after the next.
+/// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above (two
+/// pages if its value is longer than [`PAGE_VALUE_MAX`]: it counts twice), and what a commit frees is used by the one
+/// after the next.
 pub const RESERVE_PAIRS: usize = 1024;
+/// Bytes of a value that fits a page with its key and all that is said of the two there.
+pub const PAGE_VALUE_MAX: usize = 3072;
 /// Bytes of disk that the metadata have before they need them: what two such commits take, and half as much again.
 pub const RESERVE_LEN: u64 = 16 << 20;
 /// They are taken in steps of so many bytes.

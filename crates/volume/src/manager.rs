@@ -26,10 +26,10 @@ use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, BODY_MAX, Body, Call, Caller, Capability, Entry, FileId,
-    FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, LinkAnswer, Listed, Operation,
-    PAGE_ENTRIES_MAX, Page, SetTimestamp, Status, Stripes, Ticket, Timestamp,
+    FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, Operation, PAGE_ENTRIES_MAX,
+    Page, SetTimestamp, Status, Stripes, Ticket, Timestamp,
 };
-use gannet_wire::xdr::{padded, to_bytes};
+use gannet_wire::xdr::to_bytes;
 use gathering::Gathering;
 use locks::Locks;
 use promises::{Objects, Promises};
@@ -166,7 +166,10 @@ impl Manager {
             }
             Call::Readlink { file: id } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
-                body = self.link_text(id, inode).await?;
+                if inode.kind() != FileKind::Symlink {
+                    return Err(Status::Inval);
+                }
+                body = found_body(vec![self.found(id, inode).await?]);
             }
             Call::Readdirplus {
                 directory,
@@ -218,23 +221,6 @@ impl Manager {
             found,
             self.found(directory, inside).await?,
         ]))
-    }
-
-    /// The text of a symbolic link, with the file where both fit a message.
-    async fn link_text(&self, id: FileId, inode: Inode) -> Result<Vec<u8>, Status> {
-        let Body::Symlink(text) = &inode.body else {
-            return Err(Status::Inval);
-        };
-        let text = text.clone();
-        // The inode has the text, too, which had no bound once that lets both fit.
-        let head_len = 4 + padded(text.len()).unwrap_or(BODY_MAX);
-        let room = BODY_MAX.saturating_sub(head_len + 4 + 8 + STATE_LEN);
-        let files = match to_bytes(&inode).len() < room {
-            true => vec![self.found(id, inode).await?],
-            false => Vec::new(),
-        };
-        let found = FoundFiles { files };
-        Ok(to_bytes(&LinkAnswer { text, found }))
     }
 
     /// Does a change; the files that its answer tells of.
@@ -505,7 +491,6 @@ fn list(
         complete: false,
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
-    let mut is_alone = false;
     let mut room = BODY_MAX - to_bytes(&page).len();
     let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {
         let entry = Listed {
@@ -527,14 +512,7 @@ fn list(
                 }
             }
         }
-        // A symbolic link of before there was a bound for its text may not fit any page.
-        is_alone |= page.entries.is_empty() && len > room;
-        if is_alone && page.entries.is_empty() {
-            inodes.clear();
-            page.entries.push(entry);
-            return true;
-        }
-        if is_alone || page.entries.len() == PAGE_ENTRIES_MAX || len > room {
+        if page.entries.len() == PAGE_ENTRIES_MAX || len > room {
             return false;
         }
         room -= len;
@@ -542,10 +520,7 @@ fn list(
         true
     })?;
     page.complete = complete;
-    inodes.truncate(match is_alone {
-        true => 0,
-        false => page.entries.len(),
-    });
+    inodes.truncate(page.entries.len());
     match failure {
         Some(error) => Err(error),
         None => Ok((page, inodes)),

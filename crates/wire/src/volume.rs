@@ -23,8 +23,8 @@ mod stripes;
 mod term;
 
 pub use answers::{
-    AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, LinkAnswer, Listed,
-    PAGE_ENTRIES_MAX, Page, Ticket,
+    AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, Listed, PAGE_ENTRIES_MAX, Page,
+    Ticket,
 };
 pub use attributes::{
     AccessMask, AttributeChanges, CreateMode, FileId, FileKind, NodeKind, ROOT, SetTimestamp,
@@ -58,12 +58,12 @@ pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 pub const VERSION: u8 = 3;
 /// Bytes of a [`Header`].
 pub const HEADER_LEN: usize = 32;
-/// Most bytes of a message: a header, a body, and [`INLINE_DATA_MAX`] bytes of data.
+/// Most bytes of a message: a header, a body, and data.
 pub const MESSAGE_MAX: usize = 8192;
 /// Most bytes of data behind a body.
 pub const INLINE_DATA_MAX: usize = 4096;
-/// Most bytes of a body.
-pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN - INLINE_DATA_MAX;
+/// Most bytes of a body, and of a body and the data behind it.
+pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN;
 /// Most buffers that one side of a connection keeps for the other's short transfers.
 pub const FAST_SLOTS_MAX: usize = 64;
 /// Most bytes of memory that an I/O server lends at a time.
@@ -84,7 +84,7 @@ pub const UNIT_MAX: u32 = 16 << 20;
 pub const FILE_NAME_MAX: usize = 255;
 /// Longest name that a decoder lets through: one byte more than is allowed, so that the right error can be given.
 const FILE_NAME_DECODED_MAX: usize = FILE_NAME_MAX + 1;
-/// Longest text of a symbolic link, in bytes.
+/// Longest text of a symbolic link, in bytes: Linux's longest path, without the zero at its end.
 pub const SYMLINK_MAX: usize = 4095;
 /// Most I/O servers that one file is striped over.
 pub const WIDTH_MAX: usize = 256;

@@ -5,7 +5,7 @@ use super::disk::DiskFile;
 use super::log::{Log, Mark, Room};
 use super::record::Header;
 use super::{JournalError, JournalFile};
-use crate::limits::JOURNAL_HALF_LEN;
+use crate::limits::{JOURNAL_HALF_LEN, PAGE_VALUE_MAX};
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_wire::volume::Token;
@@ -276,13 +276,22 @@ fn put_down_in_parts(
 ) -> Result<(), StoreError> {
     let mut pairs = changes.iter().peekable();
     loop {
-        let part: Vec<Pair<'_>> = pairs.by_ref().take(base.pairs_at_once()).collect();
+        let (mut part, mut room) = (Vec::new(), base.pairs_at_once());
+        while let Some(pair) = pairs.next_if(|it| part.is_empty() || pages_of(it) <= room) {
+            room = room.saturating_sub(pages_of(&pair));
+            part.push(pair);
+        }
         let mark = pairs.peek().is_none().then_some(mark);
         put_down(base, &part, mark)?;
         if mark.is_some() {
             return Ok(());
         }
     }
+}
+
+/// For how many pairs one counts where they must have room: one for each page that it may take.
+fn pages_of((_, _, value): &Pair<'_>) -> usize {
+    1 + value.map_or(0, <[u8]>::len) / PAGE_VALUE_MAX
 }
 
 /// Gives a store changes in one commit, and the mark that says so.

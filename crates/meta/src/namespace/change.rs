@@ -4,11 +4,11 @@ use super::{
     Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
     inode, is_directory, promise, remove_entry, require, touch, write_inode,
 };
-use crate::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
+use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
 use crate::{Transaction, View, numbers};
 use gannet_wire::volume::{
-    AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind,
+    AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind, SYMLINK_MAX,
     SetTimestamp, Status, Stripes, Timestamp,
 };
 
@@ -155,7 +155,7 @@ pub fn make(
                 _ => None,
             },
         },
-        Make::Symlink(target) if target.len() > LINK_TEXT_MAX => {
+        Make::Symlink(target) if target.len() > SYMLINK_MAX => {
             return Err(Status::Nametoolong.into());
         }
         Make::Symlink(target) => Body::Symlink(target.to_vec()),

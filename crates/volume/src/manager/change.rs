@@ -481,8 +481,10 @@ fn make(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_meta::{DamagedValue, MemoryStore, Table, View};
-    use gannet_wire::volume::ROOT;
+    use crate::limits::CHANGE_LEN_MAX;
+    use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore, Table, View};
+    use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
+    use std::sync::Arc;
 
     /// A store in which one inode is damaged.
     struct Spoiled(MemoryStore, FileId);
@@ -600,5 +602,67 @@ mod tests {
                 }
             })
             .unwrap();
+    }
+
+    /// As the limit says by which changes share transactions: otherwise it would go down at once.
+    #[test]
+    fn the_longest_change_fits_its_part_of_the_journal() {
+        let base = Arc::new(MemoryStore::default());
+        let journal = JournalMemory::new([7; 16], (CHANGE_LEN_MAX / 4096) as u32);
+        let below = Arc::clone(&base) as Arc<dyn MetaStore>;
+        let store = JournaledStore::over(below, Box::new(journal), [7; 16]).unwrap();
+        let layouts = || Layouts {
+            default: Stripes::everywhere(4096),
+            servers: WIDTH_MAX as u32,
+            turn: 0,
+        };
+        let wide = Stripes {
+            unit: 4096,
+            on: Chosen::Listed((0..WIDTH_MAX as u32).collect()),
+        };
+        let (root, now) = (Caller::new(0, 0, &[7; 16]), Timestamp::default());
+        let format = |it: &mut dyn Transaction| {
+            let request = Request {
+                caller: &root,
+                now,
+                promised: &RefCell::default(),
+                has_room: true,
+            };
+            namespace::format(it, now).unwrap();
+            let wide = Some(wide.clone());
+            namespace::set_stripes(it, request, ROOT, wide, WIDTH_MAX as u32).unwrap();
+            Ok(())
+        };
+        store.commit(&mut |it| format(it)).unwrap();
+        let (name, text) = ("n".repeat(FILE_NAME_MAX), vec![b't'; SYMLINK_MAX]);
+        let mut work = mkdir(0, ROOT, &name);
+        if let Task::Asked(
+            _,
+            Call::Mkdir {
+                entry, attributes, ..
+            },
+        ) = &work.task
+        {
+            let call = Call::Symlink {
+                entry: entry.clone(),
+                text,
+                attributes: *attributes,
+            };
+            work.task = Task::Asked(Ticket::default(), call);
+        }
+        let done = commit(&store, vec![work], layouts(), now).unwrap();
+        assert!(done.outcomes[0].is_ok());
+        let found = |store: &dyn MetaStore| {
+            let mut found = false;
+            let look = &mut |view: &dyn View| {
+                found = namespace::lookup(view, &root, ROOT, name.as_bytes()).is_ok();
+            };
+            store.read(look).unwrap();
+            found
+        };
+        assert!(
+            found(&store) && !found(&*base),
+            "it is in the journal alone"
+        );
     }
 }

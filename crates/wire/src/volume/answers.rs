@@ -1,8 +1,7 @@
 //! What the manager answers.
 
 use super::{
-    AccessMask, Capability, FILE_NAME_DECODED_MAX, FileId, Inode, LayoutRecord, SYMLINK_MAX,
-    Timestamp, Token,
+    AccessMask, Capability, FILE_NAME_DECODED_MAX, FileId, Inode, LayoutRecord, Timestamp, Token,
 };
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
@@ -109,31 +108,6 @@ impl Decode<'_> for AccessAnswer {
     fn decode(decoder: &mut Decoder<'_>) -> Result<AccessAnswer, XdrError> {
         Ok(AccessAnswer {
             granted: AccessMask::decode(decoder)?,
-            found: FoundFiles::decode(decoder)?,
-        })
-    }
-}
-
-/// The answer to [`Call::Readlink`](super::Call::Readlink).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkAnswer {
-    /// The text of the symbolic link, at most [`SYMLINK_MAX`] bytes.
-    pub text: Vec<u8>,
-    /// The file, or none where both do not fit a message.
-    pub found: FoundFiles,
-}
-
-impl Encode for LinkAnswer {
-    fn encode(&self, encoder: &mut Encoder<'_>) {
-        encoder.opaque(&self.text);
-        self.found.encode(encoder);
-    }
-}
-
-impl Decode<'_> for LinkAnswer {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<LinkAnswer, XdrError> {
-        Ok(LinkAnswer {
-            text: decoder.opaque(SYMLINK_MAX)?.to_vec(),
             found: FoundFiles::decode(decoder)?,
         })
     }

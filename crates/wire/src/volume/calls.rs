@@ -61,7 +61,7 @@ pub enum Call {
         /// The rights that are asked about.
         wanted: AccessMask,
     },
-    /// Gives a [`LinkAnswer`](super::LinkAnswer).
+    /// Gives the symbolic link, whose text is in its inode.
     Readlink {
         /// The symbolic link.
         file: FileId,

@@ -190,7 +190,8 @@ impl Header {
             .ok_or(HeaderError::Short)?;
         let header = Header::from_bytes(bytes)?;
         let (body_len, data_len) = (header.body_len as usize, header.data_len as usize);
-        if body_len > BODY_MAX || data_len > INLINE_DATA_MAX || rest.len() != body_len + data_len {
+        let len = body_len.saturating_add(data_len);
+        if len > BODY_MAX || data_len > INLINE_DATA_MAX || rest.len() != len {
             return Err(HeaderError::Length);
         }
         let (body, data) = rest.split_at_checked(body_len).ok_or(HeaderError::Length)?;

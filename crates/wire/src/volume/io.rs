@@ -414,7 +414,7 @@ impl Decode<'_> for LayoutRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::BODY_MAX;
+    use crate::volume::{BODY_MAX, INLINE_DATA_MAX};
     use crate::volume::{LEVELS_MAX, Level, PIECES_MAX, Piece};
     use crate::xdr::from_bytes;
     use alloc::vec;
@@ -474,6 +474,8 @@ mod tests {
             shape: list(),
         };
         assert!(there_and_back(&transfer(list(), memory)) <= BODY_MAX);
+        let beside_data = BODY_MAX - INLINE_DATA_MAX;
+        assert!(there_and_back(&transfer(list(), Memory::Inline)) <= beside_data);
         let level = Level {
             count: 1,
             stride: 0,

@@ -1,9 +1,10 @@
 //! Bytes of messages between clients and the manager: peers of other builds send and expect the same.
 
 use gannet_wire::volume::{
-    AccessMask, Appending, AttributeChanges, Body, Call, Caller, Capability, Chosen, CreateMode,
-    Entry, FileId, FileState, Found, Granted, Inode, LayoutRecord, Listed, NodeKind, Page, ROOT,
-    SetTimestamp, Stripes, Ticket, Timestamp,
+    AccessAnswer, AccessMask, Appending, AttributeChanges, BODY_MAX, Body, Call, Caller,
+    Capability, Chosen, CreateMode, Entry, FILE_NAME_MAX, FileId, FileState, Found, FoundFiles,
+    Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page, ROOT, SYMLINK_MAX,
+    SetTimestamp, Stripes, Ticket, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -303,6 +304,49 @@ fn calls_come_back_as_they_went_in() {
             assert!(Call::from_body(call.operation(), &body[..len]).is_err());
         }
     }
+}
+
+/// Beside the longest names, in the directories whose stripes take most.
+#[test]
+fn the_longest_symbolic_link_fits_a_message_of_each_kind() {
+    let text = vec![b't'; SYMLINK_MAX];
+    let name = [b'n'; FILE_NAME_MAX];
+    let call = Call::Symlink {
+        entry: entry(&name),
+        // One more is refused by the manager, with words.
+        text: [&text[..], b"t"].concat(),
+        attributes: change(),
+    };
+    let caller = Caller::new(1, 2, &[7; 16]);
+    let asked = call.to_body(&caller, &ticket());
+    assert!(asked.len() <= BODY_MAX);
+    let back = Call::from_body(Operation::Symlink, &asked);
+    assert_eq!(back, Ok((caller, ticket(), call)));
+    let servers = (0..WIDTH_MAX as u32).collect();
+    let directory = found(Body::Directory {
+        parent: ROOT,
+        entries: 4,
+        next_cookie: 9,
+        stripes: Some(stripes(Chosen::Listed(servers))),
+    });
+    let link = found(Body::Symlink(text));
+    let page = Page {
+        directory: directory.clone(),
+        entries: vec![Listed {
+            name: name.to_vec(),
+            cookie: 9,
+            id: FileId(7),
+            found: Some(link.clone()),
+        }],
+        complete: true,
+    };
+    assert!(to_bytes(&page).len() <= BODY_MAX);
+    let found = FoundFiles {
+        files: vec![link, directory],
+    };
+    let granted = AccessMask(0x3f);
+    let answer = to_bytes(&AccessAnswer { granted, found });
+    assert!(answer.len() <= BODY_MAX);
 }
 
 #[test]

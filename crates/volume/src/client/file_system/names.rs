@@ -4,7 +4,7 @@ use super::{VolumeFs, status_of};
 use crate::client::trouble::Trouble;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
 use crate::limits::FAST_LEN;
-use gannet_meta::limits::{FILE_SIZE_MAX, LINK_TEXT_MAX, LINKS_MAX};
+use gannet_meta::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
@@ -14,8 +14,8 @@ use gannet_vfs::{
     Vfs, Wcc, WriteDone, in_memory,
 };
 use gannet_wire::volume::{
-    self as wire, AccessAnswer, Call, Class, Entry, FileId, Found, LinkAnswer, Operation, Page,
-    ROOT,
+    self as wire, AccessAnswer, Body, Call, Class, Entry, FileId, Found, Operation, Page, ROOT,
+    SYMLINK_MAX,
 };
 use gannet_wire::xdr::{Decoder, from_bytes};
 use std::collections::HashSet;
@@ -237,15 +237,12 @@ impl Vfs for VolumeFs {
         file: &FileHandle,
     ) -> Result<(Vec<u8>, Attributes), Status> {
         let id = self.id(file)?;
-        let answer = self.ask(cred, Call::Readlink { file: id }).await?;
-        let answer: LinkAnswer = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
-        let LinkAnswer { text, found } = answer;
-        let attributes = match found.files.is_empty() {
-            // They had no room beside a text that is longer than can be made today.
-            true => self.stat(id).await?,
-            false => self.attributes_of_first(&found.files)?,
-        };
-        Ok((text, attributes))
+        let [found] = self.find(cred, Call::Readlink { file: id }).await?;
+        let attributes = self.all_attributes_of(&found)?;
+        match found.inode.body {
+            Body::Symlink(text) => Ok((text, attributes)),
+            _ => Err(Status::Serverfault),
+        }
     }
 
     async fn read(
@@ -382,7 +379,7 @@ impl Vfs for VolumeFs {
         target: &[u8],
         attributes: &SetAttributes,
     ) -> Changed<Created> {
-        if target.len() > LINK_TEXT_MAX {
+        if target.len() > SYMLINK_MAX {
             // It may not even fit a request.
             return self.changed(Err(Status::Nametoolong));
         }
