@@ -5,15 +5,18 @@ use std::time::Duration;
 /// The stripe unit of files for which nobody chose another.
 pub const UNIT_DEFAULT: u32 = 64 << 10;
 
-/// Requests that one connection may have under way, from the beginning: that is a part of the format.
+/// Requests that one connection may have under way, from the beginning, if both of its ends would: each says so when it
+/// is made.
 pub const CREDITS: u32 = 32;
+/// Fewer are refused by who connects: changes that wait for I/O servers ([`TICKETS_THAT_WAIT`]) and for locks
+/// ([`LOCKS_WAITING_MAX`]) must not keep those back that they wait for.
+pub const CREDITS_MIN: u32 = TICKETS_THAT_WAIT + LOCKS_WAITING_MAX as u32 + 1;
 /// Messages of a client that no credit covers, each of which comes once: Hello and Buffers.
 pub const MESSAGES_SPARE: u32 = 2;
 /// Receives that each accepted connection of a core has, however many others there are. Clients have all their credits
-/// before the first reply, and may need them: changes that wait for I/O servers ([`TICKETS_THAT_WAIT`]) and for locks
-/// ([`LOCKS_WAITING_MAX`]) must not keep those back that they wait for.
+/// before the first reply, and may need them.
 pub const RECEIVES_RESERVED: u32 = CREDITS + MESSAGES_SPARE;
-const _: () = assert!(TICKETS_THAT_WAIT as usize + LOCKS_WAITING_MAX < CREDITS as usize);
+const _: () = assert!(CREDITS_MIN <= CREDITS);
 /// Receives of a core's accepted connections together, with some for those that are about to end; memory is taken for
 /// those whose messages have come.
 pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);

@@ -172,6 +172,7 @@ mod tests {
             server: Hello::MANAGER,
             volume: [1; 16],
             nonce: [2; 16],
+            credits: 32,
         };
         let key = keys.between(Role::Client);
         let salted = keys.with_client_salt(&[9; 16]);
@@ -183,6 +184,7 @@ mod tests {
             volume: [1; 16],
             nonce: [3; 16],
             proof: server_proof(key, &hello, &[1; 16], &[3; 16]),
+            credits: 32,
         };
         assert_ne!(
             accepted.proof,

@@ -17,11 +17,13 @@ pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         server: Hello::io_server(2),
         volume: [1; 16],
         nonce: [2; 16],
+        credits: 32,
     };
     let accepted = Accepted {
         volume: [1; 16],
         nonce: [3; 16],
         proof: [4; 16],
+        credits: 32,
     };
     let mut seeds = vec![
         ("volume_hello", "hello", hello.to_bytes().to_vec()),

@@ -121,6 +121,7 @@ mod tests {
                 server,
                 volume: [1; 16],
                 nonce: [2; 16],
+                credits: 32,
             };
             assert_eq!(classes(24, 10).of(&hello), class, "{role:?} {server}");
         }

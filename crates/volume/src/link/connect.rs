@@ -4,7 +4,7 @@ use super::drive::{RECEIVES, control, drive};
 use super::holding::Holding;
 use super::queue::{Outgoing, State};
 use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
-use crate::limits::{CREDITS, HELLO_DEADLINE, MESSAGES_SPARE};
+use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
 use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
@@ -57,15 +57,17 @@ fn token(runtime: &Handle) -> Token {
 }
 
 /// A client has all its credits from the beginning, and is told of one more with every reply.
-const CREDIT_LIMITS: CreditLimits = CreditLimits {
-    initial: CREDITS,
-    first: CREDITS,
-    step: 1,
-    max: CREDITS,
-    // Hello has come when they are counted.
-    spare: MESSAGES_SPARE - 1,
-    idle: REST_AFTER,
-};
+fn credit_limits(credits: u32) -> CreditLimits {
+    CreditLimits {
+        initial: credits,
+        first: credits,
+        step: 1,
+        max: credits,
+        // Hello has come when they are counted.
+        spare: MESSAGES_SPARE - 1,
+        idle: REST_AFTER,
+    }
+}
 
 fn receives(messages: &Arena) -> Receives {
     (0..RECEIVES)
@@ -103,6 +105,7 @@ pub async fn connect(
         server,
         volume,
         nonce: token(runtime),
+        credits: CREDITS,
     };
     let depth = provider.capabilities().read_depth_max;
     let options = ConnectOptions {
@@ -125,7 +128,14 @@ pub async fn connect(
         let why = "the peer is not a server of this volume, or does not know its key";
         return Err(ended(why));
     };
-    let state = State::connecting(CREDITS);
+    if accepted.credits < CREDITS_MIN {
+        endpoint.abort("too few credits");
+        let (told, least) = (accepted.credits, CREDITS_MIN);
+        let why = format!("the server takes {told} requests at a time, and {least} are needed");
+        return Err(ended(why));
+    }
+    // There are receives for no more replies than were asked for.
+    let state = State::connecting(accepted.credits.min(CREDITS));
     let peer = (Role::IoServer, session);
     let link = make(runtime, endpoint, pool, (peer, None, None), state);
     let proof = client_proof(key, &hello, &accepted, &session.0);
@@ -210,6 +220,7 @@ pub async fn accept(
         volume,
         nonce,
         proof: server_proof(key, &hello, &volume, &nonce),
+        credits: hello.credits.min(CREDITS),
     };
     let options = ConnectOptions {
         private_data: accepted.to_bytes().to_vec(),
@@ -229,7 +240,7 @@ pub async fn accept(
         endpoint.abort("the peer does not know the volume's key");
         return Err(ended("the peer does not know the volume's key"));
     };
-    let mut credits = Credits::new(share, CREDIT_LIMITS, runtime.now());
+    let mut credits = Credits::new(share, credit_limits(accepted.credits), runtime.now());
     // The Hello, which is told from requests.
     credits.message_came();
     drop(first);

@@ -9,9 +9,9 @@ use gannet_fabric::{
 use gannet_runtime::{Buffer, LocalFuture, all, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
-use gannet_volume::limits::CREDITS;
+use gannet_volume::limits::{CREDITS, CREDITS_MIN};
 use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
-use gannet_volume::secret::client_proof;
+use gannet_volume::secret::{client_proof, server_proof};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
     Accepted, Class, Header, Hello, Kind, MESSAGE_MAX, Operation, Role, Token,
@@ -59,11 +59,21 @@ fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) 
 
 /// Connects by hand, as the client with this session.
 async fn connect(provider: &Rc<dyn Provider>, server: SocketAddr, session: Token) -> Connected {
+    connect_asking(provider, server, (session, CREDITS)).await.0
+}
+
+/// As [`connect`], asking for so many credits; those that the server tells.
+async fn connect_asking(
+    provider: &Rc<dyn Provider>,
+    server: SocketAddr,
+    (session, credits): (Token, u32),
+) -> (Connected, u32) {
     let hello = Hello {
         role: Role::Client,
         server: Hello::io_server(0),
         volume: VOLUME,
         nonce: session,
+        credits,
     };
     // For all replies of a story.
     let receives = (0..3 * CREDITS).map(|_| Buffer::zeroed(MESSAGE_MAX));
@@ -77,7 +87,7 @@ async fn connect(provider: &Rc<dyn Provider>, server: SocketAddr, session: Token
     let proof = client_proof(keys().for_clients(), &hello, &accepted, &session);
     let body = [proof, session].concat();
     send(&*endpoint, Kind::Control, Operation::Hello, &body);
-    endpoint
+    (endpoint, accepted.credits)
 }
 
 /// The credits that so many replies have told, one after the other; an error when the connection ends before.
@@ -124,6 +134,65 @@ fn every_reply_allows_one_request_more() {
             assert_eq!(told.last(), Some(&(CREDITS * (round + 1))));
         }
     });
+}
+
+#[test]
+fn a_server_tells_who_connects_as_many_credits_as_both_would_have() {
+    run(async |client, provider, server| {
+        let (greedy, told) = connect_asking(&provider, server, ([1; 16], 1000)).await;
+        assert_eq!(told, CREDITS);
+        drop(greedy);
+        let (modest, told) = connect_asking(&provider, server, ([2; 16], 4)).await;
+        assert_eq!(told, 4);
+        for round in 1..=3 {
+            (0..4).for_each(|_| send(&*modest, Kind::Request, Operation::Usage, &[]));
+            let told = replies(&modest, 4).await.unwrap();
+            assert_eq!(told.last(), Some(&(4 * (round + 1))));
+        }
+        // One more at a time than it was told.
+        (0..5).for_each(|_| send(&*modest, Kind::Request, Operation::Volume, &[]));
+        let ended = timeout(&client.runtime(), SOON, replies(&modest, 1)).await;
+        assert!(matches!(ended, Ok(Err(_))), "{ended:?}");
+    });
+}
+
+/// With fewer, what waits could keep that back which it waits for.
+#[test]
+fn a_client_refuses_a_server_that_tells_too_few_credits() {
+    let world = World::new(5);
+    let fabric = SimFabric::new(&world, FabricProfile::default());
+    let (server, client) = (world.add_node("server"), world.add_node("client"));
+    let address = SocketAddr::new(server.ip(), 20050);
+    let provider: Rc<dyn Provider> = fabric.provider(&server);
+    let mut listener = provider.listen(address).unwrap();
+    let accepting = async move {
+        let incoming = listener.accept().await.unwrap();
+        let hello = Hello::from_bytes(incoming.private_data()).unwrap();
+        let (key, nonce) = (keys().for_clients(), [3; 16]);
+        let accepted = Accepted {
+            volume: VOLUME,
+            nonce,
+            proof: server_proof(key, &hello, &VOLUME, &nonce),
+            credits: CREDITS_MIN - 1,
+        };
+        let options = ConnectOptions {
+            private_data: accepted.to_bytes().to_vec(),
+            ..ConnectOptions::default()
+        };
+        let _endpoint = incoming.accept(options).await;
+        std::future::pending::<()>().await;
+    };
+    server.runtime().spawn("server", Box::pin(accepting));
+    let provider: Rc<dyn Provider> = fabric.provider(&client);
+    let done = world.run(async move {
+        let runtime = client.runtime();
+        let who = (identity(Role::Client), Session::new(&runtime));
+        let place = (address, Hello::io_server(0));
+        let refused = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("requests at a time"), "{said}");
+    });
+    done.unwrap();
 }
 
 /// The server answers none of them; what it has not allowed yet waits at the client.

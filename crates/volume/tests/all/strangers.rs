@@ -22,6 +22,7 @@ async fn stranger(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected 
         server: Hello::io_server(0),
         volume: VOLUME,
         nonce: [1; 16],
+        credits: 32,
     };
     let options = ConnectOptions {
         private_data: hello.to_bytes().to_vec(),

@@ -53,6 +53,7 @@ fn a_server_tells_its_version_to_peers_of_others() {
                 server: Hello::io_server(0),
                 volume: VOLUME,
                 nonce: [1; 16],
+                credits: 32,
             };
             let mut private_data = hello.to_bytes().to_vec();
             private_data[VERSION_AT] = version;

@@ -26,6 +26,7 @@ impl Peer {
             server: Hello::io_server(0),
             volume,
             nonce: session,
+            credits: CREDITS,
         };
         let (mut bare, answer) = Bare::connect(address, &hello.to_bytes());
         let accepted = Accepted::from_bytes(&answer).unwrap();

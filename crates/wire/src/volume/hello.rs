@@ -17,7 +17,7 @@ pub enum Role {
     IoServer = 3,
 }
 
-/// What the connecting side sends along (40 bytes).
+/// What the connecting side sends along (44 bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     /// Who connects.
@@ -28,9 +28,11 @@ pub struct Hello {
     pub volume: Token,
     /// Never used before by this side.
     pub nonce: Token,
+    /// Requests that it would have under way: it has receives for as many replies. Not 0.
+    pub credits: u32,
 }
 
-/// What the accepting side sends along (56 bytes).
+/// What the accepting side sends along (60 bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
     /// The volume it serves.
@@ -39,10 +41,12 @@ pub struct Accepted {
     pub nonce: Token,
     /// Proves that it knows the volume's secret.
     pub proof: Token,
+    /// Requests that the connecting side may send before the first reply. Not 0, and not more than it would.
+    pub credits: u32,
 }
 
-const HELLO_LEN: usize = 8 + 2 * TOKEN_LEN;
-const ACCEPTED_LEN: usize = 8 + 3 * TOKEN_LEN;
+const HELLO_LEN: usize = 8 + 2 * TOKEN_LEN + 4;
+const ACCEPTED_LEN: usize = 8 + 3 * TOKEN_LEN + 4;
 
 impl Hello {
     /// Stands for the manager among servers.
@@ -57,26 +61,27 @@ impl Hello {
     pub fn to_bytes(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
         let tokens = [&self.volume, &self.nonce];
-        fill(&mut bytes, (self.role as u8, self.server), &tokens);
+        let head = (self.role as u8, self.server);
+        fill(&mut bytes, head, &tokens, self.credits);
         bytes
     }
 
     /// Reads it; `None` when the bytes are not of this protocol and version. What follows is ignored: later
     /// versions may say more.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
-        let ((role, server), tokens) = take(bytes)?;
+        let ((role, server), [volume, nonce], credits) = take(bytes)?;
         let role = match role {
             1 => Role::Client,
             2 => Role::Manager,
             3 => Role::IoServer,
             _ => return None,
         };
-        let [volume, nonce] = *tokens.first_chunk()?;
         Some(Hello {
             role,
             server,
             volume,
             nonce,
+            credits,
         })
     }
 }
@@ -84,7 +89,7 @@ impl Hello {
 /// What a server sends along when it refuses a peer that speaks another version.
 pub fn refusal() -> [u8; 8] {
     let mut bytes = [0; 8];
-    fill(&mut bytes, (0, 0), &[]);
+    fill(&mut bytes, (0, 0), &[], 0);
     bytes
 }
 
@@ -100,36 +105,40 @@ impl Accepted {
     pub fn to_bytes(&self) -> [u8; ACCEPTED_LEN] {
         let mut bytes = [0; ACCEPTED_LEN];
         let tokens = [&self.volume, &self.nonce, &self.proof];
-        fill(&mut bytes, (0, 0), &tokens);
+        fill(&mut bytes, (0, 0), &tokens, self.credits);
         bytes
     }
 
     /// Reads it, as [`Hello::from_bytes`] does.
     pub fn from_bytes(bytes: &[u8]) -> Option<Accepted> {
-        let (_, tokens) = take(bytes)?;
-        let [volume, nonce, proof] = *tokens.first_chunk()?;
+        let (_, [volume, nonce, proof], credits) = take(bytes)?;
         Some(Accepted {
             volume,
             nonce,
             proof,
+            credits,
         })
     }
 }
 
-/// Magic, version, role, server; then tokens.
-fn fill(bytes: &mut [u8], (role, server): (u8, u16), tokens: &[&Token]) {
+/// Magic, version, role, server; then tokens, and credits: as far as there is room.
+fn fill(bytes: &mut [u8], (role, server): (u8, u16), tokens: &[&Token], credits: u32) {
     let start = MAGIC.into_iter().chain([VERSION, role]);
     let start = start.chain(server.to_be_bytes());
-    let all = start.chain(tokens.iter().copied().flatten().copied());
+    let tokens = tokens.iter().copied().flatten().copied();
+    let all = start.chain(tokens).chain(credits.to_be_bytes());
     bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = byte);
 }
 
-fn take(bytes: &[u8]) -> Option<((u8, u16), &[Token])> {
+/// The reverse of [`fill`]: role, server, tokens and credits.
+fn take<const N: usize>(bytes: &[u8]) -> Option<((u8, u16), [Token; N], u32)> {
     let (start, rest) = bytes.split_first_chunk::<8>()?;
     let [m0, m1, m2, m3, version, role, s0, s1] = *start;
-    let (tokens, _) = rest.as_chunks::<TOKEN_LEN>();
+    let tokens = *rest.as_chunks::<TOKEN_LEN>().0.first_chunk::<N>()?;
+    let credits = u32::from_be_bytes(*rest.get(N * TOKEN_LEN..)?.first_chunk()?);
     let head = (role, u16::from_be_bytes([s0, s1]));
-    ([m0, m1, m2, m3] == MAGIC && version == VERSION).then_some((head, tokens))
+    let is_ours = [m0, m1, m2, m3] == MAGIC && version == VERSION && credits > 0;
+    is_ours.then_some((head, tokens, credits))
 }
 
 #[cfg(test)]
@@ -143,14 +152,17 @@ mod tests {
             server: Hello::io_server(1),
             volume: [1; 16],
             nonce: [2; 16],
+            credits: 0x0a0b_0c0d,
         };
         let bytes = hello.to_bytes();
         assert_eq!(bytes[..10], *b"gvol\x03\x02\x00\x02\x01\x01");
+        assert_eq!(bytes[40..], [0x0a, 0x0b, 0x0c, 0x0d]);
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
         let accepted = Accepted {
             volume: [1; 16],
             nonce: [3; 16],
             proof: [4; 16],
+            credits: 5,
         };
         assert_eq!(Accepted::from_bytes(&accepted.to_bytes()), Some(accepted));
     }
@@ -162,15 +174,19 @@ mod tests {
             server: Hello::MANAGER,
             volume: [1; 16],
             nonce: [2; 16],
+            credits: 0x0a0b_0c0d,
         }
         .to_bytes();
-        assert_eq!(Hello::from_bytes(&bytes[..39]), None);
+        assert_eq!(Hello::from_bytes(&bytes[..43]), None);
         for (at, value) in [(0, 0), (4, 2), (4, 4), (5, 0), (5, 4)] {
             let kept = core::mem::replace(&mut bytes[at], value);
             assert_eq!(Hello::from_bytes(&bytes), None);
             bytes[at] = kept;
         }
         assert!(Hello::from_bytes(&bytes).is_some());
+        let mut without_credits = bytes;
+        without_credits[40..].fill(0);
+        assert_eq!(Hello::from_bytes(&without_credits), None);
         bytes[4] = 2;
         assert_eq!(version_in(&bytes), Some(2));
         assert_eq!(version_in(&refusal()), Some(VERSION));
