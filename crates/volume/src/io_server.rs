@@ -381,6 +381,10 @@ impl<V: Vfs> IoServer<V> {
 }
 
 impl<V: Vfs> Handler for IoServer<V> {
+    fn term(&self) -> u64 {
+        self.terms.number()
+    }
+
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
             let operation = request.header.operation;
@@ -389,6 +393,11 @@ impl<V: Vfs> Handler for IoServer<V> {
                 && let Err(status) = self.load_term().await
             {
                 return Answer::of(Err(status_of(status)));
+            }
+            // It may have been paused, and not know yet that another one has taken over.
+            let is_replaced = request.header.term < self.terms.number();
+            if from_manager && operation != Operation::Term && is_replaced {
+                return Answer::of(Err(status_of(Status::Stale)));
             }
             let done = match operation {
                 Operation::Read => {

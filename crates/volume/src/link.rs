@@ -12,6 +12,7 @@ mod holding;
 mod lent;
 mod queue;
 mod staged;
+mod term;
 
 pub use class::TrafficClasses;
 pub use connect::{Identity, Session, accept, connect};
@@ -126,6 +127,12 @@ impl Answer {
 
 /// Answers requests.
 pub trait Handler: 'static {
+    /// The number of the latest term of the volume's manager that it knows, a manager's own; 0: none. Each of its
+    /// answers tells it.
+    fn term(&self) -> u64 {
+        0
+    }
+
     /// Answers one. Other requests of the connection go on meanwhile. RDMA that it queues on `link` before it answers
     /// is in place at the peer before the answer is.
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer>;
@@ -251,6 +258,7 @@ impl Link {
                 status: Ok(()),
                 credits: 0,
                 id,
+                term: self.shared.pool.terms.own(),
                 body_len: 0,
                 data_len: 0,
             };

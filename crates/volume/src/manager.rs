@@ -415,6 +415,10 @@ impl Manager {
 }
 
 impl Handler for Manager {
+    fn term(&self) -> u64 {
+        self.office.number()
+    }
+
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let operation = request.header.operation;
         if matches!(operation, Operation::Claim | Operation::Register) {

@@ -58,6 +58,7 @@ fn message(kind: Kind, operation: Operation, body: &[u8]) -> Vec<u8> {
         status: Ok(()),
         credits: 32,
         id: 7,
+        term: 3,
         body_len: u32::try_from(body.len()).unwrap_or(u32::MAX),
         data_len: 0,
     };

@@ -40,6 +40,7 @@ fn list(id: u64) -> Source {
         status: Ok(()),
         credits: 0,
         id,
+        term: 0,
         body_len: body.len() as u32,
         data_len: 0,
     };

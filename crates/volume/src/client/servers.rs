@@ -341,6 +341,10 @@ impl IoServers for Servers {
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>> {
         Box::pin(async move { self.io_server(number).await })
     }
+
+    fn begin_term(&self, number: u64) {
+        self.pool.terms.begin(number);
+    }
 }
 
 /// The I/O servers at these addresses, as the manager reaches them.

@@ -56,9 +56,14 @@ impl Terms {
         self.known.get().unwrap_or_default()
     }
 
+    /// The number of the latest term.
+    pub(super) fn number(&self) -> u64 {
+        self.known().term.number
+    }
+
     /// Whether a capability is the word of the present manager, or of a later one that is still to come here.
     pub(super) fn allows(&self, capability: &Capability) -> bool {
-        capability.term >= self.known().term.number
+        capability.term >= self.number()
     }
 }
 

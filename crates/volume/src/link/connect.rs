@@ -136,7 +136,11 @@ pub async fn connect(
     }
     // There are receives for no more replies than were asked for.
     let state = State::connecting(accepted.credits.min(CREDITS));
-    let peer = (Role::IoServer, session);
+    let peer = match server {
+        Hello::MANAGER => Role::Manager,
+        _ => Role::IoServer,
+    };
+    let peer = (peer, session);
     let link = make(runtime, endpoint, pool, (peer, None, None), state);
     let proof = client_proof(key, &hello, &accepted, &session.0);
     let body = [proof, session.0].concat();

@@ -5,7 +5,7 @@ use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
 use gannet_runtime::{Buffer, Instant, LocalFuture};
-use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation};
+use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, Role};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -288,6 +288,7 @@ impl Shared {
         match header.kind {
             Kind::Request => self.serve(message),
             Kind::Reply => {
+                self.hear_term(&header)?;
                 self.post_receive()?;
                 let call = {
                     let mut state = self.state.borrow_mut();
@@ -310,6 +311,21 @@ impl Shared {
             }
             Kind::Control | Kind::Data => Err(format!("an unexpected {:?}", header.operation)),
         }
+    }
+
+    /// Hears of the manager's term. A manager that others have heard to be replaced is not listened to: it may have
+    /// been paused, and tell what was.
+    fn hear_term(&self, header: &Header) -> Result<(), String> {
+        let (terms, number) = (&self.pool.terms, header.term);
+        if self.peer == Role::Manager
+            && let Some(later) = terms.successor_of(number)
+        {
+            return Err(format!(
+                "the manager's term {number} is over: term {later} has begun"
+            ));
+        }
+        terms.hear(number);
+        Ok(())
     }
 
     /// Takes a request, which is begun when the peer may make us hold its reply.
@@ -375,6 +391,7 @@ impl Shared {
             kind: Kind::Reply,
             status: answer.status,
             credits,
+            term: self.handler.as_ref().map_or(0, |it| it.term()),
             ..request
         };
         let Ok(message) = compose(&self.pool.messages, header, &answer.body, &answer.data) else {
@@ -442,6 +459,7 @@ pub(super) fn control(operation: Operation, credits: u32) -> Header {
         status: Ok(()),
         credits,
         id: 0,
+        term: 0,
         body_len: 0,
         data_len: 0,
     }

@@ -9,6 +9,7 @@
 
 use super::accepted::AcceptedLinks;
 use super::staged::Staging;
+use super::term::LinkTerms;
 use super::{Link, Outgoing};
 use crate::limits::{FAST_LEN, FAST_SLOTS, FAST_SLOTS_HELD_MAX, MESSAGES_MAX};
 use gannet_fabric::{Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span};
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory that the connections of a core share, bounded for all of them together.
+/// What the connections of a core share: memory, bounded for all of them together, and what they know of the manager.
 #[derive(Clone)]
 pub struct Pool {
     /// For messages.
@@ -33,6 +34,8 @@ pub struct Pool {
     pub(super) staging: Staging,
     /// What accepted connections share.
     pub(crate) accepted: Rc<AcceptedLinks>,
+    /// What they tell and hear of the manager.
+    pub(crate) terms: Rc<LinkTerms>,
 }
 
 impl Pool {
@@ -45,6 +48,7 @@ impl Pool {
             room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
             lenders: super::lent::room(),
             staging: Staging::default(),
+            terms: Rc::default(),
         }
     }
 }

@@ -29,6 +29,9 @@ pub trait IoServers {
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;
+
+    /// The manager's term with this number begins: each request tells it from now on.
+    fn begin_term(&self, number: u64);
 }
 
 /// Changes objects.

@@ -102,6 +102,10 @@ struct Reception {
 }
 
 impl Handler for Reception {
+    fn term(&self) -> u64 {
+        self.manager.term()
+    }
+
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let done = match request.header.operation {
             Operation::Volume => self.registry.tell(request.body()),

@@ -453,6 +453,8 @@ mod tests {
         fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
             Box::pin(std::future::pending())
         }
+
+        fn begin_term(&self, _: u64) {}
     }
 
     /// One server has fallen silent, and then another one does, on which all files lie, too: questions that nobody

@@ -189,6 +189,7 @@ impl Office {
             let accepted = accepted.iter().flatten().filter(|it| it.accepted).count();
             if accepted >= majority || is_forced {
                 self.term.set(term);
+                self.servers.begin_term(term.number);
                 self.heard
                     .replace(vec![None; self.servers.count() as usize]);
                 self.state.set(State::Held);

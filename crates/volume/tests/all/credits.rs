@@ -44,6 +44,7 @@ fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) 
         status: Ok(()),
         credits: 0,
         id: 1,
+        term: 0,
         body_len: body.len() as u32,
         data_len: 0,
     };

@@ -23,6 +23,7 @@ mod servers;
 mod silence;
 mod strangers;
 mod striping;
+mod terms;
 mod transfer;
 mod versions;
 mod volume;

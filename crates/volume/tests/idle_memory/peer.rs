@@ -96,6 +96,7 @@ fn message(kind: Kind, operation: Operation, id: u64, body: &[u8]) -> Vec<u8> {
         status: Ok(()),
         credits: 0,
         id,
+        term: 0,
         body_len: body.len() as u32,
         data_len: 0,
     };

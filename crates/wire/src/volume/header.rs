@@ -153,6 +153,9 @@ pub struct Header {
     pub credits: u32,
     /// The request's number, chosen by its sender, who does not use it for two at a time.
     pub id: u64,
+    /// A term of the volume's manager, by its number: of a manager's messages its own, of an I/O server's replies the
+    /// latest that it knows. 0 of all others, and where there is none yet.
+    pub term: u64,
     /// Bytes of the body.
     pub body_len: u32,
     /// Bytes of data behind the body.
@@ -222,17 +225,29 @@ impl Header {
         };
         let operation = Operation::from_number(u16::from_be_bytes([*o0, *o1]));
         let (words, _) = rest.as_chunks::<4>();
-        let &[status, credits, high, low, body_len, data_len] = words else {
+        let &[
+            status,
+            credits,
+            id_high,
+            id_low,
+            term_high,
+            term_low,
+            body_len,
+            data_len,
+        ] = words
+        else {
             return Err(HeaderError::Short);
         };
         let word = u32::from_be_bytes;
+        let long = |high, low| u64::from(word(high)) << 32 | u64::from(word(low));
         Ok(Header {
             kind,
             operation: operation.ok_or(HeaderError::Undefined)?,
             class,
             status: outcome_from(word(status)),
             credits: word(credits),
-            id: u64::from(word(high)) << 32 | u64::from(word(low)),
+            id: long(id_high, id_low),
+            term: long(term_high, term_low),
             body_len: word(body_len),
             data_len: word(data_len),
         })
@@ -241,7 +256,7 @@ impl Header {
     /// Its bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
-        let parts: [&[u8]; 9] = [
+        let parts: [&[u8]; 10] = [
             &MAGIC.to_be_bytes(),
             &[VERSION, self.kind as u8],
             &(self.operation as u16).to_be_bytes(),
@@ -249,6 +264,7 @@ impl Header {
             &outcome_number(self.status).to_be_bytes(),
             &self.credits.to_be_bytes(),
             &self.id.to_be_bytes(),
+            &self.term.to_be_bytes(),
             &self.body_len.to_be_bytes(),
             &self.data_len.to_be_bytes(),
         ];
@@ -270,6 +286,7 @@ mod tests {
         status: Ok(()),
         credits: 0x0102_0304,
         id: 0x1112_1314_1516_1718,
+        term: 0x2122_2324_2526_2728,
         body_len: 4,
         data_len: 1,
     };
@@ -281,6 +298,7 @@ mod tests {
             0x67, 0x76, 3, 1, 0x03, 0x01, 1, 0, // magic, version, kind, operation, class, pad
             0, 0, 0, 0, 1, 2, 3, 4, // status, credits
             0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // id
+            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, // term
             0, 0, 0, 4, 0, 0, 0, 1, // lengths
         ];
         assert_eq!(bytes, expected);
@@ -303,10 +321,10 @@ mod tests {
         for (at, value) in [(3, 0), (3, 5), (5, 0xff), (6, 4)] {
             assert_eq!(with(at, value), Err(HeaderError::Undefined));
         }
-        for (at, value) in [(24, 0xff), (27, 5), (31, 0), (28, 1)] {
+        for (at, value) in [(32, 0xff), (35, 5), (39, 0), (36, 1)] {
             assert_eq!(with(at, value), Err(HeaderError::Length));
         }
-        let short = HEADER.to_bytes()[..31].to_vec();
+        let short = HEADER.to_bytes()[..39].to_vec();
         assert_eq!(Header::split(&short).map(|_| ()), Err(HeaderError::Short));
     }
 
