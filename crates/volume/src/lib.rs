@@ -10,6 +10,7 @@
 
 pub mod client;
 mod convert;
+pub mod host;
 pub mod io_server;
 pub mod layout;
 pub mod limits;

@@ -193,6 +193,10 @@ pub const OUTGOING_MAX: usize = 1024;
 pub const STRANGERS_MAX: usize = 192;
 /// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
+/// How long a process that starts an I/O server asks the manager about an empty disk before it says that it listens.
+pub const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a process that starts the manager waits for its term to begin before it says that it listens.
+pub const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long an operation on a volume is tried by who never gives up.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long a client's file locks last after the manager has heard of it; the client counts from before it asked.

@@ -1,7 +1,7 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
 use super::Volume;
-use super::claim::{Claim, Claimed, ask_for, identity};
+use super::claim::{Folder, FolderDisk, identity};
 use super::locked::{check_servers_count, lock_folder, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
@@ -9,34 +9,27 @@ use crate::cli::{Listen, VolumeRole};
 use crate::failure::{Explain, Failure};
 use gannet::local::{find, provider, resolver};
 use gannet::url::NATIVE_PORT;
-use gannet_fabric::Provider;
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree, descriptors_each};
-use gannet_meta::{JournaledStore, MetaStore, claims};
+use gannet_meta::{JournaledStore, MetaStore};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
-use gannet_runtime::{Handle, all, timeout};
+use gannet_runtime::{Handle, all};
 use gannet_session::Budget;
-use gannet_volume::client::{Addresses, Siblings, VolumeFs, registered_io_servers};
-use gannet_volume::io_server::IoServer;
-use gannet_volume::link::{Handler, Identity, TrafficClasses};
-use gannet_volume::manager::{Manager, Registration, Registry};
+use gannet_volume::client::{Addresses, Siblings, VolumeFs};
+use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, Port};
+use gannet_volume::io_server::ServerPolicy;
+use gannet_volume::link::{Identity, TrafficClasses};
+use gannet_volume::manager::{Manager, Registration};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_volume::serve::Server;
-use gannet_wire::volume::{Address, Chosen, Hello, RegisterRecord, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::SystemTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
-
-/// How long the manager is asked about an empty folder before the process says that it listens.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
-
-/// How long the process waits for the manager's term to begin before it says that it listens.
-const TERM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which servers of a volume a process runs, and where they listen.
 #[derive(Debug, Clone)]
@@ -142,8 +135,8 @@ pub struct Front {
 struct Roles {
     identity: Token,
     keys: ServerKeys,
-    manager: Option<ManagerRole>,
-    io_servers: Vec<IoServerRole>,
+    manager: Option<ManagerSeat>,
+    io_servers: Vec<IoServerSeat>,
     threads: usize,
     crc: bool,
     force_term: bool,
@@ -154,7 +147,7 @@ struct Roles {
     failed: Sender<Failure>,
 }
 
-struct ManagerRole {
+struct ManagerSeat {
     name: String,
     stripes: Stripes,
     metadata: Arc<JournaledStore>,
@@ -163,17 +156,19 @@ struct ManagerRole {
     servers: Vec<Address>,
 }
 
-struct IoServerRole {
-    number: usize,
+struct IoServerSeat {
+    number: u32,
     listener: SharedListener,
-    folder: PathBuf,
+    folder: Folder,
     tree: Arc<LocalTree>,
     /// Nobody else serves the folder while this is open.
     _lock: File,
-    /// The folder, if it is not known yet whether it may be served.
-    asks: Option<Claim>,
-    /// Whom it tells where it is.
-    register: Option<(Place, RegisterRecord)>,
+    /// The operator says that the disk before this one is lost.
+    is_lost: bool,
+    /// Whether the folder may be served, as far as it is known yet.
+    claimed: Claimed,
+    /// The manager, whom it tells where it is, and where that is.
+    register: Option<(Place, Address)>,
 }
 
 impl OpenHost {
@@ -197,15 +192,22 @@ impl OpenHost {
         };
         let what = || String::from("cannot start the I/O servers");
         let descriptors = descriptors_each(numbers.len()).explain(what)?;
-        let open = |number| {
-            let lost = options.lost_disks.contains(&number);
-            let knows = (metadata.as_deref(), register.as_ref());
-            open_io_server(volume, (number, lost), (address.ip(), descriptors), knows)
-        };
-        let io_servers = numbers.into_iter().map(open);
-        let io_servers = io_servers.collect::<Result<Vec<_>, Failure>>()?;
+        let knows = (metadata.as_deref(), register.as_ref());
+        let opened = block_on(async |runtime| {
+            let mut opened = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                let lost = options.lost_disks.contains(&number);
+                let place = (address.ip(), descriptors);
+                let seat = open_io_server(&runtime, volume, (number, lost), place, knows).await?;
+                opened.push(seat);
+            }
+            Ok(opened)
+        });
+        let io_servers = opened.explain(what)??;
         if let Some(names) = &metadata {
-            note_served(names, &io_servers)?;
+            let numbers: Vec<u32> = io_servers.iter().map(|seat| seat.number).collect();
+            let what = || String::from("cannot note which I/O servers have folders");
+            host::note_served(&**names, &numbers).explain(what)?;
         }
         let manager = metadata.map(|metadata| open_manager(volume, metadata, address, &io_servers));
         let manager = manager.transpose()?;
@@ -300,16 +302,21 @@ impl Roles {
         Listening {
             manager: (self.manager.as_ref()).map(|manager| manager.listener.local_address()),
             io_servers: servers
-                .map(|server| (server.number, server.listener.local_address()))
+                .map(|server| (server.number as usize, server.listener.local_address()))
                 .collect(),
         }
     }
 
     fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, Failure> {
         Ok(Arc::new(Front {
-            identity: self.identity(Role::Client),
+            identity: Identity {
+                role: Role::Client,
+                volume: self.identity,
+                key: self.keys.between(Role::Client),
+                classes: self.classes,
+            },
             handles: self.keys.for_handles(),
-            manager: SocketAddr::new(here(manager.ip()), manager.port()),
+            manager: SocketAddr::new(host::local_address(manager.ip()), manager.port()),
             crc: self.crc,
             siblings: Siblings::new(random()?),
         }))
@@ -337,15 +344,6 @@ fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Failur
     })
 }
 
-/// The address at which this process reaches what listens at `address`.
-fn here(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        address => address,
-    }
-}
-
 impl Front {
     /// A client of the volume for the core of `runtime`.
     pub fn client(&self, runtime: Handle) -> VolumeFs {
@@ -365,19 +363,19 @@ fn open_manager(
     volume: &Volume,
     metadata: Arc<JournaledStore>,
     address: SocketAddr,
-    io_servers: &[IoServerRole],
-) -> Result<ManagerRole, Failure> {
+    io_servers: &[IoServerSeat],
+) -> Result<ManagerSeat, Failure> {
     let description = &volume.description;
     let said = description.io_server.iter().map(|server| &server.address);
     let said = said.map(|place| place.clone().map(|place| place.0).unwrap_or_default());
     let mut servers: Vec<Address> = said.collect();
     check_servers_count(volume, &*metadata, servers.len() as u32)?;
-    for role in io_servers {
-        if let Some(known) = servers.get_mut(role.number) {
-            *known = reported(role.listener.local_address(), known);
+    for seat in io_servers {
+        if let Some(known) = servers.get_mut(seat.number as usize) {
+            *known = host::reported_address(seat.listener.local_address(), known);
         }
     }
-    Ok(ManagerRole {
+    Ok(ManagerSeat {
         name: description.name.clone(),
         stripes: Stripes {
             unit: description.stripes.unit,
@@ -390,12 +388,13 @@ fn open_manager(
 }
 
 /// Opens one with its folder, whose disk may be said to be lost. The names are known here, or the manager is.
-fn open_io_server(
+async fn open_io_server(
+    runtime: &Handle,
     volume: &Volume,
-    (number, lost): (usize, bool),
+    (number, is_lost): (usize, bool),
     (ip, descriptors): (IpAddr, usize),
     (names, manager): (Option<&JournaledStore>, Option<&Place>),
-) -> Result<IoServerRole, Failure> {
+) -> Result<IoServerSeat, Failure> {
     let what = || format!("cannot start I/O server {number}");
     let described = volume.description.io_server.get(number);
     let described = described.ok_or_else(|| Failure::new(what(), "there is no such server"))?;
@@ -416,17 +415,21 @@ fn open_io_server(
             }
         }
     })?;
-    let claim = Claim {
+    let claimable = Folder {
         owner: Owner {
             volume: volume.description.identity,
             io_server: number,
             lost_below: 0,
         },
-        folder: folder.clone(),
-        is_lost: lost,
+        path: folder.clone(),
         opened: lock.metadata().map(|it| identity(&it)).explain(what)?,
     };
-    let claimed = claim.take(names)?;
+    // Bounded by WIDTH_MAX.
+    let claim = claimable.claim(runtime, number as u32, is_lost);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let names = names.map(|names| names as &dyn MetaStore);
+    let claimed = claim.take(names, now.unwrap_or_default()).await;
+    let claimed = claimed.map_err(|failure| claimable.explain(failure))?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
@@ -441,56 +444,17 @@ fn open_io_server(
         &format!("I/O server {number}"),
         SocketAddr::new(ip, said.port),
     )?;
-    let address = reported(listener.local_address(), &said);
-    let record = RegisterRecord {
-        // Bounded by WIDTH_MAX.
-        number: number as u32,
-        address,
-    };
-    let register = manager.map(|place| (place.clone(), record));
-    Ok(IoServerRole {
-        number,
+    let address = host::reported_address(listener.local_address(), &said);
+    Ok(IoServerSeat {
+        number: claim.number,
         listener,
-        folder,
+        folder: claimable,
         tree,
         _lock: lock,
-        asks: (claimed == Claimed::Asks).then_some(claim),
-        register,
+        is_lost,
+        claimed,
+        register: manager.map(|place| (place.clone(), address)),
     })
-}
-
-/// Notes that these servers have folders: from now on files may have data there.
-fn note_served(names: &JournaledStore, io_servers: &[IoServerRole]) -> Result<(), Failure> {
-    let what = || String::from("cannot note which I/O servers have folders");
-    let mut new = Ok(Default::default());
-    let look = names.read(&mut |view| new = claims::new_servers(view));
-    let mut new = look.and(new).explain(what)?;
-    // Bounded by WIDTH_MAX.
-    let here = |number: &u32| io_servers.iter().any(|role| role.number as u32 == *number);
-    new.retain(here);
-    if new.is_empty() {
-        return Ok(());
-    }
-    let noted = names.commit(&mut |transaction| {
-        let mut new = new.iter();
-        new.try_for_each(|number| claims::note_served(transaction, *number))
-    });
-    noted.explain(what)
-}
-
-/// Clients are told of the host that volume.toml names, or of the address that a server listens at; of none if it
-/// listens at all of them.
-fn reported(listening: SocketAddr, said: &Address) -> Address {
-    let ip = listening.ip();
-    let host = match said.host.is_empty() {
-        false => said.host.clone(),
-        true if ip.is_unspecified() => String::new(),
-        true => ip.to_string(),
-    };
-    Address {
-        host,
-        port: listening.port(),
-    }
 }
 
 fn listen(what: &str, address: SocketAddr) -> Result<SharedListener, Failure> {
@@ -516,7 +480,10 @@ async fn serve(
     }
     if index == 0 {
         let outcome = match start_manager(&runtime, &roles) {
-            Ok(Some(manager)) => has_begun(&runtime, &manager).await,
+            Ok(Some(manager)) => {
+                let begun = host::has_begun_soon(&runtime, &manager).await;
+                begun.map_err(|error| error.to_string())
+            }
             Ok(None) => Ok(()),
             Err(why) => Err(why),
         };
@@ -533,62 +500,42 @@ async fn serve(
 }
 
 fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
-    let Some(role) = roles.io_servers.get(at) else {
+    let Some(seat) = roles.io_servers.get(at) else {
         return;
     };
-    if role.asks.is_none() {
-        serve_io_server(runtime, roles, at);
-    }
-    let Some(registration) = roles.registration(runtime, role) else {
-        return;
+    let role = IoServerRole {
+        claim: seat.claim(runtime),
+        claimed: seat.claimed,
+        store: LocalStore::new(Arc::clone(&seat.tree), Handle::clone(runtime)),
+        policy: ServerPolicy::default(),
+        port: port(runtime, roles, move |roles| {
+            roles.io_servers.get(at).map(|seat| &seat.listener)
+        }),
+        registration: roles.registration(runtime, seat),
     };
-    let (clock, roles) = (Handle::clone(runtime), Arc::clone(roles));
-    let claim = role.asks.clone();
-    let registering = async move {
-        if let Some(claim) = claim {
-            if let Err(failure) = ask_for(&claim, &registration).await {
-                // One reason is enough to end.
-                let _ = roles.failed.try_send(failure);
-                return;
-            }
-            serve_io_server(&clock, &roles, at);
-        }
-        registration.keep().await;
-    };
-    runtime.spawn("volume register", Box::pin(registering));
-}
-
-fn serve_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
-    let Some(role) = roles.io_servers.get(at) else {
-        return;
-    };
-    let owner = match Owner::of(&role.folder) {
-        Ok(owner) => owner,
-        Err(error) => {
-            let what = format!("cannot use the folder {}", role.folder.display());
-            // One reason is enough to end.
-            let _ = roles.failed.try_send(Failure::new(what, error));
-            return;
-        }
-    };
-    let lost_below = owner.map_or(0, |owner| owner.lost_below);
-    let store = LocalStore::new(Arc::clone(&role.tree), Handle::clone(runtime));
-    let handler = IoServer::new(Handle::clone(runtime), store, roles.keys).having_lost(lost_below);
-    // Bounded by WIDTH_MAX.
-    let name = Hello::io_server(role.number as u32);
-    accept(runtime, roles, (handler, name), move |roles| {
-        roles.io_servers.get(at).map(|role| &role.listener)
+    let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
+    roles.host(runtime).start_io_server(role, move |failure| {
+        // One reason is enough to end.
+        let _ = failed.try_send(folder.explain(failure));
     });
 }
 
+impl IoServerSeat {
+    /// The claim of its folder, made by a core.
+    fn claim(&self, runtime: &Handle) -> Claim<FolderDisk> {
+        self.folder.claim(runtime, self.number, self.is_lost)
+    }
+}
+
 impl Roles {
-    /// Who this process is when it connects as `role`.
-    fn identity(&self, role: Role) -> Identity {
-        Identity {
-            role,
+    /// What the servers have in common on the core of `runtime`.
+    fn host(&self, runtime: &Handle) -> host::Host {
+        host::Host {
+            runtime: Handle::clone(runtime),
             volume: self.identity,
-            key: self.keys.between(role),
+            keys: self.keys,
             classes: self.classes,
+            budget: self.budget.clone(),
         }
     }
 
@@ -596,31 +543,29 @@ impl Roles {
     fn registration(
         &self,
         runtime: &Handle,
-        role: &IoServerRole,
+        seat: &IoServerSeat,
     ) -> Option<Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>>> {
-        let (Place(manager), record) = role.register.clone()?;
+        let (Place(manager), address) = seat.register.clone()?;
         let clock = Handle::clone(runtime);
-        Some(Registration {
-            runtime: Handle::clone(runtime),
-            provider: provider(runtime, self.crc),
-            identity: self.identity(Role::IoServer),
-            find: async move || find(&clock, manager.host.clone(), manager.port).await,
-            record,
-        })
+        let find = async move || find(&clock, manager.host.clone(), manager.port).await;
+        let provider = provider(runtime, self.crc);
+        let host = self.host(runtime);
+        Some(host.registration(provider, find, (seat.number, address)))
     }
 
-    /// Asks the manager about a folder if it is empty; `None` if it does not answer soon.
+    /// Asks the manager about a folder if it is empty.
     async fn ask_for_folder(
         &self,
         runtime: &Handle,
-        role: &IoServerRole,
-    ) -> Option<Result<(), Failure>> {
-        let Some((claim, registration)) = role.asks.as_ref().zip(self.registration(runtime, role))
-        else {
-            return Some(Ok(()));
-        };
-        let asking = ask_for(claim, &registration);
-        timeout(runtime, CLAIM_PATIENCE, asking).await.ok()
+        seat: &IoServerSeat,
+    ) -> Result<Claimed, Failure> {
+        match (seat.claimed, self.registration(runtime, seat)) {
+            (Claimed::Asks, Some(registration)) => {
+                let claimed = seat.claim(runtime).ask_soon(&registration).await;
+                claimed.map_err(|failure| seat.folder.explain(failure))
+            }
+            (claimed, _) => Ok(claimed),
+        }
     }
 
     /// Asks the manager about folders that are empty, where it can be reached soon. Where it cannot, the servers listen
@@ -629,112 +574,73 @@ impl Roles {
     /// # Errors
     /// One may not be served.
     fn ask_for_folders(&mut self) -> Result<(), Failure> {
-        if self.io_servers.iter().all(|role| role.asks.is_none()) {
+        let asks = |seat: &IoServerSeat| seat.claimed == Claimed::Asks;
+        if !self.io_servers.iter().any(asks) {
             return Ok(());
         }
         let roles = &*self;
         let asked = block_on(async |runtime| {
-            let asking = (roles.io_servers.iter()).map(|role| roles.ask_for_folder(&runtime, role));
-            all(asking.map(Box::pin)).await
+            let seats = roles.io_servers.iter();
+            all(seats.map(|seat| Box::pin(roles.ask_for_folder(&runtime, seat)))).await
         });
         let asked = asked.explain(|| String::from("cannot ask the manager"))?;
-        for (role, answer) in self.io_servers.iter_mut().zip(asked) {
-            match answer {
-                Some(may) => {
-                    may?;
-                    role.asks = None;
-                }
-                None => tracing::warn!(
-                    number = role.number,
-                    "an empty folder is not served before the manager has answered: waiting for it"
-                ),
-            }
+        for (seat, claimed) in self.io_servers.iter_mut().zip(asked) {
+            seat.claimed = claimed?;
         }
         Ok(())
     }
 }
 
-/// Waits a moment until the manager may serve. Where I/O servers are away it says for whom it waits, and its clients
-/// wait with it.
-async fn has_begun(runtime: &Handle, manager: &Manager) -> Result<(), String> {
-    match timeout(runtime, TERM_PATIENCE, manager.has_begun()).await {
-        Ok(begun) => begun.map_err(|error| error.to_string()),
-        Err(_) => Ok(()),
-    }
-}
-
 /// Starts the manager, if this process has it.
 fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<Option<Rc<Manager>>, String> {
-    let Some(role) = &roles.manager else {
+    let Some(seat) = &roles.manager else {
         return Ok(None);
     };
-    let stripes = || role.stripes.clone();
-    let registry = Registry::new(role.name.clone(), stripes(), role.servers.clone());
-    let provider = provider(runtime, roles.crc);
-    let servers = registered_io_servers(
-        Handle::clone(runtime),
-        provider,
-        roles.identity(Role::Manager),
-        (
-            Rc::clone(&registry),
-            here(role.listener.local_address().ip()),
-        ),
-        resolver(runtime),
-    );
-    let (metadata, keys) = (Arc::clone(&role.metadata), roles.keys);
-    let clock = Handle::clone(runtime);
-    let manager = Manager::open(clock, metadata, keys, servers, stripes());
-    let manager = manager.map_err(|error| error.to_string())?;
-    let (ruling, force, failed) = (
-        Rc::clone(&manager).rule(roles.force_term),
-        roles.force_term,
-        roles.failed.clone(),
-    );
-    if force {
-        tracing::warn!("the metadata are served whatever I/O servers know of newer ones");
-    }
-    let ruling = async move {
-        let error = ruling.await;
+    let role = ManagerRole {
+        name: seat.name.clone(),
+        stripes: seat.stripes.clone(),
+        metadata: Arc::clone(&seat.metadata) as Arc<dyn MetaStore>,
+        io_servers: seat.servers.clone(),
+        here: host::local_address(seat.listener.local_address().ip()),
+        resolver: resolver(runtime),
+        port: port(runtime, roles, |roles| {
+            roles.manager.as_ref().map(|seat| &seat.listener)
+        }),
+        force_term: roles.force_term,
+    };
+    let failed = roles.failed.clone();
+    let manager = roles.host(runtime).start_manager(role, move |error| {
         // One reason is enough to end.
         let _ = failed.try_send(Failure::new("the manager of the volume ends", error));
-    };
-    runtime.spawn("manager's term", Box::pin(ruling));
-    let handler = registry.before(Rc::clone(&manager) as Rc<dyn Handler>);
-    accept(runtime, roles, (handler, Hello::MANAGER), |roles| {
-        roles.manager.as_ref().map(|role| &role.listener)
     });
-    Ok(Some(manager))
+    manager.map(Some).map_err(|error| error.to_string())
 }
 
-/// Has `handler`, the server that is called `name`, answer those who connect to a listener of this thread alone.
-fn accept(
+/// Where a server takes connections: those that come to a listener of this thread alone.
+fn port(
     runtime: &Handle,
     roles: &Arc<Roles>,
-    (handler, name): (Rc<dyn Handler>, u16),
     listener: impl Fn(&Roles) -> Option<&SharedListener> + 'static,
-) {
-    let Some(socket) = listener(roles) else {
-        return;
-    };
+) -> Port {
     let provider = provider(runtime, roles.crc);
-    let streams = Box::new(provider.listen_on(socket.for_core(0)));
-    let server = Server::new(Handle::clone(runtime), roles.identity, roles.keys, handler);
-    let server = server.named(name).marking(roles.classes);
-    let server = server.drawing_on(roles.budget.clone());
-    let serving = async move {
-        let served = server.serve(provider as Rc<dyn Provider>, streams).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "a server of the volume ended");
-        }
+    let (runtime, roles) = (Handle::clone(runtime), Arc::clone(roles));
+    let own = Rc::clone(&provider);
+    let listen = move || {
+        let socket = listener(&roles).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let streams = Box::new(own.listen_on(socket.for_core(0)));
+        let roles = Arc::clone(&roles);
+        let accepting = async move {
+            if let Some(socket) = listener(&roles)
+                && let Err(error) = socket.distribute().await
+            {
+                tracing::error!(%error, "a server of the volume accepts no more");
+            }
+        };
+        runtime.spawn("volume accept", Box::pin(accepting));
+        Ok(streams as _)
     };
-    runtime.spawn("volume server", Box::pin(serving));
-    let roles = Arc::clone(roles);
-    let accepting = async move {
-        if let Some(socket) = listener(&roles)
-            && let Err(error) = socket.distribute().await
-        {
-            tracing::error!(%error, "a server of the volume accepts no more");
-        }
-    };
-    runtime.spawn("volume accept", Box::pin(accepting));
+    Port {
+        provider,
+        listen: Box::new(listen),
+    }
 }

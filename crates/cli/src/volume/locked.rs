@@ -1,8 +1,9 @@
 //! What one process at a time may have: the metadata of a volume, and the folders of its I/O servers.
 
 use super::{METADATA_CACHE, Volume};
-use crate::failure::{Explain, Failure};
-use gannet_meta::{JournaledStore, MetaStore, claims};
+use crate::failure::Failure;
+use gannet_meta::{JournaledStore, MetaStore};
+use gannet_volume::host::{self, ServersCountError};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::Path;
@@ -48,18 +49,13 @@ pub(super) fn check_servers_count(
     count: u32,
 ) -> Result<(), Failure> {
     let what = || format!("cannot serve the volume {}", volume.path.display());
-    let mut noted = Ok(0);
-    let read = metadata.read(&mut |view| noted = claims::servers_count(view));
-    let noted = read.and(noted).explain(what)?;
-    if count < noted {
-        let why = format!("it has had {noted} I/O servers, and volume.toml names {count}");
-        return Err(Failure::new(what(), why).hint("put the missing [[io_server]] back"));
-    }
-    if count > noted {
-        let note = metadata.commit(&mut |store| claims::note_servers_count(store, count));
-        note.explain(what)?;
-    }
-    Ok(())
+    host::check_servers_count(metadata, count).map_err(|error| match error {
+        ServersCountError::Fewer { noted, named } => {
+            let why = format!("it has had {noted} I/O servers, and volume.toml names {named}");
+            Failure::new(what(), why).hint("put the missing [[io_server]] back")
+        }
+        error => Failure::new(what(), error),
+    })
 }
 
 /// Locks a folder against other processes, until the file is closed.

@@ -4,6 +4,7 @@
 use super::description::identity_text;
 use super::made::replace;
 use crate::failure::{Explain, Failure};
+use gannet_volume::host::Found;
 use gannet_volume::io_server::OWNER_FILE;
 use gannet_wire::volume::{FOLDERS, Token};
 use serde::Deserialize;
@@ -63,7 +64,7 @@ impl Owner {
     pub(super) fn look(self, folder: &Path) -> Result<Found, Failure> {
         let what = || format!("cannot use the folder {}", folder.display());
         match Owner::of(folder).explain(what)? {
-            Some(owner) if owner.is(&self) => Ok(Found::Own),
+            Some(owner) if owner.is(&self) => Ok(Found::Own { lost_below: owner.lost_below }),
             Some(other) => Err(Failure::new(what(), format!("it is that of {other}")).hint(
                 format!("put the right disk there, or the right folder into volume.toml; if this is the right one, remove its {OWNER_FILE}"),
             )),
@@ -78,11 +79,9 @@ impl Owner {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn mark(self, folder: &Path) -> Result<(), Failure> {
+    pub(super) fn mark(self, folder: &Path, lost_below: u64) -> Result<(), Failure> {
         let Owner {
-            volume,
-            io_server,
-            lost_below,
+            volume, io_server, ..
         } = self;
         let mut text = format!(
             "# Objects of a volume of Gannet are in this folder, those of:\nvolume = \"{}\"\nio_server = {io_server}\n",
@@ -95,17 +94,6 @@ impl Owner {
         }
         replace(folder, OWNER_FILE, text.as_bytes())
     }
-}
-
-/// What a folder is to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    /// It says that it is this one's.
-    Own,
-    /// It has objects and says nothing: it is of a volume that was made before folders did.
-    Unmarked,
-    /// It has no objects, and says nothing. So looks a disk that is new, and one that is not mounted.
-    Empty,
 }
 
 /// Whether something lies where objects do. Other names, of a new disk for instance, do not count.
@@ -161,8 +149,8 @@ mod tests {
         assert_eq!(first.look(path).unwrap(), Found::Empty);
         std::fs::write(path.join("0a/000000000000000a"), "").unwrap();
         assert_eq!(first.look(path).unwrap(), Found::Unmarked);
-        first.mark(path).unwrap();
-        assert_eq!(first.look(path).unwrap(), Found::Own);
+        first.mark(path, 0).unwrap();
+        assert_eq!(first.look(path).unwrap(), Found::Own { lost_below: 0 });
         assert_eq!(Owner::of(path).unwrap(), Some(first));
         let refused = second.look(path).unwrap_err().to_string();
         assert!(
@@ -174,9 +162,9 @@ mod tests {
             lost_below: 77,
             ..first
         };
-        anew.mark(path).unwrap();
+        first.mark(path, 77).unwrap();
         assert_eq!(Owner::of(path).unwrap(), Some(anew));
-        assert_eq!(first.look(path).unwrap(), Found::Own);
+        assert_eq!(first.look(path).unwrap(), Found::Own { lost_below: 77 });
         for nonsense in ["", "volume = 1", "volume = \"07\"\nio_server = 0", "\u{0}"] {
             std::fs::write(path.join(OWNER_FILE), nonsense).unwrap();
             assert!(Owner::of(path).is_err(), "{nonsense}");
