@@ -1,33 +1,47 @@
 //! A volume in a world: a manager with its store, I/O servers with their disks, all of which outlive their processes.
+//!
+//! Servers start as in production ([`gannet_volume::host`]): I/O servers claim their disks and register with the
+//! manager, and clients ask the manager where they are.
 
-use gannet_fabric::Provider;
+mod disk;
+
+pub use disk::DiskError;
+
+use disk::SimDisk;
+use gannet_fabric::{Listener, Provider};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
     namespace,
 };
+use gannet_runtime::{Handle, sleep};
+use gannet_session::Budget;
 use gannet_sim::fabric::SimFabric;
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::{Crash, Faults, World};
 use gannet_sim::{Node, PoolProfile};
-use gannet_volume::client::{Addresses, Siblings, VolumeFs, io_servers};
-use gannet_volume::io_server::{IoServer, ServerPolicy};
+use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs};
+use gannet_volume::host::{self, Claim, ClaimFailure, Claimed, IoServerRole, ManagerRole, Port};
+use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::link::{self, Identity, Link, Pool, Session};
-use gannet_volume::manager::{Manager, TermError};
+use gannet_volume::manager::TermError;
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_volume::serve::Server;
-use gannet_wire::volume::{Hello, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Hello, Role, Stripes, Token};
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The identity of every simulated volume.
 pub const VOLUME: Token = *b"a volume's token";
 const PORT: u16 = 20050;
 /// So few that a manager's halves fill up within a story.
 const JOURNAL_HALF_BLOCKS: u32 = 16;
+/// After how long a process of an I/O server whose disk failed is started again, as a service manager does.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the connections of a volume run over.
 #[derive(Clone)]
@@ -61,8 +75,10 @@ pub struct IoNode {
     pub disk: Rc<Disk>,
     /// The machine of a testbed that it is, if it is one.
     pub host: Option<Rc<Host>>,
-    /// Files with numbers below this may have had objects on a disk that was lost.
-    lost_below: Cell<u64>,
+    /// Where its process listens; one that comes back may listen elsewhere.
+    port: Cell<u16>,
+    /// Why its last process does not serve.
+    ended: Rc<RefCell<Option<ClaimFailure<DiskError>>>>,
 }
 
 /// See the module.
@@ -134,10 +150,34 @@ fn address(node: &Node) -> SocketAddr {
     SocketAddr::new(node.ip(), PORT)
 }
 
+/// What the servers have in common on a machine.
+fn host(node: &Node) -> host::Host {
+    host::Host {
+        runtime: node.runtime(),
+        volume: VOLUME,
+        keys: keys(),
+        classes: Default::default(),
+        budget: Budget::default(),
+    }
+}
+
+/// Machines of a world have addresses alone.
+fn no_names() -> Resolver {
+    Rc::new(|_, _| Box::pin(async { Err(io::Error::other("no names here")) }))
+}
+
+fn accepting(provider: Rc<dyn Provider>, listener: Box<dyn Listener>) -> Port {
+    let listen = Box::new(move || Ok(listener));
+    Port { provider, listen }
+}
+
 impl Bed {
     /// Machines for a manager and `servers` I/O servers, none of which is started. New files have stripes of `unit`
     /// bytes on all servers.
     pub fn new(world: &World, carrier: Carrier, servers: usize, unit: u32) -> Bed {
+        let base = Arc::new(MemoryStore::default());
+        let noted = base.commit(&mut |it| claims::note_all_new(it, servers as u32));
+        noted.expect("metadata in memory can be written");
         Bed {
             carrier,
             faults: world.faults(),
@@ -145,7 +185,7 @@ impl Bed {
             policy: ServerPolicy::default(),
             manager: world.add_node("manager"),
             metadata: Metadata {
-                base: Arc::default(),
+                base,
                 journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
             },
             ended: Rc::default(),
@@ -155,7 +195,8 @@ impl Bed {
                     node: world.add_node("io server"),
                     disk: Disk::new(world),
                     host: None,
-                    lost_below: Cell::default(),
+                    port: Cell::new(PORT),
+                    ended: Rc::default(),
                 })
                 .collect(),
         }
@@ -179,48 +220,51 @@ impl Bed {
         self.start_manager();
     }
 
-    /// Starts the process of an I/O server. There must be one of this number, and it must not run.
+    /// Starts the process of an I/O server. There must be one of this number, and it must not run. It serves once it
+    /// knows that it may: the manager must have said so if its disk is empty.
     pub fn start_io_server(&self, number: usize) {
-        let IoNode {
-            node,
-            disk,
-            host,
-            lost_below,
-        } = &self.io_servers[number];
-        let store = SimStore::open(disk, node.runtime());
-        let store = match host {
-            Some(host) => store.charged_to(host),
-            None => store,
-        };
-        let handler = IoServer::with_policy(node.runtime(), store, keys(), self.policy);
-        let handler = handler.having_lost(lost_below.get());
-        self.serve(node, Server::new(node.runtime(), VOLUME, keys(), handler));
+        self.run_io_server(number, false);
     }
 
-    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had. The manager must
-    /// run.
+    /// Starts an I/O server as [`Bed::start_io_server`] does, which listens at `port` from now on.
+    pub fn start_io_server_at(&self, number: usize, port: u16) {
+        self.io_servers[number].port.set(port);
+        self.run_io_server(number, false);
+    }
+
+    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had, which its operator
+    /// says is lost.
     pub fn start_on_a_new_disk(&self, number: usize) {
-        let IoNode {
-            disk, lost_below, ..
-        } = &self.io_servers[number];
-        disk.replace();
-        let seen = self.seen.borrow();
-        let noted = seen.as_ref().map(|store| {
-            store.commit(&mut |transaction| {
-                let loss = claims::note_lost(transaction, number as u32, 0);
-                lost_below.set(loss.expect("metadata in memory can be read").below);
-                Ok(())
-            })
-        });
-        let noted = noted.transpose();
-        noted.expect("metadata in memory can be written");
-        self.start_io_server(number);
+        self.io_servers[number].disk.replace();
+        self.run_io_server(number, true);
+    }
+
+    fn run_io_server(&self, number: usize, is_lost: bool) {
+        let io_node = &self.io_servers[number];
+        io_node.ended.replace(None);
+        let process = IoProcess {
+            number: number as u32,
+            is_lost,
+            host: host(&io_node.node),
+            carrier: self.carrier.clone(),
+            node: io_node.node.clone(),
+            at: SocketAddr::new(io_node.node.ip(), io_node.port.get()),
+            manager: address(&self.manager),
+            disk: Rc::clone(&io_node.disk),
+            machine: io_node.host.clone(),
+            policy: self.policy,
+        };
+        let ended = Rc::clone(&io_node.ended);
+        let running = async move { *ended.borrow_mut() = Some(process.run().await) };
+        let runtime = io_node.node.runtime();
+        runtime.spawn("I/O server", Box::pin(running));
     }
 
     /// Starts the process of the manager, which must not run.
     pub fn start_manager(&self) {
         let (node, ended) = (&self.manager, Rc::clone(&self.ended));
-        let store = self.run_manager(node, &self.metadata, false, ended);
+        let unknown = vec![Address::default(); self.io_servers.len()];
+        let store = self.run_manager(node, (&self.metadata, unknown), false, ended);
         *self.seen.borrow_mut() = Some(store);
     }
 
@@ -229,56 +273,53 @@ impl Bed {
         self.metadata.copy()
     }
 
-    /// Starts a manager of this metadata on another machine, where none must run.
+    /// Starts a manager of this metadata on another machine, where none must run. The I/O servers do not register there:
+    /// its operator says where they are.
     pub fn start_rival(&self, node: &Node, metadata: &Metadata, force: bool) -> ManagerEnd {
         let ended = ManagerEnd::default();
-        self.run_manager(node, metadata, force, Rc::clone(&ended));
+        let said = self.io_servers.iter().map(|it| Address {
+            host: it.node.ip().to_string(),
+            port: it.port.get(),
+        });
+        self.run_manager(node, (metadata, said.collect()), force, Rc::clone(&ended));
         ended
     }
 
     fn run_manager(
         &self,
         node: &Node,
-        metadata: &Metadata,
-        force: bool,
+        (metadata, io_servers): (&Metadata, Vec<Address>),
+        force_term: bool,
         ended: ManagerEnd,
     ) -> Arc<JournaledStore> {
-        let runtime = node.runtime();
-        let addresses = self.io_servers.iter().map(|it| address(&it.node));
-        let servers = io_servers(
-            node.runtime(),
-            self.provider(node),
-            identity(Role::Manager),
-            addresses.collect(),
-        );
-        let stripes = Stripes::everywhere(self.unit);
         let Metadata { base, journal } = metadata.clone();
         let store = JournaledStore::over(base, Box::new(journal), VOLUME);
         let store = Arc::new(store.expect("what was synced is there"));
-        let seen = Arc::clone(&store) as Arc<dyn MetaStore>;
-        let manager = Manager::open(node.runtime(), seen, keys(), servers, stripes)
-            .expect("metadata in memory can be read");
-        let ruling = Rc::clone(&manager);
-        let ruling = async move { *ended.borrow_mut() = Some(ruling.rule(force).await) };
-        runtime.spawn("manager's term", Box::pin(ruling));
-        self.serve(node, Server::new(runtime, VOLUME, keys(), manager));
+        let counted = host::check_servers_count(&*store, io_servers.len() as u32);
+        counted.expect("metadata in memory can be written");
+        let provider = self.provider(node);
+        let listener = provider.listen(address(node));
+        let listener = listener.expect("the last life's listener is gone");
+        let role = ManagerRole {
+            name: String::from("volume"),
+            stripes: Stripes::everywhere(self.unit),
+            metadata: Arc::clone(&store) as Arc<dyn MetaStore>,
+            io_servers,
+            here: node.ip(),
+            resolver: no_names(),
+            port: accepting(provider, listener),
+            force_term,
+        };
+        let manager = host(node).start_manager(role, move |error| {
+            *ended.borrow_mut() = Some(error);
+        });
+        manager.expect("metadata in memory can be read");
         store
     }
 
     /// What connections of `node` run over. After a crash take a new one.
     pub fn provider(&self, node: &Node) -> Rc<dyn Provider> {
         self.carrier.provider(node)
-    }
-
-    fn serve(&self, node: &Node, server: Rc<Server>) {
-        let provider = self.provider(node);
-        let listener = provider.listen(address(node));
-        let listener = listener.expect("the last life's listener is gone");
-        let task = async move {
-            let served = server.serve(provider, listener).await;
-            served.expect("simulated listeners do not break");
-        };
-        node.runtime().spawn("server", Box::pin(task));
     }
 
     /// Takes the manager down, and with it what its journal had not synced.
@@ -312,7 +353,7 @@ impl Bed {
     fn mount_by(&self, node: &Node, manager: &Node, siblings: Arc<Siblings>) -> VolumeFs {
         let addresses = Addresses {
             manager: Some(address(manager)),
-            io_servers: self.io_servers.iter().map(|it| address(&it.node)).collect(),
+            io_servers: Vec::new(),
         };
         VolumeFs::new(
             node.runtime(),
@@ -367,11 +408,98 @@ impl Bed {
         self.ended.borrow().clone()
     }
 
+    /// Has the last process of an I/O server ended because it may not serve its disk?
+    pub fn io_server_error(&self, number: usize) -> Option<String> {
+        let ended = self.io_servers[number].ended.borrow();
+        ended.as_ref().map(ToString::to_string)
+    }
+
     /// Objects on the disks of all I/O servers.
     pub fn objects(&self) -> usize {
         self.io_servers
             .iter()
             .map(|it| it.disk.files_in_folders())
             .sum()
+    }
+}
+
+/// The process of an I/O server.
+struct IoProcess {
+    number: u32,
+    /// Its operator says that the disk before this one is lost.
+    is_lost: bool,
+    host: host::Host,
+    carrier: Carrier,
+    node: Node,
+    at: SocketAddr,
+    manager: SocketAddr,
+    disk: Rc<Disk>,
+    machine: Option<Rc<Host>>,
+    policy: ServerPolicy,
+}
+
+impl IoProcess {
+    /// Runs until it may not serve, and again after its disk has failed.
+    async fn run(self) -> ClaimFailure<DiskError> {
+        loop {
+            match self.serve().await {
+                ClaimFailure::Disk(DiskError::Status(_)) => {
+                    sleep(&self.host.runtime, RESTART_PAUSE).await;
+                }
+                failure => return failure,
+            }
+        }
+    }
+
+    /// Claims the disk and serves it; comes back if that cannot be.
+    async fn serve(&self) -> ClaimFailure<DiskError> {
+        let runtime = Handle::clone(&self.host.runtime);
+        let provider = self.carrier.provider(&self.node);
+        let listener = provider.listen(self.at);
+        let listener = listener.expect("the last life's listener is gone");
+        // Without a host: the manager takes that from the connection.
+        let own = Address {
+            host: String::new(),
+            port: self.at.port(),
+        };
+        let manager = self.manager;
+        let find = async move || Ok(manager);
+        let registration = self
+            .host
+            .registration(Rc::clone(&provider), find, (self.number, own));
+        let claim = Claim {
+            number: self.number,
+            is_lost: self.is_lost,
+            disk: SimDisk::open(self.number, &self.disk, Handle::clone(&runtime)),
+        };
+        let claimed = match claim.take(None, runtime.wall_clock()).await {
+            Ok(Claimed::Asks) => claim.ask_soon(&registration).await,
+            taken => taken,
+        };
+        let claimed = match claimed {
+            Ok(claimed) => claimed,
+            Err(failure) => return failure,
+        };
+        let store = SimStore::open(&self.disk, runtime);
+        let role = IoServerRole {
+            claim,
+            claimed,
+            store: match &self.machine {
+                Some(machine) => store.charged_to(machine),
+                None => store,
+            },
+            policy: self.policy,
+            port: accepting(provider, listener),
+            registration: Some(registration),
+        };
+        let (sender, failed) = tokio::sync::oneshot::channel();
+        self.host.start_io_server(role, move |failure| {
+            // The process has ended otherwise.
+            let _ = sender.send(failure);
+        });
+        match failed.await {
+            Ok(failure) => failure,
+            Err(_) => std::future::pending().await,
+        }
     }
 }

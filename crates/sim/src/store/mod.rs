@@ -48,6 +48,7 @@ pub struct Disk {
     system: RefCell<FileSystem>,
     random: Random,
     profile: Cell<DiskProfile>,
+    replaced: Cell<u64>,
 }
 
 impl Disk {
@@ -57,6 +58,7 @@ impl Disk {
             system: RefCell::new(FileSystem::new()),
             random: world.random("disk"),
             profile: Cell::default(),
+            replaced: Cell::default(),
         })
     }
 
@@ -73,6 +75,12 @@ impl Disk {
     /// It is another one, and empty.
     pub fn replace(&self) {
         self.system.replace(FileSystem::new());
+        self.replaced.set(self.replaced.get() + 1);
+    }
+
+    /// How often it was replaced, by which a server tells that another disk is in its place.
+    pub fn times_replaced(&self) -> u64 {
+        self.replaced.get()
     }
 
     /// The machine loses its power: each write that was not synced is lost or not, as the seed says.
