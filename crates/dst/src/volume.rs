@@ -28,7 +28,7 @@ use gannet_volume::link::{self, Identity, Link, Pool, Session};
 use gannet_volume::manager::TermError;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Address, Hello, Role, Stripes, Token};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -232,11 +232,16 @@ impl Bed {
         self.run_io_server(number, false);
     }
 
+    /// Starts an I/O server, which must not run, whose operator says that the disk before its present one is lost.
+    pub fn start_having_lost_a_disk(&self, number: usize) {
+        self.run_io_server(number, true);
+    }
+
     /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had, which its operator
     /// says is lost.
     pub fn start_on_a_new_disk(&self, number: usize) {
         self.io_servers[number].disk.replace();
-        self.run_io_server(number, true);
+        self.start_having_lost_a_disk(number);
     }
 
     fn run_io_server(&self, number: usize, is_lost: bool) {
@@ -408,10 +413,10 @@ impl Bed {
         self.ended.borrow().clone()
     }
 
-    /// Has the last process of an I/O server ended because it may not serve its disk?
-    pub fn io_server_error(&self, number: usize) -> Option<String> {
+    /// Why the last process of an I/O server does not serve its disk, if it has ended by itself.
+    pub fn io_server_error(&self, number: usize) -> Option<Ref<'_, ClaimFailure<DiskError>>> {
         let ended = self.io_servers[number].ended.borrow();
-        ended.as_ref().map(ToString::to_string)
+        Ref::filter_map(ended, Option::as_ref).ok()
     }
 
     /// Objects on the disks of all I/O servers.

@@ -21,5 +21,5 @@ pub use file_system::{Striping, VolumeFs};
 pub use gannet_wire::volume::{Level, Piece, Shape};
 pub use pin_down::{PinDownCache, PinDownCounters};
 pub use policy::TransferPolicy;
-pub use servers::{Addresses, Resolver, io_servers, registered_io_servers};
+pub use servers::{Addresses, Resolver, registered_io_servers};
 pub use siblings::Siblings;

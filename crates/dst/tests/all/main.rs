@@ -1,6 +1,8 @@
-//! Fixed seeds of every scenario, and the model by itself. One program, since each costs a link.
+//! Fixed seeds of every scenario, the model by itself, and how a volume's servers start. One program, since each costs a
+//! link.
 
 #![allow(clippy::unwrap_used)]
 
 mod model;
 mod scenario;
+mod starts;

@@ -347,17 +347,6 @@ impl IoServers for Servers {
     }
 }
 
-/// The I/O servers at these addresses, as the manager reaches them.
-pub fn io_servers(
-    runtime: Handle,
-    provider: Rc<dyn Provider>,
-    identity: Identity,
-    addresses: Vec<SocketAddr>,
-) -> Rc<dyn IoServers> {
-    let book = Book::Fixed(addresses);
-    Servers::with_book(runtime, provider, identity, (None, book))
-}
-
 /// The I/O servers of `registry`, as the manager reaches them; those without a host are at the address `here`.
 pub fn registered_io_servers(
     runtime: Handle,

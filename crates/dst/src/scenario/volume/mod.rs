@@ -4,7 +4,7 @@
 //! A name belongs to one worker at a time, which says what must come of it: what others find there later is what the
 //! last one left, through whichever client they look. A client that dies leaves its operation half done; its next life
 //! does it again. In the end all is healed, everybody must come to an end, every client must find the same, and
-//! removed files must leave nothing behind.
+//! removed files must leave nothing behind. Servers start in any order, and I/O servers come back at other ports.
 //!
 //! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
 //! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then. Some
@@ -346,9 +346,9 @@ impl Stage {
 
 /// The main task: safety, then progress, then what is left.
 async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
-    stage.bed.start();
     stage.gateway.iter().for_each(|it| it.start(&stage));
     (0..stage.clients.len()).for_each(|client| stage.start_client(client));
+    nemesis::start(&stage, &random).await;
     nemesis::torment(&stage, &random).await;
     nemesis::heal(&stage);
     let deadline = after(&stage, PROGRESS_TIME_MAX);

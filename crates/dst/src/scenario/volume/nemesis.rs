@@ -10,8 +10,29 @@ use std::time::Duration;
 
 /// How often it looks whether somebody wants something to go wrong.
 const LOOK_OUT: Duration = Duration::from_millis(1);
+/// The first port that a system picks.
+const EPHEMERAL_PORT: u16 = 32_768;
+/// The longest pause between the starts of two servers.
+const START_PAUSE_NS: u64 = 1_000_000_000;
 /// One of the numbers of that event.
 const IO_SERVER_DIES: u64 = 2;
+
+/// Starts the servers in some order, perhaps with pauses.
+pub(super) async fn start(stage: &Rc<Stage>, random: &Random) {
+    let count = stage.bed.io_servers.len();
+    // The number behind the last I/O server's is the manager's.
+    let mut left: Vec<usize> = (0..=count).collect();
+    let with_pauses = random.chance(500);
+    while !left.is_empty() {
+        match left.swap_remove(random.index(left.len())) {
+            manager if manager == count => stage.bed.start_manager(),
+            number => stage.bed.start_io_server(number),
+        }
+        if with_pauses {
+            pause(stage, random, START_PAUSE_NS).await;
+        }
+    }
+}
 
 /// Makes things go wrong until the plan's events are used up or all is done.
 pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
@@ -37,7 +58,10 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
                 stage.bed.kill_io_server(number, how(random));
                 pause(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.bed.io_servers[number].node.id());
-                stage.bed.start_io_server(number);
+                match random.chance(300) {
+                    true => stage.bed.start_io_server_at(number, another_port(random)),
+                    false => stage.bed.start_io_server(number),
+                }
             }
             5 => {
                 let number = random.index(stage.clients.len());
@@ -58,6 +82,11 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             }
         }
     }
+}
+
+/// The system picks a port for a server that asks for none.
+fn another_port(random: &Random) -> u16 {
+    EPHEMERAL_PORT + random.index(1 << 12) as u16
 }
 
 /// An NFS server dies: its power makes no difference, it keeps nothing.
