@@ -11,15 +11,15 @@ pub use bench::{
 pub use mount::{Locks, MountOptions};
 pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
-    StripesOptions, VolumeOptions, VolumeRole, VolumeWhat,
+    StripesOptions, VolumeOptions, VolumeWhat,
 };
 
 use crate::failure::{Failure, one_line};
-use crate::volume::Place;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gannet::url::{Location, Url};
+use gannet::volume::{Place, VolumeRole};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
 use gannet_rpc::Design;

@@ -1,7 +1,7 @@
 //! The clients' key of a volume: a file that `gannet volume create` makes, and every client must have.
 
 use gannet_volume::link::{Identity, TrafficClasses};
-use gannet_volume::secret::Secret;
+use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Role, TOKEN_LEN, Token};
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -44,6 +44,23 @@ impl ClientKey {
     /// That of the volume with this identity.
     pub fn new(identity: Token, key: Token) -> ClientKey {
         ClientKey { identity, key }
+    }
+
+    /// That of the volume with this identity and these keys of its servers.
+    pub fn of(identity: Token, keys: &ServerKeys) -> ClientKey {
+        ClientKey::new(identity, keys.for_clients().to_bytes())
+    }
+
+    /// The text of its file, for the volume called `name`.
+    pub fn to_text(&self, name: &str) -> String {
+        let name: String = name.chars().filter(|it| !it.is_control()).collect();
+        let text = |token: Token| format!("{:032x}", u128::from_be_bytes(token));
+        format!(
+            "# Lets clients use the volume {name}. Who has it can read and change all of it: keep it secret.\n\
+             identity = \"{}\"\nkey = \"{}\"\n",
+            text(self.identity),
+            text(self.key),
+        )
     }
 
     /// Reads a key file.
@@ -98,4 +115,31 @@ pub fn token<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Token, D::Er
     value
         .map(u128::to_be_bytes)
         .ok_or_else(|| D::Error::custom("an identity is 32 hexadecimal digits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret_of(key: &ClientKey) -> Secret {
+        key.client(TrafficClasses::default()).key
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_and_is_not_the_secret() {
+        let secret = Secret::new([7; 16]);
+        let key = ClientKey::of([0xab; 16], &ServerKeys::new(secret));
+        let text = key.to_text("a\nvolume");
+        assert_eq!(text.lines().filter(|it| it.starts_with('#')).count(), 1);
+        let read = ClientKey::parse(&text).unwrap();
+        assert_eq!(
+            (read.to_bytes().0, secret_of(&read)),
+            (key.to_bytes().0, secret_of(&key))
+        );
+        assert_eq!(
+            secret_of(&read),
+            ServerKeys::new(secret).between(Role::Client)
+        );
+        assert_ne!(secret_of(&read), secret);
+    }
 }

@@ -22,7 +22,8 @@
 //!
 //! A [`Mount`] is a server's directory in the tree of this machine, through FUSE.
 //!
-//! Features: `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE). All are on by default.
+//! Features: `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE); with the first two, making
+//! and serving volumes. All are on by default.
 //!
 //! This crate puts the parts together and owns nothing of their working. What it refuses: command lines, configuration
 //! files, terminals.
@@ -39,6 +40,8 @@ mod provider;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod url;
+#[cfg(all(feature = "server", feature = "volumes"))]
+pub mod volume;
 
 pub use client::{Client, ConnectOptions, Entry};
 pub use error::{ConnectError, Error};
@@ -53,3 +56,5 @@ pub use key::{ClientKey, KeyError, token};
 pub use mount::{Caching, FrontEndError, Locks, Mount, MountError, MountOptions};
 #[cfg(feature = "server")]
 pub use server::Server;
+#[cfg(all(feature = "server", feature = "volumes"))]
+pub use volume::{Volume, VolumeError};

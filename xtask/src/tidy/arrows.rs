@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "gannet",
         &[
             "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "volume", "client", "fuse",
+            "nfs", "meta", "volume", "client", "fuse",
         ],
     ),
     (

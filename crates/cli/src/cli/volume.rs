@@ -9,7 +9,6 @@ use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// `gannet volume`.
 #[derive(Debug, Args)]
@@ -57,30 +56,6 @@ pub enum VolumeWhat {
     /// one, once they are restarted; those on other hosts must be given the new `secret` first. Mounts over NFS do not
     /// notice.
     Key(NewKeyOptions),
-}
-
-/// A server of a volume that a process runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VolumeRole {
-    /// Names, attributes, layouts; NFS too.
-    Manager,
-    /// The I/O server with this number.
-    IoServer(u32),
-}
-
-impl FromStr for VolumeRole {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<VolumeRole, String> {
-        if text == "manager" {
-            return Ok(VolumeRole::Manager);
-        }
-        let number = text.strip_prefix("io-server=");
-        let number = number.and_then(|number| number.parse().ok());
-        number
-            .map(VolumeRole::IoServer)
-            .ok_or_else(|| format!("`{text}` is not `manager` or `io-server=N`"))
-    }
 }
 
 /// `gannet volume create`.

@@ -10,8 +10,9 @@ use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
-use crate::volume::{Host, Listening, OpenHost, Volume};
+use crate::volume::{self, explain};
 use gannet::server::{Content, Parts, Serving, Tally};
+use gannet::volume::{Host, Listening, OpenHost};
 use gannet_rpc::RdmaOptions;
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
@@ -32,9 +33,14 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     privileges::confine()?;
     let settings = Settings::resolve(options)?;
     let host = match &settings.volume {
-        Some((path, options)) => Some(OpenHost::open(&Volume::open(path)?, options)?),
+        Some((path, options)) => {
+            let opened = OpenHost::open(&volume::open(path)?, options);
+            Some(opened.map_err(|error| explain(path, error))?)
+        }
         None => None,
     };
+    let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
+    let folder = folder.unwrap_or_default();
     let cores = settings.cores;
     let tcp = bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, cores)?;
     let rdma = bind("NFS over RDMA", "--nfs-rdma", settings.nfs_rdma, cores)?;
@@ -60,12 +66,13 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
-    let mut host = host.map(OpenHost::start).transpose()?;
+    let host = host.map(OpenHost::start).transpose();
+    let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
     let what = || String::from("cannot serve");
     let failing = async {
         match &mut host {
-            Some(host) => host.failed().await,
+            Some(host) => explain(&folder, host.failed().await),
             None => std::future::pending().await,
         }
     };
@@ -73,7 +80,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let served = |_| supervise(parts, volume, settings, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // Calls under way were answered: nobody needs the volume's servers any more.
-    host.map_or(Ok(()), Host::stop)?;
+    let ended = host.map_or(Ok(()), Host::stop);
+    ended.map_err(|error| explain(&folder, error))?;
     report(&tally);
     if has_rdma {
         report_registrations(&tally, rdma_options);

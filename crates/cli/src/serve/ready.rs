@@ -1,6 +1,6 @@
 //! The line that says where clients can connect, on standard output and in a file.
 
-use crate::volume::Listening;
+use gannet::volume::Listening;
 use std::net::SocketAddr;
 
 /// `ready nfs-tcp=A:P nfs-rdma=A:P`; `off` for what does not listen. Servers of a volume follow: `native=A:P` for the

@@ -3,9 +3,9 @@
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
-use crate::volume::HostOptions;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
+use gannet::volume::HostOptions;
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
@@ -344,7 +344,11 @@ fn host_options(
 ) -> HostOptions {
     HostOptions {
         budget,
-        native,
+        native: native.map(|listen| match listen {
+            Listen::At(address) => address,
+            // On loopback alone.
+            Listen::Off => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        }),
         roles: options.role.clone(),
         lost_disks: options.lost_disk.iter().map(|it| *it as usize).collect(),
         manager: options.manager.clone(),

@@ -1,12 +1,11 @@
 //! `gannet volume check`: metadata against itself, and against the objects of the I/O servers.
 
-use super::locked::{lock_folder, open_metadata};
-use super::owner::Owner;
-use super::{METADATA_CACHE, Volume, check_served};
+use super::{check_served, explain};
 use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use gannet::url::Location;
+use gannet::volume::{METADATA_CACHE, Owner, Volume, lock_folder, open_metadata};
 use gannet_meta::check::{Survey, files_on, paths_of, survey};
 use gannet_meta::claims::{self, Loss};
 use gannet_meta::namespace::{self, Outcome};
@@ -61,11 +60,11 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
 }
 
 fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
-    let volume = Volume::open(path)?;
+    let volume = super::open(path)?;
     let what = || format!("cannot check the volume {}", path.display());
     let metadata = match open_metadata(&volume) {
         Ok(metadata) => metadata,
-        Err(failure) => return tell_of_damage(&volume, failure),
+        Err(error) => return tell_of_damage(&volume, explain(path, error)),
     };
     let mut looked = None;
     let read = metadata.read(&mut |view| looked = Some(survey(view)));

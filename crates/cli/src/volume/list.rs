@@ -1,10 +1,9 @@
 //! `gannet volume list`.
 
-use super::Volume;
-use super::description::{DESCRIPTION_FILE, identity_text};
 use crate::cli::ListOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
+use gannet::volume::{DESCRIPTION_FILE, identity_text};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +23,7 @@ struct ListedJson {
 pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
     for path in &options.paths {
         for path in volumes_at(path)? {
-            let volume = Volume::open(&path)?;
+            let volume = super::open(&path)?;
             let listed = ListedJson {
                 name: volume.description.name.clone(),
                 path: path.display().to_string(),

@@ -1,39 +1,35 @@
 //! `gannet volume`, and the volume that `gannet serve --volume` serves.
 //!
-//! A volume's folder holds `volume.toml` (see [`Description`]), `secret`, `client-key`, `metadata` with its
-//! journal, and the I/O servers' folders, each with a file that says whose it is.
+//! What a volume is, and how it is made and served, is `gannet::volume`'s; here are arguments, and words for people.
 
 mod check;
 mod check_objects;
 mod check_served;
-mod claim;
 mod create;
-mod description;
+mod explain;
 mod extend;
-mod host;
 mod key;
 mod list;
-mod locked;
-mod made;
-mod owner;
-mod place;
 mod reach;
 mod show;
 mod stripes;
 
-pub use description::{Description, Volume};
-pub use host::{Front, Host, HostOptions, Listening, OpenHost};
+pub(crate) use explain::explain;
 pub use key::load as load_key;
-pub use place::Place;
 pub(crate) use reach::settled;
 
 use crate::cli::{VolumeOptions, VolumeWhat};
 use crate::failure::Failure;
+use gannet::Volume;
+use std::path::Path;
 
-/// Most I/O servers of a volume.
-pub const IO_SERVERS_MAX: usize = gannet_wire::volume::WIDTH_MAX;
-/// Metadata of a volume that stays in memory, in bytes.
-const METADATA_CACHE: usize = 64 << 20;
+/// The volume at `path`.
+///
+/// # Errors
+/// There is none, or this program does not understand it.
+pub(crate) fn open(path: &Path) -> Result<Volume, Failure> {
+    Volume::open(path).map_err(|error| explain(path, error))
+}
 
 /// Does what the command line asks.
 ///

@@ -1,11 +1,10 @@
 //! `gannet volume show`.
 
-use super::description::identity_text;
-use super::{Place, Volume};
 use crate::cli::ShowOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::size::human;
+use gannet::volume::{Place, Volume, identity_text};
 use rustix::fs::statvfs;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -54,7 +53,7 @@ struct SpaceJson {
 /// # Errors
 /// It cannot be looked at.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
-    let shown = look(&Volume::open(&options.path)?)?;
+    let shown = look(&super::open(&options.path)?)?;
     match options.json {
         true => output::json(&shown),
         false => output::line(&shown.text()),

@@ -1,6 +1,8 @@
-//! A directory served by a few calls.
+//! A directory, or a volume, served by a few calls.
 
 use super::{Content, Parts, Serving, Stop, default_budget};
+#[cfg(feature = "volumes")]
+use crate::volume::{Host, HostOptions, OpenHost, Volume, VolumeError};
 use gannet_localfs::{LocalOptions, LocalTree, OpenError, survive_file_size_limit};
 use gannet_nfs::server::{Export, ExportError, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
@@ -10,22 +12,29 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A directory that is served, until this is dropped or stopped.
+/// A directory or a volume that is served, until this is dropped or stopped.
 pub struct Server {
     tcp: SocketAddr,
     rdma: SocketAddr,
     stop: Stop,
     /// `None` once it was waited for.
     join: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
+    /// The servers of the volume, with where its manager listens.
+    #[cfg(feature = "volumes")]
+    host: Option<(Host, SocketAddr)>,
 }
 
-/// Why a directory cannot be served.
+/// Why nothing is served, or not any more.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// No directory was named.
+    /// Neither a directory nor a volume was named.
     #[error("no directory is named")]
     NoDirectory,
+    /// The volume cannot be served.
+    #[cfg(feature = "volumes")]
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// The directory cannot be served.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -46,13 +55,20 @@ pub enum ServerError {
     /// The system refuses threads.
     #[error("cannot start: {0}")]
     Start(io::Error),
+    /// A core could not start, or panicked.
+    #[error("serving ended: {0}")]
+    Ended(io::Error),
 }
 
-/// How a directory is served: on loopback at free ports, with root squashed, on all cores, unless told otherwise.
+/// How a directory or a volume is served: on loopback at free ports, with root squashed, on all cores, unless told otherwise.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
     directory: Option<PathBuf>,
+    #[cfg(feature = "volumes")]
+    volume: Option<PathBuf>,
+    #[cfg(feature = "volumes")]
+    native: SocketAddr,
     tcp: SocketAddr,
     rdma: SocketAddr,
     clients: Vec<Network>,
@@ -66,6 +82,21 @@ impl Builder {
     pub fn directory(self, path: impl AsRef<Path>) -> Builder {
         let directory = Some(path.as_ref().to_owned());
         Builder { directory, ..self }
+    }
+
+    /// The folder of a volume, in place of a directory: its manager and all of its I/O servers run in this process, and
+    /// it becomes the export `/`.
+    #[cfg(feature = "volumes")]
+    pub fn volume(self, path: impl AsRef<Path>) -> Builder {
+        let volume = Some(path.as_ref().to_owned());
+        Builder { volume, ..self }
+    }
+
+    /// Where the manager of a volume listens, and at which address its I/O servers do; port 0 picks a free one. Whoever
+    /// has the volume's client key may use it there, from any machine that reaches the address.
+    #[cfg(feature = "volumes")]
+    pub fn native(self, native: SocketAddr) -> Builder {
+        Builder { native, ..self }
     }
 
     /// Where NFS over TCP listens; port 0 picks a free one.
@@ -108,13 +139,12 @@ impl Builder {
         self
     }
 
-    /// Opens the directory and the sockets, and serves.
+    /// Opens the directory or the volume and the sockets, and serves.
     ///
     /// # Errors
     /// See [`ServerError`].
     pub fn start(self) -> Result<Server, ServerError> {
         survive_file_size_limit();
-        let directory = self.directory.as_ref().ok_or(ServerError::NoDirectory)?;
         let is_reached = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
         if let (true, Some(address)) = (
             self.clients.is_empty(),
@@ -124,9 +154,46 @@ impl Builder {
         }
         let mut export = Export::new("/")?.with_clients(self.clients.clone())?;
         export.rules = self.rules;
+        #[cfg(feature = "volumes")]
+        if let Some(path) = &self.volume {
+            return self.start_volume(path, export);
+        }
+        let directory = self.directory.as_ref().ok_or(ServerError::NoDirectory)?;
         let tree = LocalTree::open(directory, &self.local)?;
+        self.serve(Content::Directories(vec![(export, tree)]))
+    }
+
+    #[cfg(feature = "volumes")]
+    fn start_volume(&self, path: &Path, export: Export) -> Result<Server, ServerError> {
+        let options = HostOptions {
+            native: Some(self.native),
+            threads: self.cores,
+            ..HostOptions::default()
+        };
+        let host = OpenHost::open(&Volume::open(path)?, &options)?;
+        let (Some(front), Some(manager)) = (host.front(), host.listening().manager) else {
+            // All servers run here.
+            return Err(ServerError::Volume(VolumeError::NoManagerAddress));
+        };
+        let clients = move |runtime| front.client(runtime);
+        let content = Content::Volume(vec![export], std::sync::Arc::new(clients));
+        let host = host.start()?;
+        match self.serve(content) {
+            Ok(mut server) => {
+                server.host = Some((host, manager));
+                Ok(server)
+            }
+            Err(error) => {
+                // The volume is free again when this returns; why it is not served is said.
+                let _ = host.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn serve(&self, content: Content) -> Result<Server, ServerError> {
         let parts = Parts {
-            content: Content::Directories(vec![(export, tree)]),
+            content,
             cores: self.cores,
             tcp: Some(listen(self.tcp, self.cores)?),
             rdma: Some(listen(self.rdma, self.cores)?),
@@ -146,6 +213,8 @@ impl Builder {
             rdma,
             stop,
             join: Some(Box::new(join)),
+            #[cfg(feature = "volumes")]
+            host: None,
         })
     }
 }
@@ -161,6 +230,10 @@ impl Server {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         Builder {
             directory: None,
+            #[cfg(feature = "volumes")]
+            volume: None,
+            #[cfg(feature = "volumes")]
+            native: local,
             tcp: local,
             rdma: local,
             clients: Vec::new(),
@@ -184,6 +257,19 @@ impl Server {
         self.rdma
     }
 
+    /// Where the manager of the volume listens, if a volume is served.
+    #[cfg(feature = "volumes")]
+    pub fn native_address(&self) -> Option<SocketAddr> {
+        self.host.as_ref().map(|(_, manager)| *manager)
+    }
+
+    /// The URL by which this machine reaches the volume, if one is served; the client key of the volume is needed.
+    #[cfg(feature = "volumes")]
+    pub fn native_url(&self) -> Option<String> {
+        let address = self.native_address();
+        address.map(|address| format!("gannet://{address}/"))
+    }
+
     /// The URL by which this machine reaches it over TCP.
     pub fn tcp_url(&self) -> String {
         format!("nfs://{}/", self.tcp)
@@ -197,10 +283,19 @@ impl Server {
     /// Ends it, and waits until calls under way are answered, for some seconds at most. Blocks.
     ///
     /// # Errors
-    /// A core could not start, or panicked.
-    pub fn stop(mut self) -> io::Result<()> {
+    /// [`ServerError::Ended`], or [`ServerError::Volume`] if a server of the volume had ended by itself: a manager that
+    /// was replaced, for instance.
+    pub fn stop(mut self) -> Result<(), ServerError> {
         self.stop.stop();
-        self.join.take().map_or(Ok(()), |join| join())
+        let joined = self.join.take().map_or(Ok(()), |join| join());
+        // Calls under way were answered: nobody needs the volume's servers any more.
+        #[cfg(feature = "volumes")]
+        if let Some((mut host, _)) = self.host.take() {
+            let failure = host.failure();
+            host.stop()?;
+            failure.map_or(Ok(()), Err)?;
+        }
+        joined.map_err(ServerError::Ended)
     }
 }
 

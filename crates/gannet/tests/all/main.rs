@@ -6,3 +6,5 @@ mod client;
 mod mount;
 mod readme;
 mod server;
+#[cfg(feature = "volumes")]
+mod volume;

@@ -1,14 +1,14 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
 use super::Volume;
-use super::claim::{Folder, FolderDisk, identity};
-use super::locked::{check_servers_count, lock_folder, open_metadata};
+use super::error::{ManagerError, VolumeError};
+use super::folder::{Folder, FolderDisk, identity, lock_folder};
+use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
-use crate::cli::{Listen, VolumeRole};
-use crate::failure::{Explain, Failure};
-use gannet::local::{find, provider, resolver};
-use gannet::url::NATIVE_PORT;
+use crate::local::{find, provider, resolver};
+use crate::server::default_budget;
+use crate::url::NATIVE_PORT;
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree, descriptors_each};
 use gannet_meta::{JournaledStore, MetaStore};
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
@@ -21,22 +21,56 @@ use gannet_volume::link::{Identity, TrafficClasses};
 use gannet_volume::manager::{Manager, Registration};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 
+/// A server of a volume that a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeRole {
+    /// Names, attributes, layouts; NFS too.
+    Manager,
+    /// The I/O server with this number.
+    IoServer(u32),
+}
+
+impl FromStr for VolumeRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<VolumeRole, String> {
+        if text == "manager" {
+            return Ok(VolumeRole::Manager);
+        }
+        let number = text.strip_prefix("io-server=");
+        let number = number.and_then(|number| number.parse().ok());
+        number
+            .map(VolumeRole::IoServer)
+            .ok_or_else(|| format!("`{text}` is not `manager` or `io-server=N`"))
+    }
+}
+
+impl fmt::Display for VolumeRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VolumeRole::Manager => f.write_str("the manager of the volume"),
+            VolumeRole::IoServer(number) => write!(f, "I/O server {number}"),
+        }
+    }
+}
+
 /// Which servers of a volume a process runs, and where they listen.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
     /// Where the manager listens, and at which address I/O servers do; without it at all addresses, and the manager on
-    /// the port of `volume.toml` or the native one. Off: on loopback alone.
-    pub native: Option<Listen>,
+    /// the port of `volume.toml` or the native one.
+    pub native: Option<SocketAddr>,
     /// The servers; none stands for all.
     pub roles: Vec<VolumeRole>,
     /// I/O servers that are to serve folders without what files had there.
@@ -55,6 +89,23 @@ pub struct HostOptions {
     pub budget: Budget,
 }
 
+impl Default for HostOptions {
+    /// All servers of a volume, on one thread.
+    fn default() -> HostOptions {
+        HostOptions {
+            native: None,
+            roles: Vec::new(),
+            lost_disks: Vec::new(),
+            manager: None,
+            dscp: None,
+            threads: 1,
+            crc: false,
+            force_term: false,
+            budget: default_budget(),
+        }
+    }
+}
+
 impl HostOptions {
     /// Whether the manager is among them.
     pub fn runs_manager(&self) -> bool {
@@ -62,7 +113,7 @@ impl HostOptions {
     }
 
     /// The numbers of I/O servers among them, in order, out of `count`.
-    fn io_servers(&self, count: usize) -> Result<Vec<usize>, Failure> {
+    fn io_servers(&self, count: usize) -> Result<Vec<usize>, VolumeError> {
         let mut numbers: Vec<usize> = match self.roles.is_empty() {
             true => (0..count).collect(),
             false => (self.roles.iter())
@@ -75,23 +126,16 @@ impl HostOptions {
         numbers.sort_unstable();
         numbers.dedup();
         if let Some(number) = numbers.iter().find(|number| **number >= count) {
-            let what = format!("cannot run I/O server {number}");
-            let why = format!("the volume has {count}, with numbers from 0 on");
-            return Err(Failure::usage(what, why));
+            let number = *number;
+            return Err(VolumeError::NoSuchIoServer { number, count });
         }
         Ok(numbers)
     }
 
     /// That disks are given up only of servers that run here.
-    fn check_lost(&self, numbers: &[usize]) -> Result<(), Failure> {
+    fn check_lost(&self, numbers: &[usize]) -> Result<(), VolumeError> {
         match self.lost_disks.iter().find(|it| !numbers.contains(it)) {
-            Some(number) => {
-                let what = format!("cannot give up the disk of I/O server {number}");
-                Err(Failure::usage(
-                    what,
-                    "this process does not run that server",
-                ))
-            }
+            Some(number) => Err(VolumeError::LostElsewhere(*number)),
             None => Ok(()),
         }
     }
@@ -101,16 +145,15 @@ impl HostOptions {
 pub struct Host {
     threads: Cores,
     stop: watch::Sender<bool>,
-    failures: Receiver<Failure>,
+    failures: Receiver<VolumeError>,
 }
 
 /// The servers of a volume before they run: folders and sockets are open, and no thread was started.
 pub struct OpenHost {
     roles: Roles,
-    path: PathBuf,
     stop: watch::Sender<bool>,
     front: Option<Arc<Front>>,
-    failures: Receiver<Failure>,
+    failures: Receiver<VolumeError>,
 }
 
 /// Where the servers of a process listen.
@@ -144,7 +187,7 @@ struct Roles {
     classes: TrafficClasses,
     stop: watch::Receiver<bool>,
     /// Takes why a server of this process, which runs already, is none.
-    failed: Sender<Failure>,
+    failed: Sender<VolumeError>,
 }
 
 struct ManagerSeat {
@@ -176,7 +219,7 @@ impl OpenHost {
     ///
     /// # Errors
     /// Another process serves them, or something of the volume cannot be used.
-    pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, Failure> {
+    pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, VolumeError> {
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
@@ -190,10 +233,9 @@ impl OpenHost {
             true => None,
             false => Some(manager_place(volume, options)?),
         };
-        let what = || String::from("cannot start the I/O servers");
-        let descriptors = descriptors_each(numbers.len()).explain(what)?;
+        let descriptors = descriptors_each(numbers.len()).map_err(VolumeError::Descriptors)?;
         let knows = (metadata.as_deref(), register.as_ref());
-        let opened = block_on(async |runtime| {
+        let opened = on_a_core(async |runtime| {
             let mut opened = Vec::with_capacity(numbers.len());
             for number in numbers {
                 let lost = options.lost_disks.contains(&number);
@@ -203,11 +245,10 @@ impl OpenHost {
             }
             Ok(opened)
         });
-        let io_servers = opened.explain(what)??;
+        let io_servers = opened.map_err(VolumeError::Start)??;
         if let Some(names) = &metadata {
             let numbers: Vec<u32> = io_servers.iter().map(|seat| seat.number).collect();
-            let what = || String::from("cannot note which I/O servers have folders");
-            host::note_served(&**names, &numbers).explain(what)?;
+            host::note_served(&**names, &numbers).map_err(VolumeError::Note)?;
         }
         let manager = metadata.map(|metadata| open_manager(volume, metadata, address, &io_servers));
         let manager = manager.transpose()?;
@@ -230,7 +271,6 @@ impl OpenHost {
         Ok(OpenHost {
             front: front.transpose()?,
             roles,
-            path: volume.path.clone(),
             stop,
             failures,
         })
@@ -240,9 +280,9 @@ impl OpenHost {
     ///
     /// # Errors
     /// The system refuses a thread, or the manager cannot use the volume's metadata.
-    pub fn start(self) -> Result<Host, Failure> {
+    pub fn start(self) -> Result<Host, VolumeError> {
         Ok(Host {
-            threads: run(self.roles, &self.path)?,
+            threads: run(self.roles)?,
             stop: self.stop,
             failures: self.failures,
         })
@@ -261,7 +301,7 @@ impl OpenHost {
 
 impl Host {
     /// Why one of the servers is none although it was started; waits until there is a reason.
-    pub async fn failed(&mut self) -> Failure {
+    pub async fn failed(&mut self) -> VolumeError {
         match self.failures.recv().await {
             Some(failure) => failure,
             None => std::future::pending().await,
@@ -272,27 +312,42 @@ impl Host {
     ///
     /// # Errors
     /// One of them had failed.
-    pub fn stop(self) -> Result<(), Failure> {
+    pub fn stop(self) -> Result<(), VolumeError> {
         // Receivers are gone when all threads have ended by themselves.
         let _ = self.stop.send(true);
-        self.threads
-            .join()
-            .explain(|| String::from("a server of the volume ended"))
+        self.threads.join().map_err(VolumeError::Ended)
+    }
+
+    /// Why one of the servers has ended, if one has.
+    pub fn failure(&mut self) -> Option<VolumeError> {
+        self.failures.try_recv().ok()
     }
 }
 
+/// Runs `main` to its end on a core of its own: the caller's thread may be one of an executor, which no other may block.
+fn on_a_core<T: Send, F: Future<Output = T>>(
+    main: impl FnOnce(Handle) -> F + Send,
+) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let core = std::thread::Builder::new().name(String::from("volume start"));
+        let core = core.spawn_scoped(scope, || block_on(main))?;
+        let panicked = |_| Err(io::Error::other("a thread panicked"));
+        core.join().unwrap_or_else(panicked)
+    })
+}
+
 /// Starts the threads, and waits until the servers answer.
-fn run(roles: Roles, path: &Path) -> Result<Cores, Failure> {
+fn run(roles: Roles) -> Result<Cores, VolumeError> {
     let (sender, started) = mpsc::channel();
-    let what = || format!("cannot serve the volume {}", path.display());
     let (count, roles) = (roles.threads, Arc::new(roles));
     let threads = Cores::start(count, move |index, runtime| {
         serve(index, runtime, Arc::clone(&roles), sender.clone())
-    })
-    .explain(what)?;
+    });
+    let threads = threads.map_err(VolumeError::Start)?;
     // The first thread says one word, or is gone.
-    let word = started.recv().explain(what)?;
-    word.map_err(|why| Failure::new(what(), why))?;
+    let gone = |error| VolumeError::Start(io::Error::other(error));
+    let word = started.recv().map_err(gone)?;
+    word.map_err(VolumeError::Manager)?;
     Ok(threads)
 }
 
@@ -307,7 +362,7 @@ impl Roles {
         }
     }
 
-    fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, Failure> {
+    fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, VolumeError> {
         Ok(Arc::new(Front {
             identity: Identity {
                 role: Role::Client,
@@ -328,20 +383,16 @@ fn manager_address(volume: &Volume, options: &HostOptions) -> SocketAddr {
     let said = volume.description.manager.address.as_ref();
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     match options.native {
-        Some(Listen::At(address)) => address,
-        Some(Listen::Off) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        Some(address) => address,
         None => SocketAddr::new(any, said.map_or(NATIVE_PORT, |place| place.0.port)),
     }
 }
 
 /// Where I/O servers that run apart from the manager find it.
-fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Failure> {
+fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, VolumeError> {
     let said = volume.description.manager.address.as_ref();
-    options.manager.as_ref().or(said).cloned().ok_or_else(|| {
-        let why = "nobody says where the manager is";
-        let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
-        Failure::usage("cannot run I/O servers without the manager", why).hint(hint)
-    })
+    let known = options.manager.as_ref().or(said).cloned();
+    known.ok_or(VolumeError::NoManagerAddress)
 }
 
 impl Front {
@@ -364,12 +415,12 @@ fn open_manager(
     metadata: Arc<JournaledStore>,
     address: SocketAddr,
     io_servers: &[IoServerSeat],
-) -> Result<ManagerSeat, Failure> {
+) -> Result<ManagerSeat, VolumeError> {
     let description = &volume.description;
     let said = description.io_server.iter().map(|server| &server.address);
     let said = said.map(|place| place.clone().map(|place| place.0).unwrap_or_default());
     let mut servers: Vec<Address> = said.collect();
-    check_servers_count(volume, &*metadata, servers.len() as u32)?;
+    check_servers_count(&*metadata, servers.len() as u32)?;
     for seat in io_servers {
         if let Some(known) = servers.get_mut(seat.number as usize) {
             *known = host::reported_address(seat.listener.local_address(), known);
@@ -382,7 +433,7 @@ fn open_manager(
             on: Chosen::InTurn(description.stripes.width),
         },
         metadata,
-        listener: listen("the manager of the volume", address)?,
+        listener: listen(VolumeRole::Manager, address)?,
         servers,
     })
 }
@@ -394,27 +445,26 @@ async fn open_io_server(
     (number, is_lost): (usize, bool),
     (ip, descriptors): (IpAddr, usize),
     (names, manager): (Option<&JournaledStore>, Option<&Place>),
-) -> Result<IoServerSeat, Failure> {
-    let what = || format!("cannot start I/O server {number}");
+) -> Result<IoServerSeat, VolumeError> {
     let described = volume.description.io_server.get(number);
-    let described = described.ok_or_else(|| Failure::new(what(), "there is no such server"))?;
-    let folder = volume.path.join(&described.folder);
-    let lock = lock_folder(&folder).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            let why = format!("a server serves its folder {} already", folder.display());
-            let hint = "stop that one first; each I/O server of a host needs a folder of its own";
-            Failure::new(what(), why).hint(hint)
-        }
-        kind => {
-            let failure = Failure::new(what(), format!("{}: {error}", folder.display()));
-            match kind {
-                std::io::ErrorKind::NotFound => {
-                    failure.hint("mount its disk; the folder of a new server is yours to make")
-                }
-                _ => failure,
-            }
-        }
+    let described = described.ok_or(VolumeError::NoSuchIoServer {
+        number,
+        count: volume.description.io_server.len(),
     })?;
+    let folder = volume.path.join(&described.folder);
+    let unusable = |why: io::Error| {
+        let folder = folder.clone();
+        match why.kind() {
+            io::ErrorKind::WouldBlock => VolumeError::FolderLocked { number, folder },
+            _ => VolumeError::Folder {
+                number,
+                folder,
+                why,
+            },
+        }
+    };
+    let lock = lock_folder(&folder).map_err(unusable)?;
+    let opened = lock.metadata().map_err(unusable)?;
     let claimable = Folder {
         owner: Owner {
             volume: volume.description.identity,
@@ -422,14 +472,14 @@ async fn open_io_server(
             lost_below: 0,
         },
         path: folder.clone(),
-        opened: lock.metadata().map(|it| identity(&it)).explain(what)?,
+        opened: identity(&opened),
     };
     // Bounded by WIDTH_MAX.
     let claim = claimable.claim(runtime, number as u32, is_lost);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let names = names.map(|names| names as &dyn MetaStore);
     let claimed = claim.take(names, now.unwrap_or_default()).await;
-    let claimed = claimed.map_err(|failure| claimable.explain(failure))?;
+    let claimed = claimed.map_err(|failure| claimable.refused(failure))?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
         // What was written durably must not lose the name of its object.
@@ -437,13 +487,12 @@ async fn open_io_server(
         descriptors_max: Some(descriptors),
         ..LocalOptions::default()
     };
-    let tree = LocalTree::open(&folder, &options).explain(what)?;
+    let tree = LocalTree::open(&folder, &options);
+    let tree = tree.map_err(|why| VolumeError::Tree { number, why })?;
     let said = described.address.as_ref().map(|place| place.0.clone());
     let said = said.unwrap_or_default();
-    let listener = listen(
-        &format!("I/O server {number}"),
-        SocketAddr::new(ip, said.port),
-    )?;
+    let role = VolumeRole::IoServer(claim.number);
+    let listener = listen(role, SocketAddr::new(ip, said.port))?;
     let address = host::reported_address(listener.local_address(), &said);
     Ok(IoServerSeat {
         number: claim.number,
@@ -457,15 +506,12 @@ async fn open_io_server(
     })
 }
 
-fn listen(what: &str, address: SocketAddr) -> Result<SharedListener, Failure> {
-    SharedListener::bind(address, 1).map_err(|error| {
-        Failure::new(format!("cannot listen for {what} at {address}"), error)
-            .hint("choose another address with --native ADDRESS:PORT")
-    })
+fn listen(role: VolumeRole, address: SocketAddr) -> Result<SharedListener, VolumeError> {
+    SharedListener::bind(address, 1).map_err(|why| VolumeError::Listen { role, address, why })
 }
 
-fn random() -> Result<u64, Failure> {
-    getrandom::u64().explain(|| String::from("cannot get random bytes"))
+fn random() -> Result<u64, VolumeError> {
+    getrandom::u64().map_err(|error| VolumeError::Random(io::Error::other(error.to_string())))
 }
 
 /// Runs the servers of one thread until they shall end. The first thread says whether the manager runs.
@@ -473,7 +519,7 @@ async fn serve(
     index: usize,
     runtime: Handle,
     roles: Arc<Roles>,
-    started: mpsc::Sender<Result<(), String>>,
+    started: mpsc::Sender<Result<(), ManagerError>>,
 ) {
     for at in (index..roles.io_servers.len()).step_by(roles.threads) {
         start_io_server(&runtime, &roles, at);
@@ -482,7 +528,7 @@ async fn serve(
         let outcome = match start_manager(&runtime, &roles) {
             Ok(Some(manager)) => {
                 let begun = host::has_begun_soon(&runtime, &manager).await;
-                begun.map_err(|error| error.to_string())
+                begun.map_err(ManagerError::Term)
             }
             Ok(None) => Ok(()),
             Err(why) => Err(why),
@@ -516,7 +562,7 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
     let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
     roles.host(runtime).start_io_server(role, move |failure| {
         // One reason is enough to end.
-        let _ = failed.try_send(folder.explain(failure));
+        let _ = failed.try_send(folder.refused(failure));
     });
 }
 
@@ -558,11 +604,11 @@ impl Roles {
         &self,
         runtime: &Handle,
         seat: &IoServerSeat,
-    ) -> Result<Claimed, Failure> {
+    ) -> Result<Claimed, VolumeError> {
         match (seat.claimed, self.registration(runtime, seat)) {
             (Claimed::Asks, Some(registration)) => {
                 let claimed = seat.claim(runtime).ask_soon(&registration).await;
-                claimed.map_err(|failure| seat.folder.explain(failure))
+                claimed.map_err(|failure| seat.folder.refused(failure))
             }
             (claimed, _) => Ok(claimed),
         }
@@ -573,17 +619,17 @@ impl Roles {
     ///
     /// # Errors
     /// One may not be served.
-    fn ask_for_folders(&mut self) -> Result<(), Failure> {
+    fn ask_for_folders(&mut self) -> Result<(), VolumeError> {
         let asks = |seat: &IoServerSeat| seat.claimed == Claimed::Asks;
         if !self.io_servers.iter().any(asks) {
             return Ok(());
         }
         let roles = &*self;
-        let asked = block_on(async |runtime| {
+        let asked = on_a_core(async |runtime| {
             let seats = roles.io_servers.iter();
             all(seats.map(|seat| Box::pin(roles.ask_for_folder(&runtime, seat)))).await
         });
-        let asked = asked.explain(|| String::from("cannot ask the manager"))?;
+        let asked = asked.map_err(VolumeError::Ask)?;
         for (seat, claimed) in self.io_servers.iter_mut().zip(asked) {
             seat.claimed = claimed?;
         }
@@ -592,7 +638,10 @@ impl Roles {
 }
 
 /// Starts the manager, if this process has it.
-fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<Option<Rc<Manager>>, String> {
+fn start_manager(
+    runtime: &Handle,
+    roles: &Arc<Roles>,
+) -> Result<Option<Rc<Manager>>, ManagerError> {
     let Some(seat) = &roles.manager else {
         return Ok(None);
     };
@@ -611,9 +660,9 @@ fn start_manager(runtime: &Handle, roles: &Arc<Roles>) -> Result<Option<Rc<Manag
     let failed = roles.failed.clone();
     let manager = roles.host(runtime).start_manager(role, move |error| {
         // One reason is enough to end.
-        let _ = failed.try_send(Failure::new("the manager of the volume ends", error));
+        let _ = failed.try_send(VolumeError::TermEnded(error));
     });
-    manager.map(Some).map_err(|error| error.to_string())
+    manager.map(Some).map_err(ManagerError::Metadata)
 }
 
 /// Where a server takes connections: those that come to a listener of this thread alone.

@@ -1,24 +1,20 @@
-//! What `volume.toml` says, and opening the folder of a volume.
+//! What `volume.toml` says.
 
 use super::IO_SERVERS_MAX;
+use super::error::{DescriptionError, VolumeError};
 use super::place::Place;
-use crate::failure::{Explain, Failure};
 use gannet_meta::OtherFormat;
 use gannet_volume::link::TrafficClasses;
-use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{NAME_MAX, Token, UNIT_MAX, UNIT_MIN};
 use serde::Deserialize;
 use serde::de::Error as _;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The version of volumes that this program makes and serves.
 pub(super) const FORMAT: u32 = 2;
-/// Largest description, in bytes.
-const DESCRIPTION_MAX: u64 = 1 << 20;
 
-pub(super) const DESCRIPTION_FILE: &str = "volume.toml";
+/// The name of a description in its volume's folder.
+pub const DESCRIPTION_FILE: &str = "volume.toml";
 pub(super) const SECRET_FILE: &str = "secret";
 pub(super) const METADATA_FILE: &str = "metadata";
 
@@ -31,7 +27,7 @@ pub struct Description {
     /// What people call it.
     pub name: String,
     /// What its servers and clients know it by.
-    #[serde(deserialize_with = "gannet::token")]
+    #[serde(deserialize_with = "crate::token")]
     pub identity: Token,
     /// How what its servers send is marked.
     #[serde(default, deserialize_with = "dscp")]
@@ -80,7 +76,7 @@ fn dscp<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<TrafficCla
 }
 
 /// An identity as people read it.
-pub(super) fn identity_text(identity: &Token) -> String {
+pub fn identity_text(identity: &Token) -> String {
     format!("{:032x}", u128::from_be_bytes(*identity))
 }
 
@@ -89,7 +85,7 @@ impl Description {
     ///
     /// # Errors
     /// A folder's path cannot be written as text.
-    pub fn to_text(&self) -> Result<String, Failure> {
+    pub fn to_text(&self) -> Result<String, VolumeError> {
         let mut text = format!(
             "# A volume of Gannet. Its secret is in `{SECRET_FILE}`, its names and attributes are in `{METADATA_FILE}`.\n\
              format = {}\nname = {}\nidentity = \"{}\"\n{}\n\
@@ -118,8 +114,9 @@ impl Description {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Description, String> {
-        let description: Description = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub fn parse(text: &str) -> Result<Description, DescriptionError> {
+        let description: Description =
+            toml::from_str(text).map_err(|error| DescriptionError::Text(error.to_string()))?;
         let Description {
             format,
             name,
@@ -127,26 +124,24 @@ impl Description {
             io_server,
             ..
         } = &description;
-        OtherFormat::check(*format, FORMAT).map_err(|error| error.to_string())?;
+        OtherFormat::check(*format, FORMAT)?;
         if io_server.is_empty() || io_server.len() > IO_SERVERS_MAX {
-            return Err(format!("it must have 1 to {IO_SERVERS_MAX} I/O servers"));
+            return Err(DescriptionError::IoServers);
         }
         if name.len() > NAME_MAX {
-            return Err(format!("`name` is longer than {NAME_MAX} bytes"));
+            return Err(DescriptionError::Name);
         }
         if !(UNIT_MIN..=UNIT_MAX).contains(&stripes.unit) {
-            return Err(format!(
-                "`unit` must be from {UNIT_MIN} to {UNIT_MAX} bytes"
-            ));
+            return Err(DescriptionError::Unit);
         }
         if stripes.width as usize > io_server.len() {
-            return Err(String::from("`width` is more than its I/O servers"));
+            return Err(DescriptionError::Width);
         }
         let mut folders = io_server.iter().map(|server| &server.folder);
-        if let Some(number) = folders.position(|folder| folder.as_os_str().is_empty()) {
-            return Err(format!("the `folder` of I/O server {number} is empty"));
+        match folders.position(|folder| folder.as_os_str().is_empty()) {
+            Some(number) => Err(DescriptionError::Folder(number)),
+            None => Ok(description),
         }
-        Ok(description)
     }
 }
 
@@ -155,7 +150,7 @@ impl IoServerDescription {
     ///
     /// # Errors
     /// The folder's path cannot be written as text.
-    pub(super) fn to_text(&self) -> Result<String, Failure> {
+    pub(super) fn to_text(&self) -> Result<String, VolumeError> {
         let folder = self.folder.to_str();
         let folder = folder.ok_or_else(|| unwritable(&self.folder.to_string_lossy()))?;
         let address = match &self.address {
@@ -170,102 +165,15 @@ impl IoServerDescription {
 }
 
 /// A string of TOML: JSON's are among them.
-fn quoted(text: &str) -> Result<String, Failure> {
+fn quoted(text: &str) -> Result<String, VolumeError> {
     match text.contains(char::is_control) {
         true => Err(unwritable(text)),
         false => serde_json::to_string(text).map_err(|_| unwritable(text)),
     }
 }
 
-fn unwritable(text: &str) -> Failure {
-    let why = "it is not UTF-8, or has control characters in it";
-    Failure::new(format!("cannot use the path {text:?}"), why).hint("choose another name")
-}
-
-/// The folder of a volume, opened.
-#[derive(Debug)]
-pub struct Volume {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it says of itself.
-    pub description: Description,
-}
-
-impl Volume {
-    /// Reads the description of the volume at `path`.
-    ///
-    /// # Errors
-    /// There is none, or this program does not understand it.
-    pub fn open(path: &Path) -> Result<Volume, Failure> {
-        let what = || format!("cannot open the volume {}", path.display());
-        let file = path.join(DESCRIPTION_FILE);
-        let opened = std::fs::File::open(&file).map_err(|error| {
-            let why = format!("{}: {error}", file.display());
-            match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-                    Failure::new(what(), why).hint("make one with `gannet volume create PATH`")
-                }
-                _ => Failure::new(what(), why),
-            }
-        })?;
-        let mut text = String::new();
-        let read = opened.take(DESCRIPTION_MAX).read_to_string(&mut text);
-        read.map_err(|error| Failure::new(what(), format!("{}: {error}", file.display())))?;
-        let description = Description::parse(&text)
-            .map_err(|why| Failure::new(what(), format!("{}: {why}", file.display())))?;
-        Ok(Volume {
-            path: path.to_path_buf(),
-            description,
-        })
-    }
-
-    /// Its keys: sixteen secret bytes, and sixteen more after each change of the clients' key.
-    ///
-    /// # Errors
-    /// They cannot be read, are none, or others can read them.
-    pub fn keys(&self) -> Result<ServerKeys, Failure> {
-        let (secret, salt) = self.secret()?;
-        let keys = ServerKeys::new(Secret::new(secret));
-        Ok(match salt {
-            Some(salt) => keys.with_client_salt(&salt),
-            None => keys,
-        })
-    }
-
-    /// What is in the file of the secret: that, and what the clients' key depends on too.
-    pub(super) fn secret(&self) -> Result<(Token, Option<Token>), Failure> {
-        let file = self.path.join(SECRET_FILE);
-        let what = || format!("cannot use the volume's secret {}", file.display());
-        let hint = "put it back from a backup, or copy it from another host of the volume";
-        let bytes = std::fs::read(&file).map_err(|error| Failure::new(what(), error).hint(hint))?;
-        let mode = std::fs::metadata(&file).explain(what)?.mode();
-        if mode & 0o077 != 0 {
-            let hint = format!("run `chmod 600 {}`", file.display());
-            return Err(Failure::new(what(), "others than its owner can read it").hint(hint));
-        }
-        let (secret, salt) = bytes
-            .split_first_chunk()
-            .ok_or_else(|| Failure::new(what(), "it is shorter than 16 bytes"))?;
-        let salt = match salt.len() {
-            0 => None,
-            _ => {
-                let salt = Token::try_from(salt);
-                Some(salt.map_err(|_| Failure::new(what(), "it is not 16 or 32 bytes long"))?)
-            }
-        };
-        Ok((*secret, salt))
-    }
-
-    /// Where its metadata is.
-    pub fn metadata(&self) -> PathBuf {
-        self.path.join(METADATA_FILE)
-    }
-
-    /// The folders of its I/O servers, in the order of their numbers.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        let servers = self.description.io_server.iter();
-        servers.map(|it| self.path.join(&it.folder)).collect()
-    }
+fn unwritable(text: &str) -> VolumeError {
+    VolumeError::Unwritable(text.to_owned())
 }
 
 #[cfg(test)]
@@ -318,6 +226,7 @@ mod tests {
         ] {
             assert!(text.contains(from));
             let error = Description::parse(&text.replacen(from, to, 1)).unwrap_err();
+            let error = error.to_string();
             assert!(error.contains(part), "{error}");
         }
         let mut other = description();

@@ -2,8 +2,8 @@
 //! disks were swapped, or `volume.toml` names the wrong folder.
 
 use super::description::identity_text;
+use super::error::{At, FileWork, VolumeError};
 use super::made::replace;
-use crate::failure::{Explain, Failure};
 use gannet_volume::host::Found;
 use gannet_volume::io_server::OWNER_FILE;
 use gannet_wire::volume::{FOLDERS, Token};
@@ -18,15 +18,15 @@ const LEN_MAX: u64 = 1 << 16;
 /// An I/O server of some volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Owner {
+pub struct Owner {
     /// The volume's identity.
-    #[serde(deserialize_with = "gannet::token")]
-    pub(super) volume: Token,
+    #[serde(deserialize_with = "crate::token")]
+    pub volume: Token,
     /// The server's number in it.
-    pub(super) io_server: usize,
+    pub io_server: usize,
     /// Files with numbers below this may have had objects on a disk before this one, which was lost; 0: none was.
     #[serde(default)]
-    pub(super) lost_below: u64,
+    pub lost_below: u64,
 }
 
 impl Owner {
@@ -34,7 +34,7 @@ impl Owner {
     ///
     /// # Errors
     /// It cannot be told.
-    pub(super) fn of(folder: &Path) -> io::Result<Option<Owner>> {
+    pub fn of(folder: &Path) -> io::Result<Option<Owner>> {
         let mut text = String::new();
         let opened = File::open(folder.join(OWNER_FILE));
         let read = opened.and_then(|file| file.take(LEN_MAX).read_to_string(&mut text));
@@ -53,7 +53,7 @@ impl Owner {
     }
 
     /// Whether both are the same I/O server.
-    pub(super) fn is(&self, other: &Owner) -> bool {
+    pub fn is(&self, other: &Owner) -> bool {
         (self.volume, self.io_server) == (other.volume, other.io_server)
     }
 
@@ -61,14 +61,16 @@ impl Owner {
     ///
     /// # Errors
     /// It is another server's, or nobody can tell.
-    pub(super) fn look(self, folder: &Path) -> Result<Found, Failure> {
-        let what = || format!("cannot use the folder {}", folder.display());
-        match Owner::of(folder).explain(what)? {
-            Some(owner) if owner.is(&self) => Ok(Found::Own { lost_below: owner.lost_below }),
-            Some(other) => Err(Failure::new(what(), format!("it is that of {other}")).hint(
-                format!("put the right disk there, or the right folder into volume.toml; if this is the right one, remove its {OWNER_FILE}"),
-            )),
-            None => match holds_objects(folder).explain(what)? {
+    pub(super) fn look(self, folder: &Path) -> Result<Found, VolumeError> {
+        match Owner::of(folder).at(FileWork::UseFolder, folder)? {
+            Some(owner) if owner.is(&self) => Ok(Found::Own {
+                lost_below: owner.lost_below,
+            }),
+            Some(owner) => Err(VolumeError::OfAnother {
+                folder: folder.to_path_buf(),
+                owner,
+            }),
+            None => match holds_objects(folder).at(FileWork::UseFolder, folder)? {
                 true => Ok(Found::Unmarked),
                 false => Ok(Found::Empty),
             },
@@ -79,7 +81,7 @@ impl Owner {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn mark(self, folder: &Path, lost_below: u64) -> Result<(), Failure> {
+    pub(super) fn mark(self, folder: &Path, lost_below: u64) -> Result<(), VolumeError> {
         let Owner {
             volume, io_server, ..
         } = self;

@@ -1,7 +1,7 @@
 //! Folders and files of a volume that are made, or else leave nothing behind.
 
 use super::description::IoServerDescription;
-use crate::failure::{Explain, Failure};
+use super::error::{At, FileWork, VolumeError};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Nothing is there.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    path.canonicalize()
-        .explain(|| format!("cannot find {}", path.display()))
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, VolumeError> {
+    path.canonicalize().at(FileWork::Find, path)
 }
 
 /// Folders below the volume's, for the servers with these numbers.
@@ -25,7 +24,7 @@ pub(super) fn own_folders(
     path: &Path,
     numbers: Range<usize>,
     made: &mut Made,
-) -> Result<Vec<IoServerDescription>, Failure> {
+) -> Result<Vec<IoServerDescription>, VolumeError> {
     let above = path.join("io");
     if !above.is_dir() {
         made.folder(&above)?;
@@ -50,7 +49,7 @@ pub(super) fn named_folders(
     existing: &[PathBuf],
     named: &[PathBuf],
     made: &mut Made,
-) -> Result<Vec<IoServerDescription>, Failure> {
+) -> Result<Vec<IoServerDescription>, VolumeError> {
     let mut folders: Vec<IoServerDescription> = Vec::with_capacity(named.len());
     for name in named {
         made.empty_folder(name)?;
@@ -58,9 +57,7 @@ pub(super) fn named_folders(
         let made_now = folders.iter().map(|it| it.folder.as_path());
         let mut others = made_now.chain(existing.iter().map(PathBuf::as_path));
         if folder == path || others.any(|it| it.starts_with(&folder) || folder.starts_with(it)) {
-            let what = format!("cannot put an I/O server into {}", name.display());
-            let why = "the volume or another of its I/O servers is there";
-            return Err(Failure::new(what, why).hint("give each a folder of its own"));
+            return Err(VolumeError::Nested(name.clone()));
         }
         folders.push(IoServerDescription {
             folder,
@@ -74,27 +71,25 @@ pub(super) fn named_folders(
 ///
 /// # Errors
 /// The disk fails.
-pub(super) fn sync_folder(path: &Path) -> Result<(), Failure> {
-    File::open(path)
-        .and_then(|folder| folder.sync_all())
-        .explain(|| format!("cannot make {} durable", path.display()))
+pub(super) fn sync_folder(path: &Path) -> Result<(), VolumeError> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.at(FileWork::Sync, path)
 }
 
 /// Gives a file of the folder `path` another content, as a whole or not at all, durably; readable by this user alone.
 ///
 /// # Errors
 /// It cannot be changed.
-pub(super) fn replace(path: &Path, name: &str, content: &[u8]) -> Result<(), Failure> {
+pub(super) fn replace(path: &Path, name: &str, content: &[u8]) -> Result<(), VolumeError> {
     let file = path.join(name);
-    let what = || format!("cannot change {}", file.display());
     let next = path.join(format!("{name}.next"));
     // Left by a crash.
     if next.exists() {
-        std::fs::remove_file(&next).explain(what)?;
+        std::fs::remove_file(&next).at(FileWork::Change, &file)?;
     }
     let mut unfinished = Made::default();
     unfinished.file(&next, content)?;
-    std::fs::rename(&next, &file).explain(what)?;
+    std::fs::rename(&next, &file).at(FileWork::Change, &file)?;
     unfinished.keep();
     sync_folder(path)
 }
@@ -110,39 +105,33 @@ impl Made {
     ///
     /// # Errors
     /// It cannot be made; so for all that follow.
-    pub(super) fn folder(&mut self, path: &Path) -> Result<(), Failure> {
-        DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .explain(|| format!("cannot make the folder {}", path.display()))?;
+    pub(super) fn folder(&mut self, path: &Path) -> Result<(), VolumeError> {
+        let made = DirBuilder::new().mode(0o700).create(path);
+        made.at(FileWork::MakeFolder, path)?;
         self.folders_and_files.push(path.to_path_buf());
         Ok(())
     }
 
     /// A folder that is there and empty, or else made.
-    pub(super) fn empty_folder(&mut self, path: &Path) -> Result<(), Failure> {
-        let what = || format!("cannot use the folder {}", path.display());
+    pub(super) fn empty_folder(&mut self, path: &Path) -> Result<(), VolumeError> {
         match std::fs::read_dir(path) {
             Ok(mut entries) => match entries.next() {
                 None => Ok(()),
-                Some(_) => Err(Failure::new(what(), "it is not empty")
-                    .hint("choose a folder that is empty or does not exist")),
+                Some(_) => Err(VolumeError::NotEmpty(path.to_path_buf())),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.folder(path),
-            Err(error) => Err(Failure::new(what(), error)),
+            Err(error) => Err(error).at(FileWork::UseFolder, path),
         }
     }
 
     /// A durable file for this user alone.
-    pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> Result<(), Failure> {
-        let what = || format!("cannot make the file {}", path.display());
+    pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> Result<(), VolumeError> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
-        let mut file = options.open(path).explain(what)?;
+        let mut file = options.open(path).at(FileWork::MakeFile, path)?;
         self.folders_and_files.push(path.to_path_buf());
-        file.write_all(content)
-            .and_then(|()| file.sync_all())
-            .explain(what)
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        written.at(FileWork::MakeFile, path)
     }
 
     /// All of it stays.

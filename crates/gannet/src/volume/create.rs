@@ -1,0 +1,239 @@
+//! Making a volume, and adding I/O servers to one.
+
+use super::description::{
+    DESCRIPTION_FILE, Description, FORMAT, IoServerDescription, METADATA_FILE, ManagerDescription,
+    SECRET_FILE, StripesDescription,
+};
+use super::error::{At, FileWork, VolumeError};
+use super::made::{Made, absolute, named_folders, own_folders, replace, sync_folder};
+use super::metadata::open_metadata;
+use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
+use crate::ClientKey;
+use gannet_meta::namespace::{self, Outcome, Request};
+use gannet_meta::{MetaStore, RedbStore, claims};
+use gannet_volume::limits::UNIT_DEFAULT;
+use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_wire::volume::{AttributeChanges, Caller, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN};
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What a volume is to be. The default: one I/O server, and files in stripes of 64 KiB over all.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// The I/O servers.
+    pub io_servers: NewIoServers,
+    /// Bytes of a file that go to one I/O server before the next one's turn.
+    pub stripe_unit: u32,
+    /// I/O servers that a file is striped over; 0 stands for all.
+    pub stripe_width: u32,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions {
+            io_servers: NewIoServers::Inside(1),
+            stripe_unit: UNIT_DEFAULT,
+            stripe_width: 0,
+        }
+    }
+}
+
+/// I/O servers that a volume is to have.
+#[derive(Debug, Clone)]
+pub enum NewIoServers {
+    /// So many, in folders below the volume's.
+    Inside(usize),
+    /// One in each of these folders, which do not exist or are empty: on disks of their own, for instance.
+    Folders(Vec<PathBuf>),
+}
+
+impl NewIoServers {
+    fn count(&self) -> usize {
+        match self {
+            NewIoServers::Inside(count) => *count,
+            NewIoServers::Folders(folders) => folders.len(),
+        }
+    }
+
+    /// Makes their folders, for the volume at `path`, which has those of `existing` already.
+    fn make(
+        &self,
+        path: &Path,
+        existing: &[PathBuf],
+        made: &mut Made,
+    ) -> Result<Vec<IoServerDescription>, VolumeError> {
+        let before = existing.len();
+        match self {
+            NewIoServers::Inside(count) => own_folders(path, before..before + count, made),
+            NewIoServers::Folders(folders) => named_folders(path, existing, folders, made),
+        }
+    }
+}
+
+impl Volume {
+    /// Makes a volume in the folder `path`, which does not exist or is empty; or nothing. Its root directory belongs to
+    /// the user of this process.
+    ///
+    /// # Errors
+    /// It cannot be made so, or at this place.
+    pub fn create(path: &Path, options: &CreateOptions) -> Result<Volume, VolumeError> {
+        let servers = options.io_servers.count();
+        check_options(options, servers)?;
+        let mut made = Made::default();
+        made.empty_folder(path)?;
+        let path = absolute(path)?;
+        let io_server = options.io_servers.make(&path, &[], &mut made)?;
+        let name = path.file_name().unwrap_or_default();
+        let description = Description {
+            format: FORMAT,
+            name: name.to_string_lossy().into_owned(),
+            identity: random()?,
+            dscp: None,
+            manager: ManagerDescription::default(),
+            stripes: StripesDescription {
+                unit: options.stripe_unit,
+                width: options.stripe_width,
+            },
+            io_server,
+        };
+        let text = description.to_text()?;
+        let secret = random()?;
+        made.file(&path.join(SECRET_FILE), &secret)?;
+        let keys = ServerKeys::new(Secret::new(secret));
+        let key = ClientKey::of(description.identity, &keys).to_text(&description.name);
+        made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
+        make_metadata(&path.join(METADATA_FILE), servers, &mut made)?;
+        // Last: a folder with it is a whole volume.
+        made.file(&path.join(DESCRIPTION_FILE), text.as_bytes())?;
+        sync_folder(&path)?;
+        made.keep();
+        Ok(Volume { path, description })
+    }
+
+    /// Adds I/O servers, which new files use from then on. Nobody may serve the volume meanwhile.
+    ///
+    /// # Errors
+    /// It is served, or they cannot be added.
+    pub fn extend(&mut self, more: &NewIoServers) -> Result<(), VolumeError> {
+        let path = absolute(&self.path)?;
+        // Held until the end: whoever serves the volume has it.
+        let metadata = open_metadata(self)?;
+        let before = self.description.io_server.len();
+        let count = before + more.count();
+        if count > IO_SERVERS_MAX {
+            return Err(VolumeError::IoServersCount(count));
+        }
+        let mut made = Made::default();
+        let existing: Vec<_> = self.folders().iter().map(|it| path.join(it)).collect();
+        let added = more.make(&path, &existing, &mut made)?;
+        // First: notes of servers that then are not added harm nobody. At most IO_SERVERS_MAX.
+        let new = before as u32..(before + added.len()) as u32;
+        let noted = metadata.commit(&mut |transaction| claims::note_new(transaction, new.clone()));
+        noted.map_err(VolumeError::Note)?;
+        self.description = describe(&path, &added)?;
+        made.keep();
+        Ok(())
+    }
+
+    /// Gives the clients another key, in the file [`CLIENT_KEY_FILE`]. The servers take it once they are restarted, and
+    /// refuse clients with the old one then; those on other hosts need the new secret first.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoMetadata`]: the manager runs on another host; otherwise the key cannot be changed.
+    pub fn change_client_key(&self) -> Result<PathBuf, VolumeError> {
+        let path = absolute(&self.path)?;
+        if !self.metadata().is_file() {
+            return Err(VolumeError::NoMetadata(path.join(METADATA_FILE)));
+        }
+        let ((secret, _), salt) = (self.secret()?, random()?);
+        let keys = ServerKeys::new(Secret::new(secret)).with_client_salt(&salt);
+        let key = ClientKey::of(self.description.identity, &keys);
+        let text = key.to_text(&self.description.name);
+        // The servers' first: a client's key that no server knows would be of no use, and this can be done again.
+        replace(&path, SECRET_FILE, &[secret, salt].concat())?;
+        replace(&path, CLIENT_KEY_FILE, text.as_bytes())?;
+        Ok(path.join(CLIENT_KEY_FILE))
+    }
+}
+
+fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeError> {
+    if servers == 0 || servers > IO_SERVERS_MAX {
+        return Err(VolumeError::IoServersCount(servers));
+    }
+    if options.stripe_width as usize > servers {
+        return Err(VolumeError::StripeWidth);
+    }
+    if !(UNIT_MIN..=UNIT_MAX).contains(&options.stripe_unit) {
+        return Err(VolumeError::StripeUnit);
+    }
+    Ok(())
+}
+
+/// An empty root directory, which belongs to who makes the volume; its I/O servers are new.
+fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), VolumeError> {
+    made.file(path, b"")?;
+    fill_metadata(path, servers).map_err(|why| VolumeError::MakeMetadata {
+        path: path.to_path_buf(),
+        why,
+    })
+}
+
+fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
+    let store = RedbStore::open(path, METADATA_CACHE)?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = Timestamp::since_epoch(since.unwrap_or_default());
+    let root = Caller::new(0, 0, &[]);
+    let owner = AttributeChanges {
+        uid: Some(rustix::process::geteuid().as_raw()),
+        gid: Some(rustix::process::getegid().as_raw()),
+        ..AttributeChanges::default()
+    };
+    let mut formatted = Ok(());
+    store.commit(&mut |transaction| {
+        let request = Request {
+            caller: &root,
+            now,
+            promised: &RefCell::default(),
+            has_room: true,
+        };
+        formatted = namespace::format(transaction, now)
+            .and_then(|()| {
+                namespace::set_attributes(transaction, request, ROOT, &owner, (None, now))
+            })
+            .map(|_| ());
+        // At most IO_SERVERS_MAX.
+        claims::note_all_new(transaction, servers as u32)
+    })?;
+    formatted
+}
+
+/// Adds the servers to `volume.toml`, whose other lines stay as they are, as a whole or not at all; what it says then.
+fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, VolumeError> {
+    let file = path.join(DESCRIPTION_FILE);
+    let mut text = std::fs::read_to_string(&file).at(FileWork::Change, &file)?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for server in added {
+        text.push_str(&server.to_text()?);
+    }
+    let description = Description::parse(&text);
+    let description = description
+        .map_err(io::Error::other)
+        .at(FileWork::Change, &file)?;
+    replace(path, DESCRIPTION_FILE, text.as_bytes())?;
+    Ok(description)
+}
+
+/// Sixteen random bytes.
+///
+/// # Errors
+/// The system gives none.
+fn random() -> Result<Token, VolumeError> {
+    let mut bytes = Token::default();
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| VolumeError::Random(io::Error::other(error.to_string())))?;
+    Ok(bytes)
+}

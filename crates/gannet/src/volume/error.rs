@@ -1,0 +1,290 @@
+//! What goes wrong with volumes, as enums; the words for people are with programs.
+
+use super::owner::Owner;
+use gannet_localfs::OpenError;
+use gannet_meta::{OtherFormat, StoreError};
+use gannet_meta::namespace::Failure;
+use gannet_volume::host::ClaimFailure;
+use gannet_volume::manager::TermError;
+use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a volume cannot be made, opened, changed or served.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// Something cannot be done with a file or a folder.
+    #[error("cannot {work} {}: {why}", path.display())]
+    File {
+        /// What was to be done.
+        work: FileWork,
+        /// With which file.
+        path: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// A folder that is to become a volume's, or an I/O server's, holds something.
+    #[error("the folder {} is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// A folder that is to become an I/O server's is the volume's, lies in another I/O server's, or holds it.
+    #[error("the volume or another of its I/O servers is in {}", .0.display())]
+    Nested(PathBuf),
+    /// A name or path cannot be written as text: it is not UTF-8, or has control characters in it.
+    #[error("{0:?} is not UTF-8, or has control characters in it")]
+    Unwritable(String),
+    /// A volume with so many I/O servers would have more than [`super::IO_SERVERS_MAX`], or none.
+    #[error("a volume has 1 to {max} I/O servers, not {0}", max = super::IO_SERVERS_MAX)]
+    IoServersCount(usize),
+    /// Files cannot be striped over more I/O servers than there are.
+    #[error("files cannot be striped over more I/O servers than there are")]
+    StripeWidth,
+    /// A stripe unit is too small or too large.
+    #[error("the stripe unit must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
+    StripeUnit,
+    /// The system gives no random bytes.
+    #[error("cannot get random bytes: {0}")]
+    Random(io::Error),
+    /// The metadata of a new volume cannot be made.
+    #[error("cannot make the metadata {}: {why}", path.display())]
+    MakeMetadata {
+        /// Where.
+        path: PathBuf,
+        /// What the store says.
+        why: Failure,
+    },
+    /// The description of a volume, `volume.toml`, cannot be read.
+    #[error("{}: {why}", file.display())]
+    Unreadable {
+        /// The description.
+        file: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The description makes no sense to this program.
+    #[error("{}: {why}", file.display())]
+    Description {
+        /// The description.
+        file: PathBuf,
+        /// What is wrong.
+        why: DescriptionError,
+    },
+    /// The volume's secret cannot be used.
+    #[error("cannot use the secret {}: {why}", file.display())]
+    Secret {
+        /// The secret's file.
+        file: PathBuf,
+        /// What is wrong.
+        why: SecretError,
+    },
+    /// The volume's metadata is not there: its manager runs on another host, or its file was lost.
+    #[error("the metadata {} is not there", .0.display())]
+    NoMetadata(PathBuf),
+    /// Another process has the metadata open.
+    #[error("another process serves the volume")]
+    ServedElsewhere,
+    /// The metadata cannot be used.
+    #[error("cannot use the metadata: {0}")]
+    Metadata(StoreError),
+    /// The metadata cannot take a note of the volume's I/O servers.
+    #[error("cannot note which I/O servers there are: {0}")]
+    Note(StoreError),
+    /// The description names fewer I/O servers than the volume ever had: files lie on all of them.
+    #[error("the volume has had {noted} I/O servers, and {named} are named")]
+    FewerIoServers {
+        /// As many it has had.
+        noted: u32,
+        /// As many are named.
+        named: u32,
+    },
+    /// The volume has no I/O server of this number.
+    #[error("the volume has {count} I/O servers, and none with the number {number}")]
+    NoSuchIoServer {
+        /// The number.
+        number: usize,
+        /// As many it has.
+        count: usize,
+    },
+    /// A disk is said to be lost of an I/O server that this process does not run.
+    #[error("this process does not run I/O server {0}, whose disk is said to be lost")]
+    LostElsewhere(usize),
+    /// I/O servers are to run without the manager, and nobody says where it is.
+    #[error("nobody says where the manager is")]
+    NoManagerAddress,
+    /// Files may not be kept open in sufficient number.
+    #[error(transparent)]
+    Descriptors(OpenError),
+    /// Another process serves the folder of an I/O server.
+    #[error("a server serves {} already", folder.display())]
+    FolderLocked {
+        /// The server's number.
+        number: usize,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// The folder of an I/O server cannot be opened.
+    #[error("cannot open the folder {} of I/O server {number}: {why}", folder.display())]
+    Folder {
+        /// The server's number.
+        number: usize,
+        /// Its folder.
+        folder: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The folder of an I/O server cannot be served.
+    #[error("cannot serve the folder of I/O server {number}: {why}")]
+    Tree {
+        /// The server's number.
+        number: usize,
+        /// Why.
+        why: OpenError,
+    },
+    /// A folder is that of another I/O server.
+    #[error("the folder {} is that of {owner}", folder.display())]
+    OfAnother {
+        /// The folder.
+        folder: PathBuf,
+        /// Whose it is.
+        owner: Owner,
+    },
+    /// An I/O server may not serve its folder.
+    #[error("I/O server {number} cannot serve {}: {why}", folder.display())]
+    Claim {
+        /// The server's number.
+        number: usize,
+        /// Its folder.
+        folder: PathBuf,
+        /// Why.
+        why: Box<ClaimFailure<VolumeError>>,
+    },
+    /// The manager cannot be asked about empty folders.
+    #[error("cannot ask the manager: {0}")]
+    Ask(io::Error),
+    /// An address cannot be listened at.
+    #[error("cannot listen for {role} at {address}: {why}")]
+    Listen {
+        /// Which server was to listen.
+        role: super::VolumeRole,
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The servers cannot be started.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// The manager cannot use the metadata, or may not serve it.
+    #[error("{0}")]
+    Manager(ManagerError),
+    /// The manager's term is over: it may not serve any more.
+    #[error("the manager of the volume ends: {0}")]
+    TermEnded(TermError),
+    /// A thread of a server ended, for one because it panicked.
+    #[error("a server of the volume ended: {0}")]
+    Ended(io::Error),
+}
+
+/// Why a manager does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The metadata cannot be used.
+    #[error("{0}")]
+    Metadata(Failure),
+    /// The manager may not serve the metadata.
+    #[error("{0}")]
+    Term(TermError),
+}
+
+/// Why a description of a volume makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DescriptionError {
+    /// It is not as such texts are written.
+    #[error("{0}")]
+    Text(String),
+    /// It is that of another version of volumes.
+    #[error(transparent)]
+    Format(#[from] OtherFormat),
+    /// It has no I/O servers, or too many.
+    #[error("it must have 1 to {max} I/O servers", max = super::IO_SERVERS_MAX)]
+    IoServers,
+    /// The name is too long.
+    #[error("`name` is longer than {max} bytes", max = gannet_wire::volume::NAME_MAX)]
+    Name,
+    /// The stripe unit is too small or too large.
+    #[error("`unit` must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
+    Unit,
+    /// Files cannot be striped over so many I/O servers.
+    #[error("`width` is more than its I/O servers")]
+    Width,
+    /// The folder of the I/O server with this number has no path.
+    #[error("the `folder` of I/O server {0} is empty")]
+    Folder(usize),
+}
+
+/// Why a secret cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// It cannot be read.
+    #[error("{0}")]
+    File(io::Error),
+    /// Others than its owner can read it.
+    #[error("others than its owner can read it")]
+    Public,
+    /// It is too short.
+    #[error("it is shorter than 16 bytes")]
+    Short,
+    /// It is of no length that a secret has.
+    #[error("it is not 16 or 32 bytes long")]
+    Length,
+}
+
+/// What can be done with a file or a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileWork {
+    /// Finding it.
+    Find,
+    /// Using a folder.
+    UseFolder,
+    /// Making a folder.
+    MakeFolder,
+    /// Making a file.
+    MakeFile,
+    /// Changing a file.
+    Change,
+    /// Making a folder's names durable.
+    Sync,
+}
+
+impl fmt::Display for FileWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileWork::Find => "find",
+            FileWork::UseFolder => "use the folder",
+            FileWork::MakeFolder => "make the folder",
+            FileWork::MakeFile => "make the file",
+            FileWork::Change => "change",
+            FileWork::Sync => "sync",
+        })
+    }
+}
+
+/// Says with which file something failed.
+pub(super) trait At<T> {
+    /// `work` failed with the file at `path`.
+    fn at(self, work: FileWork, path: &std::path::Path) -> Result<T, VolumeError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, work: FileWork, path: &std::path::Path) -> Result<T, VolumeError> {
+        let path = path.to_path_buf();
+        self.map_err(|why| VolumeError::File { work, path, why })
+    }
+}
