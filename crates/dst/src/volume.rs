@@ -278,8 +278,8 @@ impl Bed {
         self.metadata.copy()
     }
 
-    /// Starts a manager of this metadata on another machine, where none must run. The I/O servers do not register there:
-    /// its operator says where they are.
+    /// Starts a manager of this metadata on another machine, where none must run. I/O servers do not register there:
+    /// its description says where they are.
     pub fn start_rival(&self, node: &Node, metadata: &Metadata, force: bool) -> ManagerEnd {
         let ended = ManagerEnd::default();
         let said = self.io_servers.iter().map(|it| Address {

@@ -1,8 +1,9 @@
 //! Files over RDMA, with or without RDMA hardware, for any Rust program.
 //!
 //! A [`Client`] is a server's files: over RDMA (`nfs+rdma://HOST/`), over TCP (`nfs://HOST/`), or on a striped volume
-//! (`gannet://HOST/`). A [`Server`] serves a directory to any NFSv3 client, a Linux kernel's among them. Both have
-//! threads of their own: their handles are `Send`, and work from any thread and any executor.
+//! (`gannet://HOST/`). A [`Server`] serves a directory to any NFSv3 client, a Linux kernel's among them, or a volume,
+//! which the module `volume` makes. Both have threads of their own: their handles are `Send`, and work from any thread
+//! and any executor.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
-//! Fixed seeds of every scenario, the model by itself, and how a volume's servers start. One program, since each costs a
-//! link.
+//! Fixed seeds of every scenario, the model by itself, and how a volume's servers start. One program, since each
+//! costs a link.
 
 #![allow(clippy::unwrap_used)]
 

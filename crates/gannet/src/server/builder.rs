@@ -60,7 +60,8 @@ pub enum ServerError {
     Ended(io::Error),
 }
 
-/// How a directory or a volume is served: on loopback at free ports, with root squashed, on all cores, unless told otherwise.
+/// How a directory or a volume is served: on loopback at free ports, with root squashed, on all cores, unless told
+/// otherwise.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -268,6 +269,16 @@ impl Server {
     pub fn native_url(&self) -> Option<String> {
         let address = self.native_address();
         address.map(|address| format!("gannet://{address}/"))
+    }
+
+    /// Waits until a server of the volume ends by itself, and says why: a manager that was replaced, for instance.
+    /// Waits for ever where a directory is served.
+    #[cfg(feature = "volumes")]
+    pub async fn failed(&mut self) -> VolumeError {
+        match &mut self.host {
+            Some((host, _)) => host.failed().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The URL by which this machine reaches it over TCP.

@@ -324,7 +324,8 @@ impl Host {
     }
 }
 
-/// Runs `main` to its end on a core of its own: the caller's thread may be one of an executor, which no other may block.
+/// Runs `main` to its end on a thread of its own: that of the caller may be one of an executor, where no other runtime
+/// can run.
 fn on_a_core<T: Send, F: Future<Output = T>>(
     main: impl FnOnce(Handle) -> F + Send,
 ) -> io::Result<T> {
