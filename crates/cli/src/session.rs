@@ -84,8 +84,8 @@ impl Session {
         })
     }
 
-    /// Connects for a mount, whose operations on a volume are tried until `deadline`. A volume's manager may be that late
-    /// as well.
+    /// Connects for a mount, whose operations on a volume are tried until `deadline`. A volume's manager may be that
+    /// late as well.
     ///
     /// # Errors
     /// See [`Session::connect_with`].

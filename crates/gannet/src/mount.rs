@@ -162,8 +162,8 @@ pub async fn mount(
     Ok(gannet_fuse::Mount::start(runtime, root, directory, settings).await?)
 }
 
-/// A mounted directory, with a thread of its own. It stays mounted until somebody unmounts it; dropping this unmounts it
-/// some time later.
+/// A mounted directory, with a thread of its own. It stays mounted until somebody unmounts it; dropping this unmounts
+/// it some time later.
 pub struct Mount {
     directory: PathBuf,
     /// Unmounts when it is used, or gone.

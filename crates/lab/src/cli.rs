@@ -60,7 +60,8 @@ pub struct BenchOptions {
 pub enum BenchWhat {
     /// Measure the software RNIC next to a plain TCP socket, on loopback
     Fabric(FabricOptions),
-    /// Measure what the public interface (`gannet::Client`) costs beside the core of a connection, over RDMA on loopback
+    /// Measure what the public interface (`gannet::Client`) costs beside the core of a connection, over RDMA on
+    /// loopback
     Interface(InterfaceOptions),
     /// Measure as IOzone's throughput mode does, on servers, on this machine, and on simulated testbeds
     ///
@@ -74,8 +75,8 @@ pub enum BenchWhat {
     /// time is measured, files have 64 MiB at most, records come round again when a file is through, and rewriting and
     /// rereading are writing and reading.
     ///
-    /// With --json, `breakdown_us` says for either side what an operation's time went into: on simulated testbeds, on real
-    /// clients, and on the server of `local`.
+    /// With --json, `breakdown_us` says for either side what an operation's time went into: on simulated testbeds, on
+    /// real clients, and on the server of `local`.
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
     Registration(RegistrationOptions),

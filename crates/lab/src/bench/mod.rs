@@ -1,4 +1,5 @@
-//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, and servers and simulated testbeds as IOzone does.
+//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, and servers and simulated testbeds
+//! as IOzone does.
 
 mod fabric;
 mod interface;

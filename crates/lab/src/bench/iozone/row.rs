@@ -97,8 +97,8 @@ pub(super) struct Side {
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire: Option<f64>,
-    /// Waiting: for credits on real clients, for memory and slots on real servers, and on both for a core to wake, where
-    /// both are in this process; simulated, for processors, adapters, links and disks.
+    /// Waiting: for credits on real clients, for memory and slots on real servers, and on both for a core to wake,
+    /// where both are in this process; simulated, for processors, adapters, links and disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queueing: Option<f64>,
 }

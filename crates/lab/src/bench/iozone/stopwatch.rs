@@ -1,10 +1,10 @@
 //! Where a real core's time goes, told from outside of the code that serves: its runtime and its byte streams are those
 //! of production with clocks around them.
 //!
-//! A core works while it polls a task, which is a turn; part of that is spent in calls of its sockets. Bytes wait from the
-//! end of the call that sent them until the turn begins in which they are read: for a thread to wake, for a processor, or for
-//! the core's work on other connections. What their own connection did meanwhile is no wait. Both ends must be in this
-//! process for that.
+//! A core works while it polls a task, which is a turn; part of that is spent in calls of its sockets. Bytes wait from
+//! the end of the call that sent them until the turn begins in which they are read: for a thread to wake, for a
+//! processor, or for the core's work on other connections. What their own connection did meanwhile is no wait. Both
+//! ends must be in this process for that.
 
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
