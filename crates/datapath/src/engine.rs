@@ -71,8 +71,8 @@ impl Datapath {
         &self.strategy
     }
 
-    /// What is to be written to a peer's memory for `range`. Never waits, and takes `memory` only for bytes that must be
-    /// in some.
+    /// What is to be written to a peer's memory for `range`. Never waits, and takes `memory` only for bytes that must
+    /// be in some.
     pub fn ready(
         &self,
         range: &FileRange,

@@ -1,10 +1,11 @@
-//! How a range of an open file gets into a peer's memory, or into a stream. Every server of files goes this way, and has
-//! no second one.
+//! How a range of an open file gets into a peer's memory, or into a stream. Every server of files goes this way, and
+//! has no second one.
 //!
 //! A [`Datapath`] is one provider's way. It chooses the [`Engine`] for a range by what the provider can do and by the
-//! range's length, and says at once what can be said at once ([`Ready`]): the file itself is the source, the bytes are in
-//! memory, or they come from the disk later. [`Writes`] are the RDMA Writes that move them, with what their sources need
-//! until they have left; [`Gather`] fills memory that is to be written. [`StreamPath`] is the way into a byte stream.
+//! range's length, and says at once what can be said at once ([`Ready`]): the file itself is the source, the bytes are
+//! in memory, or they come from the disk later. [`Writes`] are the RDMA Writes that move them, with what their sources
+//! need until they have left; [`Gather`] fills memory that is to be written. [`StreamPath`] is the way into a byte
+//! stream.
 //!
 //! The rules that all share stand at [`FileRange`]: what is resident is not waited for; the disk is waited for on the
 //! blocking pool alone; the length of a range was promised, so a file that has become shorter leaves zeros.

@@ -5,8 +5,8 @@
 pub const COPY_FILE_MAX: usize = 16 << 10;
 /// File ranges from this length on leave by sendfile(2) when they are in memory.
 pub const SEND_FILE_MIN: usize = 32 << 10;
-/// Bytes of a file that pass through memory on their way into a stream at a time: few enough to stay in the second-level
-/// cache.
+/// Bytes of a file that pass through memory on their way into a stream at a time: few enough to stay in the
+/// second-level cache.
 pub const FILE_CHUNK_LEN: usize = 128 << 10;
 /// Bytes of the file ranges of one message that a provider may have in memory on their way out.
 pub const FILE_STAGED_MAX: usize = 512 << 10;

@@ -51,8 +51,8 @@ impl FileRange {
     /// Copies all of it to the start of `target`, which has room for it.
     ///
     /// # Errors
-    /// `WouldBlock` when some of it is not in the page cache: then [`FileRange::read`] it. Others as read(2). What is in
-    /// `target` is unknown then.
+    /// `WouldBlock` when some of it is not in the page cache: then [`FileRange::read`] it. Others as read(2). What
+    /// is in `target` is unknown then.
     pub fn copy(&self, target: &mut [u8]) -> io::Result<()> {
         self.fill(target, |offset, rest| self.file.try_read_at(offset, rest))
     }

@@ -1,5 +1,5 @@
-//! Records on their way in from a byte stream, calls and replies alike: small ones are taken where they were received, and
-//! the opaque of a large one goes straight to memory of its own.
+//! Records on their way in from a byte stream, calls and replies alike: small ones are taken where they were received,
+//! and the opaque of a large one goes straight to memory of its own.
 
 use crate::limits::{
     FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN, PAYLOAD_MAX, RECORD_MAX,

@@ -168,8 +168,8 @@ impl Call {
         }
     }
 
-    /// Calls the caller over the connection that this came on, as long as that lasts. `None` for a call that is one back
-    /// itself: its caller is called by the client's own connection.
+    /// Calls the caller over the connection that this came on, as long as that lasts. `None` for a call that is one
+    /// back itself: its caller is called by the client's own connection.
     pub fn call_back(&self) -> Option<CallBack> {
         self.back.clone()
     }

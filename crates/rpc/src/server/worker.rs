@@ -280,8 +280,8 @@ impl CallTable {
         }
     }
 
-    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done. Until then the
-    /// peer makes us hold what they need.
+    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done. Until
+    /// then the peer makes us hold what they need.
     pub(crate) fn finish_beside<S: Service>(mut self, core: &Rc<Core<S>>, held: Charge) {
         if self.is_empty() {
             return;

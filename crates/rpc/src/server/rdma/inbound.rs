@@ -75,28 +75,21 @@ impl<S: Service> Connection<S> {
                 return self.refuse_header(buffer, error);
             }
         };
+        let answers = self.back.answered_by(decoder.remaining()) == Some(header.xid);
         let long = match header.procedure {
-            Procedure::Msg => false,
+            Procedure::Msg if !answers => false,
             Procedure::Nomsg => true,
-            Procedure::Done | Procedure::Error(_) => {
+            Procedure::Done => {
                 self.core.put_lists(lists);
-                match header.procedure {
-                    Procedure::Done => self.done(header.xid),
-                    _ => self.called_back(&header, Err(CallError::TransportRefused)),
-                }
+                self.done(header.xid);
+                return self.without_credit(buffer);
+            }
+            Procedure::Msg | Procedure::Error(_) => {
+                self.called_back(&header, &lists, decoder.remaining());
+                self.core.put_lists(lists);
                 return self.without_credit(buffer);
             }
         };
-        if !long && self.back.answered_by(decoder.remaining()) == Some(header.xid) {
-            let message = match lists.is_empty() {
-                true => Ok(decoder.remaining()),
-                // RFC 8167 section 5: they are inline.
-                false => Err(CallError::Malformed("chunks of a reply")),
-            };
-            self.called_back(&header, message);
-            self.core.put_lists(lists);
-            return self.without_credit(buffer);
-        }
         self.credits.request_came(self.deadlines.now())?;
         let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
@@ -138,16 +131,18 @@ impl<S: Service> Connection<S> {
     }
 
     /// The peer has answered a call of ours, if it is one.
-    fn called_back(&mut self, header: &Header, message: Result<&[u8], CallError>) {
+    fn called_back(&mut self, header: &Header, lists: &ChunkLists, message: &[u8]) {
         let mut pending = self.back.pending();
         if !pending.is_under_way(header.xid) {
             return;
         }
         self.back_credits = (header.credits as usize).clamp(1, CALLBACKS_MAX);
-        let taken = message.and_then(|message| {
-            let taken = pending.take_reply(message);
-            taken.map_err(CallError::Malformed)
-        });
+        let taken = match header.procedure {
+            Procedure::Error(_) => Err(CallError::TransportRefused),
+            // RFC 8167 section 5: they are inline.
+            _ if !lists.is_empty() => Err(CallError::Malformed("chunks of a reply")),
+            _ => pending.take_reply(message).map_err(CallError::Malformed),
+        };
         if let Err(error) = taken {
             pending.finish(header.xid, Err(error));
         }
