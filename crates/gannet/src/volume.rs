@@ -47,6 +47,8 @@ pub use description::{
 };
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
 pub use folder::lock_folder;
+pub use gannet_volume::host::ClaimFailure;
+pub use gannet_volume::manager::{ClaimError, TermError};
 pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole};
 pub use metadata::open_metadata;
 pub use owner::Owner;

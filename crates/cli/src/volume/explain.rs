@@ -1,10 +1,10 @@
 //! Why something of a volume is not done, in words for people, with what to do about it.
 
 use crate::failure::Failure;
-use gannet::volume::{FileWork, IO_SERVERS_MAX, SecretError, VolumeError};
-use gannet_volume::host::ClaimFailure;
+use gannet::volume::{
+    ClaimError, ClaimFailure, FileWork, IO_SERVERS_MAX, SecretError, VolumeError,
+};
 use gannet_volume::io_server::OWNER_FILE;
-use gannet_volume::manager::ClaimError;
 use std::io;
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use super::owner::Owner;
 use gannet_localfs::OpenError;
-use gannet_meta::{OtherFormat, StoreError};
 use gannet_meta::namespace::Failure;
+use gannet_meta::{OtherFormat, StoreError};
 use gannet_volume::host::ClaimFailure;
 use gannet_volume::manager::TermError;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};

@@ -1,33 +1,32 @@
 //! Servers of a volume in this process, on threads of their own: all of them, or some.
 
+mod cores;
+
 use super::Volume;
-use super::error::{ManagerError, VolumeError};
-use super::folder::{Folder, FolderDisk, identity, lock_folder};
+use super::error::VolumeError;
+use super::folder::{Folder, identity, lock_folder};
 use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
-use crate::local::{find, provider, resolver};
+use crate::local::{provider, resolver};
 use crate::server::default_budget;
 use crate::url::NATIVE_PORT;
-use gannet_localfs::{LocalOptions, LocalStore, LocalTree, descriptors_each};
+use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_meta::{JournaledStore, MetaStore};
+use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
-use gannet_runtime::{Handle, all};
 use gannet_session::Budget;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
-use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, Port};
-use gannet_volume::io_server::ServerPolicy;
+use gannet_volume::host::{self, Claimed};
 use gannet_volume::link::{Identity, TrafficClasses};
-use gannet_volume::manager::{Manager, Registration};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::rc::Rc;
 use std::str::FromStr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
@@ -282,7 +281,7 @@ impl OpenHost {
     /// The system refuses a thread, or the manager cannot use the volume's metadata.
     pub fn start(self) -> Result<Host, VolumeError> {
         Ok(Host {
-            threads: run(self.roles)?,
+            threads: cores::run(self.roles)?,
             stop: self.stop,
             failures: self.failures,
         })
@@ -335,21 +334,6 @@ fn on_a_core<T: Send, F: Future<Output = T>>(
         let panicked = |_| Err(io::Error::other("a thread panicked"));
         core.join().unwrap_or_else(panicked)
     })
-}
-
-/// Starts the threads, and waits until the servers answer.
-fn run(roles: Roles) -> Result<Cores, VolumeError> {
-    let (sender, started) = mpsc::channel();
-    let (count, roles) = (roles.threads, Arc::new(roles));
-    let threads = Cores::start(count, move |index, runtime| {
-        serve(index, runtime, Arc::clone(&roles), sender.clone())
-    });
-    let threads = threads.map_err(VolumeError::Start)?;
-    // The first thread says one word, or is gone.
-    let gone = |error| VolumeError::Start(io::Error::other(error));
-    let word = started.recv().map_err(gone)?;
-    word.map_err(VolumeError::Manager)?;
-    Ok(threads)
 }
 
 impl Roles {
@@ -513,184 +497,4 @@ fn listen(role: VolumeRole, address: SocketAddr) -> Result<SharedListener, Volum
 
 fn random() -> Result<u64, VolumeError> {
     getrandom::u64().map_err(|error| VolumeError::Random(io::Error::other(error.to_string())))
-}
-
-/// Runs the servers of one thread until they shall end. The first thread says whether the manager runs.
-async fn serve(
-    index: usize,
-    runtime: Handle,
-    roles: Arc<Roles>,
-    started: mpsc::Sender<Result<(), ManagerError>>,
-) {
-    for at in (index..roles.io_servers.len()).step_by(roles.threads) {
-        start_io_server(&runtime, &roles, at);
-    }
-    if index == 0 {
-        let outcome = match start_manager(&runtime, &roles) {
-            Ok(Some(manager)) => {
-                let begun = host::has_begun_soon(&runtime, &manager).await;
-                begun.map_err(ManagerError::Term)
-            }
-            Ok(None) => Ok(()),
-            Err(why) => Err(why),
-        };
-        let failed = outcome.is_err();
-        // Who started the threads waits for this.
-        let _ = started.send(outcome);
-        if failed {
-            return;
-        }
-    }
-    drop(started);
-    // An error means that the sender is gone, which ends the servers as well.
-    let _ = roles.stop.clone().wait_for(|stop| *stop).await;
-}
-
-fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
-    let Some(seat) = roles.io_servers.get(at) else {
-        return;
-    };
-    let role = IoServerRole {
-        claim: seat.claim(runtime),
-        claimed: seat.claimed,
-        store: LocalStore::new(Arc::clone(&seat.tree), Handle::clone(runtime)),
-        policy: ServerPolicy::default(),
-        port: port(runtime, roles, move |roles| {
-            roles.io_servers.get(at).map(|seat| &seat.listener)
-        }),
-        registration: roles.registration(runtime, seat),
-    };
-    let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
-    roles.host(runtime).start_io_server(role, move |failure| {
-        // One reason is enough to end.
-        let _ = failed.try_send(folder.refused(failure));
-    });
-}
-
-impl IoServerSeat {
-    /// The claim of its folder, made by a core.
-    fn claim(&self, runtime: &Handle) -> Claim<FolderDisk> {
-        self.folder.claim(runtime, self.number, self.is_lost)
-    }
-}
-
-impl Roles {
-    /// What the servers have in common on the core of `runtime`.
-    fn host(&self, runtime: &Handle) -> host::Host {
-        host::Host {
-            runtime: Handle::clone(runtime),
-            volume: self.identity,
-            keys: self.keys,
-            classes: self.classes,
-            budget: self.budget.clone(),
-        }
-    }
-
-    /// How an I/O server that runs apart speaks to the manager.
-    fn registration(
-        &self,
-        runtime: &Handle,
-        seat: &IoServerSeat,
-    ) -> Option<Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>>> {
-        let (Place(manager), address) = seat.register.clone()?;
-        let clock = Handle::clone(runtime);
-        let find = async move || find(&clock, manager.host.clone(), manager.port).await;
-        let provider = provider(runtime, self.crc);
-        let host = self.host(runtime);
-        Some(host.registration(provider, find, (seat.number, address)))
-    }
-
-    /// Asks the manager about a folder if it is empty.
-    async fn ask_for_folder(
-        &self,
-        runtime: &Handle,
-        seat: &IoServerSeat,
-    ) -> Result<Claimed, VolumeError> {
-        match (seat.claimed, self.registration(runtime, seat)) {
-            (Claimed::Asks, Some(registration)) => {
-                let claimed = seat.claim(runtime).ask_soon(&registration).await;
-                claimed.map_err(|failure| seat.folder.refused(failure))
-            }
-            (claimed, _) => Ok(claimed),
-        }
-    }
-
-    /// Asks the manager about folders that are empty, where it can be reached soon. Where it cannot, the servers listen
-    /// and wait for it, so that servers may be started in any order.
-    ///
-    /// # Errors
-    /// One may not be served.
-    fn ask_for_folders(&mut self) -> Result<(), VolumeError> {
-        let asks = |seat: &IoServerSeat| seat.claimed == Claimed::Asks;
-        if !self.io_servers.iter().any(asks) {
-            return Ok(());
-        }
-        let roles = &*self;
-        let asked = on_a_core(async |runtime| {
-            let seats = roles.io_servers.iter();
-            all(seats.map(|seat| Box::pin(roles.ask_for_folder(&runtime, seat)))).await
-        });
-        let asked = asked.map_err(VolumeError::Ask)?;
-        for (seat, claimed) in self.io_servers.iter_mut().zip(asked) {
-            seat.claimed = claimed?;
-        }
-        Ok(())
-    }
-}
-
-/// Starts the manager, if this process has it.
-fn start_manager(
-    runtime: &Handle,
-    roles: &Arc<Roles>,
-) -> Result<Option<Rc<Manager>>, ManagerError> {
-    let Some(seat) = &roles.manager else {
-        return Ok(None);
-    };
-    let role = ManagerRole {
-        name: seat.name.clone(),
-        stripes: seat.stripes.clone(),
-        metadata: Arc::clone(&seat.metadata) as Arc<dyn MetaStore>,
-        io_servers: seat.servers.clone(),
-        here: host::local_address(seat.listener.local_address().ip()),
-        resolver: resolver(runtime),
-        port: port(runtime, roles, |roles| {
-            roles.manager.as_ref().map(|seat| &seat.listener)
-        }),
-        force_term: roles.force_term,
-    };
-    let failed = roles.failed.clone();
-    let manager = roles.host(runtime).start_manager(role, move |error| {
-        // One reason is enough to end.
-        let _ = failed.try_send(VolumeError::TermEnded(error));
-    });
-    manager.map(Some).map_err(ManagerError::Metadata)
-}
-
-/// Where a server takes connections: those that come to a listener of this thread alone.
-fn port(
-    runtime: &Handle,
-    roles: &Arc<Roles>,
-    listener: impl Fn(&Roles) -> Option<&SharedListener> + 'static,
-) -> Port {
-    let provider = provider(runtime, roles.crc);
-    let (runtime, roles) = (Handle::clone(runtime), Arc::clone(roles));
-    let own = Rc::clone(&provider);
-    let listen = move || {
-        let socket = listener(&roles).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let streams = Box::new(own.listen_on(socket.for_core(0)));
-        let roles = Arc::clone(&roles);
-        let accepting = async move {
-            if let Some(socket) = listener(&roles)
-                && let Err(error) = socket.distribute().await
-            {
-                tracing::error!(%error, "a server of the volume accepts no more");
-            }
-        };
-        runtime.spawn("volume accept", Box::pin(accepting));
-        Ok(streams as _)
-    };
-    Port {
-        provider,
-        listen: Box::new(listen),
-    }
 }
