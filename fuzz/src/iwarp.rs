@@ -1,6 +1,6 @@
 //! MPA, DDP and RDMAP.
 
-use gannet_wire::ddp::{Header, UNTAGGED_HEADER_LEN};
+use gannet_wire::ddp::{DdpHeader, UNTAGGED_HEADER_LEN};
 use gannet_wire::mpa::{Fpdu, FrameKind, StartupFrame, strip_markers};
 use gannet_wire::rdmap::{
     BitOrder, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate,
@@ -24,7 +24,7 @@ pub(crate) fn mpa_fpdu(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((fpdu, used))) = Fpdu::parse(rest) {
         assert!(used > 0 && fpdu.covered.len() + fpdu.crc.len() == used);
-        if let Ok((header, _)) = Header::parse(fpdu.ulpdu) {
+        if let Ok((header, _)) = DdpHeader::parse(fpdu.ulpdu) {
             let _ = Opcode::parse(header.ulp_control());
         }
         rest = rest.get(used..).unwrap_or_default();
@@ -47,14 +47,14 @@ pub(crate) fn mpa_markers(data: &[u8]) {
 }
 
 pub(crate) fn ddp(data: &[u8]) {
-    let Ok((header, payload)) = Header::parse(data) else {
+    let Ok((header, payload)) = DdpHeader::parse(data) else {
         return;
     };
     let mut out = [0xa5; UNTAGGED_HEADER_LEN];
     let length = header.emit(&mut out);
     assert_eq!(length, header.encoded_len());
     assert_eq!(length + payload.len(), data.len());
-    let again = Header::parse(&out[..length]);
+    let again = DdpHeader::parse(&out[..length]);
     assert_eq!(again, Ok((header, &[][..])));
 }
 

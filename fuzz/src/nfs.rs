@@ -24,37 +24,37 @@ pub(crate) fn nfs3_call(data: &[u8]) {
     let Ok(header) = CallHeader::parse(&mut decoder) else {
         return;
     };
-    if let Some(procedure) = Procedure::from_number(header.procedure) {
+    if let Some(procedure) = NfsProcedure::from_number(header.procedure) {
         arguments(procedure, decoder.remaining());
     }
     check!(decoder.remaining(), nfsacl3::SetaclArgs<'_>);
 }
 
-fn arguments(procedure: Procedure, bytes: &[u8]) {
+fn arguments(procedure: NfsProcedure, bytes: &[u8]) {
     match procedure {
-        Procedure::Null => check!(bytes, ()),
-        Procedure::Setattr => check!(bytes, SetattrArgs<'_>),
-        Procedure::Access => check!(bytes, AccessArgs<'_>),
-        Procedure::Read => check!(bytes, ReadArgs<'_>),
-        Procedure::Write => {
+        NfsProcedure::Null => check!(bytes, ()),
+        NfsProcedure::Setattr => check!(bytes, SetattrArgs<'_>),
+        NfsProcedure::Access => check!(bytes, AccessArgs<'_>),
+        NfsProcedure::Read => check!(bytes, ReadArgs<'_>),
+        NfsProcedure::Write => {
             check!(bytes, WriteArgs<'_>);
             check!(bytes, WriteHead<'_>);
         }
-        Procedure::Create => check!(bytes, CreateArgs<'_>),
-        Procedure::Mkdir => check!(bytes, MkdirArgs<'_>),
-        Procedure::Symlink => {
+        NfsProcedure::Create => check!(bytes, CreateArgs<'_>),
+        NfsProcedure::Mkdir => check!(bytes, MkdirArgs<'_>),
+        NfsProcedure::Symlink => {
             check!(bytes, SymlinkArgs<'_>);
             check!(bytes, SymlinkHead<'_>);
         }
-        Procedure::Mknod => check!(bytes, MknodArgs<'_>),
-        Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Mknod => check!(bytes, MknodArgs<'_>),
+        NfsProcedure::Lookup | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             check!(bytes, DirectoryName<'_>);
         }
-        Procedure::Rename => check!(bytes, RenameArgs<'_>),
-        Procedure::Link => check!(bytes, LinkArgs<'_>),
-        Procedure::Readdir => check!(bytes, ReaddirArgs<'_>),
-        Procedure::Readdirplus => check!(bytes, ReaddirplusArgs<'_>),
-        Procedure::Commit => check!(bytes, CommitArgs<'_>),
+        NfsProcedure::Rename => check!(bytes, RenameArgs<'_>),
+        NfsProcedure::Link => check!(bytes, LinkArgs<'_>),
+        NfsProcedure::Readdir => check!(bytes, ReaddirArgs<'_>),
+        NfsProcedure::Readdirplus => check!(bytes, ReaddirplusArgs<'_>),
+        NfsProcedure::Commit => check!(bytes, CommitArgs<'_>),
         _ => check!(bytes, FileHandle<'_>),
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn nfs3_reply(data: &[u8]) {
     let Some((number, results)) = successful(data) else {
         return;
     };
-    if let Some(procedure) = Procedure::from_number(number) {
+    if let Some(procedure) = NfsProcedure::from_number(number) {
         check_results(procedure, results);
     }
 }
@@ -82,36 +82,41 @@ fn successful(data: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
-fn check_results(procedure: Procedure, bytes: &[u8]) {
+fn check_results(procedure: NfsProcedure, bytes: &[u8]) {
     match procedure {
-        Procedure::Null => check!(bytes, ()),
-        Procedure::Getattr => check!(bytes, GetattrResult),
-        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => check!(bytes, SetattrResult),
-        Procedure::Lookup => check!(bytes, LookupResult<'_>),
-        Procedure::Access => check!(bytes, AccessResult),
-        Procedure::Readlink => {
+        NfsProcedure::Null => check!(bytes, ()),
+        NfsProcedure::Getattr => check!(bytes, GetattrResult),
+        NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => {
+            check!(bytes, SetattrResult)
+        }
+        NfsProcedure::Lookup => check!(bytes, LookupResult<'_>),
+        NfsProcedure::Access => check!(bytes, AccessResult),
+        NfsProcedure::Readlink => {
             check!(bytes, ReadlinkResult<'_>);
             check!(bytes, ReadlinkHeadResult);
         }
-        Procedure::Read => {
+        NfsProcedure::Read => {
             check!(bytes, ReadResult<'_>);
             check!(bytes, ReadHeadResult);
         }
-        Procedure::Write => check!(bytes, WriteResult),
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+        NfsProcedure::Write => check!(bytes, WriteResult),
+        NfsProcedure::Create
+        | NfsProcedure::Mkdir
+        | NfsProcedure::Symlink
+        | NfsProcedure::Mknod => {
             check!(bytes, CreateResult<'_>);
         }
-        Procedure::Rename => check!(bytes, RenameResult),
-        Procedure::Link => check!(bytes, LinkResult),
-        Procedure::Readdir => check!(bytes, ReaddirResult<'_>),
-        Procedure::Readdirplus => check!(bytes, ReaddirplusResult<'_>),
-        Procedure::Fsstat => {
+        NfsProcedure::Rename => check!(bytes, RenameResult),
+        NfsProcedure::Link => check!(bytes, LinkResult),
+        NfsProcedure::Readdir => check!(bytes, ReaddirResult<'_>),
+        NfsProcedure::Readdirplus => check!(bytes, ReaddirplusResult<'_>),
+        NfsProcedure::Fsstat => {
             check!(bytes, FsstatResult);
             check!(bytes, nfsacl3::GetaclResult<'_>);
         }
-        Procedure::Fsinfo => check!(bytes, FsinfoResult),
-        Procedure::Pathconf => check!(bytes, PathconfResult),
-        Procedure::Commit => check!(bytes, CommitResult),
+        NfsProcedure::Fsinfo => check!(bytes, FsinfoResult),
+        NfsProcedure::Pathconf => check!(bytes, PathconfResult),
+        NfsProcedure::Commit => check!(bytes, CommitResult),
     }
 }
 
@@ -128,9 +133,9 @@ pub(crate) fn mount3_reply(data: &[u8]) {
     let Some((number, results)) = successful(data) else {
         return;
     };
-    if number == mount3::Procedure::Mnt.number() {
+    if number == mount3::MountProcedure::Mnt.number() {
         check!(results, MntResult<'_>);
-    } else if number == mount3::Procedure::Dump.number() {
+    } else if number == mount3::MountProcedure::Dump.number() {
         check!(results, DumpResult<'_>);
     } else {
         check!(results, ExportResult<'_>);

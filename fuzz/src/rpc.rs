@@ -1,7 +1,7 @@
 //! XDR, ONC RPC, record marks, RPC-over-RDMA.
 
 use gannet_wire::rpc::{AuthFlavor, AuthSys, CallHeader, RecordEvent, RecordReader, ReplyHeader};
-use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, Header, PrivateData};
+use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, PrivateData, TransportHeader};
 use gannet_wire::xdr::{Decoder, Encoder};
 
 /// Bounds like those of the transports.
@@ -104,7 +104,7 @@ pub(crate) fn rpc_reply(data: &[u8]) {
 pub(crate) fn rpcrdma(data: &[u8]) {
     let mut lists = ChunkLists::new();
     let mut decoder = Decoder::new(data);
-    let Ok(header) = Header::parse(&mut decoder, &mut lists, CHUNK_LIMITS) else {
+    let Ok(header) = TransportHeader::parse(&mut decoder, &mut lists, CHUNK_LIMITS) else {
         return;
     };
     assert!(lists.reads().len() <= CHUNK_LIMITS.segments_max);
@@ -112,7 +112,7 @@ pub(crate) fn rpcrdma(data: &[u8]) {
     let mut out = Vec::new();
     header.emit(&mut Encoder::new(&mut out), &lists);
     let mut again = ChunkLists::new();
-    let parsed = Header::parse(&mut Decoder::new(&out), &mut again, CHUNK_LIMITS);
+    let parsed = TransportHeader::parse(&mut Decoder::new(&out), &mut again, CHUNK_LIMITS);
     assert_eq!(parsed, Ok(header));
     assert_eq!(again, lists);
     // A server echoes the lists with the lengths it wrote, whatever they were.

@@ -8,7 +8,7 @@ use crate::driver::{fingerprint, write};
 use anyhow::{Context, Result};
 use gannet_wire::mpa::{CRC_LEN, LENGTH_LEN};
 use gannet_wire::rpc::{CallHeader, RecordMark, ReplyHeader};
-use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, Header};
+use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, TransportHeader};
 use gannet_wire::xdr::Decoder;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -239,7 +239,7 @@ impl Seeds {
     fn add_message(&mut self, stream: &str, is_call: bool, message: &[u8]) {
         let mut lists = ChunkLists::new();
         let mut decoder = Decoder::new(message);
-        let Ok(header) = Header::parse(&mut decoder, &mut lists, CHUNK_LIMITS) else {
+        let Ok(header) = TransportHeader::parse(&mut decoder, &mut lists, CHUNK_LIMITS) else {
             self.add("rpcrdma", "refused", message.to_vec());
             return;
         };

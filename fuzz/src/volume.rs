@@ -3,8 +3,8 @@
 use gannet_meta::answers::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
-    Accepted, AccessAnswer, Call, ClaimRecord, FilePage, Found, FoundFiles, Granted, Header, Hello,
-    Inode, LayoutRecord, Lent, LentDone, Memory, ObjectList, ObjectPage, ObjectPosition,
+    Accepted, AccessAnswer, Call, ClaimRecord, FilePage, Found, FoundFiles, Granted, Hello, Inode,
+    LayoutRecord, Lent, LentDone, Memory, MessageHeader, ObjectList, ObjectPage, ObjectPosition,
     ObjectRange, ObjectState, ObjectStates, Operation, Page, Shape, Standings, TermAnswer,
     TermCall, Transfer, TransferDone, version_in,
 };
@@ -34,7 +34,7 @@ pub(crate) fn volume_hello(data: &[u8]) {
 
 /// A message, and its body as its operation reads it.
 pub(crate) fn volume_message(data: &[u8]) {
-    let Ok((header, body, _)) = Header::split(data) else {
+    let Ok((header, body, _)) = MessageHeader::split(data) else {
         return;
     };
     let bytes = header.to_bytes();

@@ -11,7 +11,7 @@ use crate::nfs::hex;
 use crate::rpcrdma::RpcRdma;
 use assembly::{Assembly, Segment};
 pub(crate) use framing::Fpdus;
-use gannet_wire::ddp::{Header, STag, Tagged, Untagged};
+use gannet_wire::ddp::{DdpHeader, STag, Tagged, Untagged};
 use gannet_wire::mpa::{FrameKind, LENGTH_LEN, StartupError, StartupFrame, strip_markers};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest};
 use gannet_wire::rpcrdma::PrivateData;
@@ -294,7 +294,7 @@ impl Iwarp {
     /// Remembers where the payload of a tagged segment went, if that matters to RPC. A line for the call that is
     /// complete with it.
     fn place(&mut self, segment: &Segment<'_>) -> Option<Line> {
-        let Header::Tagged(header) = segment.header else {
+        let DdpHeader::Tagged(header) = segment.header else {
             return None;
         };
         let (opposite, direction) = (segment.direction.opposite(), segment.direction);
@@ -334,7 +334,7 @@ impl Iwarp {
     ) {
         let mut line = assembly.line(time, direction);
         match assembly.first {
-            Header::Tagged(header) => {
+            DdpHeader::Tagged(header) => {
                 let mut part = words::tagged(&header);
                 if assembly.segments > 1 {
                     part.pair("segments", assembly.segments);
@@ -344,7 +344,7 @@ impl Iwarp {
                 }
                 line.parts.push(part);
             }
-            Header::Untagged(header) => {
+            DdpHeader::Untagged(header) => {
                 line.parts = self.untagged(time, direction, &header, &assembly);
             }
         }
@@ -354,8 +354,8 @@ impl Iwarp {
     /// Takes the Read that a Read Response answers off its queue, and those before it, whose responses were not seen.
     fn answer_read(&mut self, direction: Direction, assembly: &Assembly, part: &mut Part) {
         let found = match assembly.first {
-            Header::Tagged(header) => self.read_for(direction, header),
-            Header::Untagged(_) => None,
+            DdpHeader::Tagged(header) => self.read_for(direction, header),
+            DdpHeader::Untagged(_) => None,
         };
         let reads = &mut self.streams[direction.opposite().index()].reads;
         let Some(read) = found.and_then(|index| reads.drain(..=index).next_back()) else {
@@ -452,8 +452,8 @@ impl Iwarp {
     ) {
         let mut line = assembly.line(time, direction);
         let mut part = match &assembly.first {
-            Header::Tagged(header) => words::tagged(header),
-            Header::Untagged(_) => Part::new("rdmap"),
+            DdpHeader::Tagged(header) => words::tagged(header),
+            DdpHeader::Untagged(_) => Part::new("rdmap"),
         };
         part.pair("segments", assembly.segments);
         part.word("error", "its last segment was not seen");
@@ -463,8 +463,8 @@ impl Iwarp {
 }
 
 /// Splits a ULPDU into its header and payload, and says what the header asks for.
-fn headers(ulpdu: &[u8]) -> Result<(Header, &[u8], Opcode), String> {
-    let (header, payload) = Header::parse(ulpdu).map_err(|error| error.to_string())?;
+fn headers(ulpdu: &[u8]) -> Result<(DdpHeader, &[u8], Opcode), String> {
+    let (header, payload) = DdpHeader::parse(ulpdu).map_err(|error| error.to_string())?;
     let opcode = Opcode::parse(header.ulp_control()).map_err(|error| error.to_string())?;
     Ok((header, payload, opcode))
 }

@@ -228,7 +228,7 @@ fn arguments(
         return nfs::acl_arguments(procedure, bytes, part);
     }
     match mount_procedure(procedure) {
-        Some(mount3::Procedure::Mnt | mount3::Procedure::Umnt) => {
+        Some(mount3::MountProcedure::Mnt | mount3::MountProcedure::Umnt) => {
             let path: DirPath<'_> = from_bytes(bytes)?;
             part.name("path", path.0);
         }
@@ -252,7 +252,7 @@ fn results_of(
         return nfs::acl_results(procedure, bytes, part, parts);
     }
     match mount_procedure(procedure) {
-        Some(mount3::Procedure::Mnt) => match from_bytes::<MntResult<'_>>(bytes)? {
+        Some(mount3::MountProcedure::Mnt) => match from_bytes::<MntResult<'_>>(bytes)? {
             Ok(it) => {
                 let flavors = it.flavors.as_slice().iter();
                 let flavors = flavors.map(|flavor| flavor_name(AuthFlavor(*flavor)));
@@ -263,11 +263,11 @@ fn results_of(
                 part.word("status", format!("{:?}", failed.status));
             }
         },
-        Some(mount3::Procedure::Export) => {
+        Some(mount3::MountProcedure::Export) => {
             let exports: ExportResult<'_> = from_bytes(bytes)?;
             part.names("paths", exports.iter().map(|export| export.path.0));
         }
-        Some(mount3::Procedure::Dump) => {
+        Some(mount3::MountProcedure::Dump) => {
             let mounts: DumpResult<'_> = from_bytes(bytes)?;
             part.pair("mounts", mounts.iter().count());
         }
@@ -277,24 +277,24 @@ fn results_of(
     Ok(())
 }
 
-fn nfs3_procedure(id: ProcedureId) -> Option<nfs3::Procedure> {
+fn nfs3_procedure(id: ProcedureId) -> Option<nfs3::NfsProcedure> {
     let is_nfs3 = id.program == nfs3::PROGRAM && id.version == nfs3::VERSION;
     is_nfs3
-        .then(|| nfs3::Procedure::from_number(id.number))
+        .then(|| nfs3::NfsProcedure::from_number(id.number))
         .flatten()
 }
 
-fn nfsacl_procedure(id: ProcedureId) -> Option<nfsacl3::Procedure> {
+fn nfsacl_procedure(id: ProcedureId) -> Option<nfsacl3::AclProcedure> {
     let is_nfsacl3 = id.program == nfsacl3::PROGRAM && id.version == nfsacl3::VERSION;
     is_nfsacl3
-        .then(|| nfsacl3::Procedure::from_number(id.number))
+        .then(|| nfsacl3::AclProcedure::from_number(id.number))
         .flatten()
 }
 
-fn mount_procedure(id: ProcedureId) -> Option<mount3::Procedure> {
+fn mount_procedure(id: ProcedureId) -> Option<mount3::MountProcedure> {
     let is_mount3 = id.program == mount3::PROGRAM && id.version == mount3::VERSION;
     is_mount3
-        .then(|| mount3::Procedure::from_number(id.number))
+        .then(|| mount3::MountProcedure::from_number(id.number))
         .flatten()
 }
 
@@ -316,12 +316,12 @@ fn name(id: ProcedureId) -> String {
         ),
         nfs3::PROGRAM => (format!("nfs{version}"), None),
         mount3::PROGRAM => {
-            let procedure = mount3::Procedure::from_number(number);
+            let procedure = mount3::MountProcedure::from_number(number);
             let known = procedure.map(|procedure| format!("{procedure:?}").to_uppercase());
             return format!("mount:{}", known.unwrap_or_else(|| number.to_string()));
         }
         nfsacl3::PROGRAM => {
-            let procedure = nfsacl3::Procedure::from_number(number);
+            let procedure = nfsacl3::AclProcedure::from_number(number);
             let known = procedure.map(|procedure| format!("{procedure:?}").to_uppercase());
             return format!("nfsacl:{}", known.unwrap_or_else(|| number.to_string()));
         }

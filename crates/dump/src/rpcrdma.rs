@@ -5,7 +5,9 @@ use crate::limits::{CHUNK_LIMITS, LIST_SHOWN_MAX};
 use crate::line::{Direction, Line, Part};
 use crate::nfs::Reading;
 use crate::rpc::{self, Described, Message};
-use gannet_wire::rpcrdma::{ChunkLists, Header, HeaderError, Procedure, Segment, TransportError};
+use gannet_wire::rpcrdma::{
+    ChunkLists, Segment, TransportError, TransportHeader, TransportHeaderError, TransportProcedure,
+};
 use gannet_wire::xdr::{Decoder, XdrError};
 
 /// The RPC side of a connection.
@@ -42,7 +44,7 @@ impl RpcRdma {
     ) -> Option<Described> {
         let mut decoder = Decoder::new(bytes);
         let mut lists = ChunkLists::new();
-        let header = match Header::parse(&mut decoder, &mut lists, CHUNK_LIMITS) {
+        let header = match TransportHeader::parse(&mut decoder, &mut lists, CHUNK_LIMITS) {
             Ok(header) => header,
             Err(error) if self.is_known => return Some((vec![broken(error, is_whole)], None)),
             Err(_) => return None,
@@ -58,9 +60,9 @@ impl RpcRdma {
             reading,
         };
         let (mut parts, latency) = match header.procedure {
-            Procedure::Msg => self.inline(time, direction, message, &lists),
-            Procedure::Nomsg => self.outside(time, direction, header.xid, message, &lists),
-            Procedure::Done | Procedure::Error(_) => {
+            TransportProcedure::Msg => self.inline(time, direction, message, &lists),
+            TransportProcedure::Nomsg => self.outside(time, direction, header.xid, message, &lists),
+            TransportProcedure::Done | TransportProcedure::Error(_) => {
                 let call = self.calls[direction.opposite().index()].remove(header.xid);
                 let latency = call.as_ref().map(|call| rpc::latency(call, time));
                 (vec![rpc::reply_opening(header.xid, call.as_ref())], latency)
@@ -156,20 +158,20 @@ impl RpcRdma {
     }
 
     /// Describes the transport header.
-    fn transport(&self, header: &Header, lists: &ChunkLists) -> Part {
+    fn transport(&self, header: &TransportHeader, lists: &ChunkLists) -> Part {
         let mut part = Part::new("rpcrdma");
         let kind = match header.procedure {
-            Procedure::Msg => "msg",
-            Procedure::Nomsg => "nomsg",
-            Procedure::Done => "done",
-            Procedure::Error(_) => "error",
+            TransportProcedure::Msg => "msg",
+            TransportProcedure::Nomsg => "nomsg",
+            TransportProcedure::Done => "done",
+            TransportProcedure::Error(_) => "error",
         };
         part.word("kind", kind).pair("credits", header.credits);
         match header.procedure {
-            Procedure::Error(TransportError::Chunk) => {
+            TransportProcedure::Error(TransportError::Chunk) => {
                 part.word("error", "ERR_CHUNK");
             }
-            Procedure::Error(TransportError::Version { low, high }) => {
+            TransportProcedure::Error(TransportError::Version { low, high }) => {
                 part.word("error", format!("ERR_VERS({low}..{high})"));
             }
             _ => {}
@@ -229,21 +231,21 @@ fn chunk(segments: &[Segment]) -> String {
     }
 }
 
-fn broken(error: HeaderError, is_whole: bool) -> Part {
+fn broken(error: TransportHeaderError, is_whole: bool) -> Part {
     let mut part = Part::new("rpcrdma");
     let xid = match error {
-        HeaderError::Short => None,
-        HeaderError::Version { xid, .. }
-        | HeaderError::Procedure { xid, .. }
-        | HeaderError::Chunk { xid, .. } => Some(xid),
+        TransportHeaderError::Short => None,
+        TransportHeaderError::Version { xid, .. }
+        | TransportHeaderError::Procedure { xid, .. }
+        | TransportHeaderError::Chunk { xid, .. } => Some(xid),
     };
     if let Some(xid) = xid {
         part.word("xid", format!("{xid:08x}"));
     }
     let is_cut = matches!(
         error,
-        HeaderError::Short
-            | HeaderError::Chunk {
+        TransportHeaderError::Short
+            | TransportHeaderError::Chunk {
                 error: XdrError::Short,
                 ..
             }

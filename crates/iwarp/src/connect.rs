@@ -7,7 +7,7 @@ use crate::{crc, endpoint};
 use gannet_fabric::{ConnectError, ConnectOptions, Connected};
 use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_runtime::{ByteStream, Dscp, Stream, sleep, timeout};
-use gannet_wire::ddp::{Header, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
+use gannet_wire::ddp::{DdpHeader, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
 use gannet_wire::rdmap::{Opcode, TERMINATE_LEN_MAX, Terminate, TerminateCode};
 use std::io::{self, IoSlice};
@@ -245,7 +245,7 @@ fn mark(stream: &dyn ByteStream, class: Dscp) -> Result<(), ConnectError> {
 fn terminate(core: &Rc<Core>, stream: Stream, code: TerminateCode, crc_on: bool) {
     let mut payload = [0; TERMINATE_LEN_MAX];
     let len = Terminate::bare(code).emit(&mut payload);
-    let header = Header::Untagged(Untagged {
+    let header = DdpHeader::Untagged(Untagged {
         last: true,
         ulp_control: Opcode::Terminate.control(),
         ulp_word: 0,

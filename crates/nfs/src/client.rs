@@ -26,7 +26,7 @@ use crate::limits::{JUKEBOX_ATTEMPTS_MAX, JUKEBOX_PAUSE_MAX, JUKEBOX_PAUSE_MIN};
 use gannet_rpc::{CallerCredential, Request, Response};
 use gannet_runtime::Handle;
 use gannet_vfs::Status;
-use gannet_wire::nfs3::{self, Failed, Nfsstat, Procedure};
+use gannet_wire::nfs3::{self, Failed, NfsProcedure, Nfsstat};
 use gannet_wire::rpc::ACCEPTED_HEADER_LEN;
 use gannet_wire::xdr::{Decode, Decoder, Encode, from_bytes};
 use std::rc::Rc;
@@ -87,7 +87,7 @@ impl Client {
     }
 
     /// An empty call of `procedure`, with room for its longest reply.
-    fn request(&self, procedure: Procedure, room: u32) -> Request {
+    fn request(&self, procedure: NfsProcedure, room: u32) -> Request {
         let reply_max = nfs3::reply_max(procedure, room);
         let results_max = reply_max.saturating_sub(ACCEPTED_HEADER_LEN) + REPLY_SLACK;
         Request {
@@ -105,7 +105,7 @@ impl Client {
     /// variable part, as in [`nfs3::reply_max`].
     async fn exchange(
         &self,
-        procedure: Procedure,
+        procedure: NfsProcedure,
         arguments: &impl Encode,
         room: u32,
     ) -> Result<Vec<u8>, Error> {
@@ -116,7 +116,7 @@ impl Client {
     /// As [`Client::exchange`], for a call whose repetition may be answered otherwise than the call itself.
     async fn exchange_change(
         &self,
-        procedure: Procedure,
+        procedure: NfsProcedure,
         arguments: &impl Encode,
         room: u32,
     ) -> Result<Answer, Error> {

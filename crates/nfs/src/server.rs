@@ -33,7 +33,7 @@ use gannet_rpc::{Call, Credential, Program, Reply, Service};
 use gannet_runtime::{Arena, Buffer, Handle};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
-use gannet_wire::nfs3::{self, Failed, Procedure};
+use gannet_wire::nfs3::{self, Failed, NfsProcedure};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decode, Encode, XdrError, from_bytes};
 use gannet_wire::{mount3, xdr};
@@ -166,44 +166,44 @@ impl<V: Vfs> Server<V> {
         self.small.take()
     }
 
-    async fn nfs(&self, procedure: Procedure, call: &Call, reply: &mut Reply) -> Answered {
+    async fn nfs(&self, procedure: NfsProcedure, call: &Call, reply: &mut Reply) -> Answered {
         // The procedures that make up most traffic run in place; the others' futures are larger, and what they do
         // costs many times the allocation.
         match procedure {
-            Procedure::Null => Ok(()),
-            Procedure::Getattr => attributes::getattr(self, call, reply).await,
-            Procedure::Lookup => lookup::lookup(self, call, reply).await,
-            Procedure::Access => attributes::access(self, call, reply).await,
-            Procedure::Read => read::read(self, call, reply).await,
-            Procedure::Write => write::write(self, call, reply).await,
+            NfsProcedure::Null => Ok(()),
+            NfsProcedure::Getattr => attributes::getattr(self, call, reply).await,
+            NfsProcedure::Lookup => lookup::lookup(self, call, reply).await,
+            NfsProcedure::Access => attributes::access(self, call, reply).await,
+            NfsProcedure::Read => read::read(self, call, reply).await,
+            NfsProcedure::Write => write::write(self, call, reply).await,
             other => Box::pin(self.nfs_rare(other, call, reply)).await,
         }
     }
 
-    async fn nfs_rare(&self, procedure: Procedure, call: &Call, reply: &mut Reply) -> Answered {
+    async fn nfs_rare(&self, procedure: NfsProcedure, call: &Call, reply: &mut Reply) -> Answered {
         match procedure {
-            Procedure::Setattr => attributes::setattr(self, call, reply).await,
-            Procedure::Readlink => lookup::readlink(self, call, reply).await,
-            Procedure::Create => create::create(self, call, reply).await,
-            Procedure::Mkdir => create::mkdir(self, call, reply).await,
-            Procedure::Symlink => create::symlink(self, call, reply).await,
-            Procedure::Mknod => create::mknod(self, call, reply).await,
-            Procedure::Remove => names::remove(self, call, reply).await,
-            Procedure::Rmdir => names::rmdir(self, call, reply).await,
-            Procedure::Rename => names::rename(self, call, reply).await,
-            Procedure::Link => names::link(self, call, reply).await,
-            Procedure::Readdir => directory::readdir(self, call, reply).await,
-            Procedure::Readdirplus => directory::readdirplus(self, call, reply).await,
-            Procedure::Fsstat => filesystem::fsstat(self, call, reply).await,
-            Procedure::Fsinfo => filesystem::fsinfo(self, call, reply).await,
-            Procedure::Pathconf => filesystem::pathconf(self, call, reply).await,
-            Procedure::Commit => write::commit(self, call, reply).await,
-            Procedure::Null
-            | Procedure::Getattr
-            | Procedure::Lookup
-            | Procedure::Access
-            | Procedure::Read
-            | Procedure::Write => Ok(()),
+            NfsProcedure::Setattr => attributes::setattr(self, call, reply).await,
+            NfsProcedure::Readlink => lookup::readlink(self, call, reply).await,
+            NfsProcedure::Create => create::create(self, call, reply).await,
+            NfsProcedure::Mkdir => create::mkdir(self, call, reply).await,
+            NfsProcedure::Symlink => create::symlink(self, call, reply).await,
+            NfsProcedure::Mknod => create::mknod(self, call, reply).await,
+            NfsProcedure::Remove => names::remove(self, call, reply).await,
+            NfsProcedure::Rmdir => names::rmdir(self, call, reply).await,
+            NfsProcedure::Rename => names::rename(self, call, reply).await,
+            NfsProcedure::Link => names::link(self, call, reply).await,
+            NfsProcedure::Readdir => directory::readdir(self, call, reply).await,
+            NfsProcedure::Readdirplus => directory::readdirplus(self, call, reply).await,
+            NfsProcedure::Fsstat => filesystem::fsstat(self, call, reply).await,
+            NfsProcedure::Fsinfo => filesystem::fsinfo(self, call, reply).await,
+            NfsProcedure::Pathconf => filesystem::pathconf(self, call, reply).await,
+            NfsProcedure::Commit => write::commit(self, call, reply).await,
+            NfsProcedure::Null
+            | NfsProcedure::Getattr
+            | NfsProcedure::Lookup
+            | NfsProcedure::Access
+            | NfsProcedure::Read
+            | NfsProcedure::Write => Ok(()),
         }
     }
 }
@@ -215,7 +215,7 @@ impl<V: Vfs> Service for Server<V> {
 
     fn is_cached(&self, program: u32, procedure: u32) -> bool {
         program == nfs3::PROGRAM
-            && Procedure::from_number(procedure).is_some_and(Procedure::is_replay_sensitive)
+            && NfsProcedure::from_number(procedure).is_some_and(NfsProcedure::is_replay_sensitive)
     }
 
     fn locate_payload(&self, program: u32, procedure: u32, prefix: &[u8]) -> Option<usize> {
@@ -223,11 +223,11 @@ impl<V: Vfs> Service for Server<V> {
             return None;
         }
         let mut decoder = xdr::Decoder::new(prefix);
-        match Procedure::from_number(procedure)? {
-            Procedure::Write => {
+        match NfsProcedure::from_number(procedure)? {
+            NfsProcedure::Write => {
                 nfs3::WriteHead::decode(&mut decoder).ok()?;
             }
-            Procedure::Symlink => {
+            NfsProcedure::Symlink => {
                 nfs3::MkdirArgs::decode(&mut decoder).ok()?;
                 decoder.u32().ok()?;
             }
@@ -247,20 +247,20 @@ impl<V: Vfs> Service for Server<V> {
 
     fn reply_bytes_max(&self, call: &Call) -> usize {
         // Arguments that are none are answered so in a few bytes.
-        let body = match (call.program, Procedure::from_number(call.procedure)) {
-            (nfs3::PROGRAM, Some(Procedure::Read)) => {
+        let body = match (call.program, NfsProcedure::from_number(call.procedure)) {
+            (nfs3::PROGRAM, Some(NfsProcedure::Read)) => {
                 let args = arguments::<nfs3::ReadArgs<'_>>(call);
                 args.map_or(0, |args| args.count.min(TRANSFER_MAX))
             }
-            (nfs3::PROGRAM, Some(Procedure::Readdir)) => {
+            (nfs3::PROGRAM, Some(NfsProcedure::Readdir)) => {
                 let args = arguments::<nfs3::ReaddirArgs<'_>>(call);
                 args.map_or(0, |args| args.count.min(DIRECTORY_PAGE_MAX))
             }
-            (nfs3::PROGRAM, Some(Procedure::Readdirplus)) => {
+            (nfs3::PROGRAM, Some(NfsProcedure::Readdirplus)) => {
                 let args = arguments::<nfs3::ReaddirplusArgs<'_>>(call);
                 args.map_or(0, |args| args.max_count.min(DIRECTORY_PAGE_MAX))
             }
-            (nfs3::PROGRAM, Some(Procedure::Readlink)) => SYMLINK_MAX as u32,
+            (nfs3::PROGRAM, Some(NfsProcedure::Readlink)) => SYMLINK_MAX as u32,
             (nfs3::PROGRAM, _) => 0,
             (_, _) => MOUNT_REPLY_MAX,
         };
@@ -269,11 +269,11 @@ impl<V: Vfs> Service for Server<V> {
 
     async fn call(&self, call: &Call, reply: &mut Reply) {
         let answered = match call.program {
-            nfs3::PROGRAM => match Procedure::from_number(call.procedure) {
+            nfs3::PROGRAM => match NfsProcedure::from_number(call.procedure) {
                 Some(procedure) => self.nfs(procedure, call, reply).await,
                 None => return reply.fail(AcceptStatus::ProcUnavail),
             },
-            mount3::PROGRAM => match mount3::Procedure::from_number(call.procedure) {
+            mount3::PROGRAM => match mount3::MountProcedure::from_number(call.procedure) {
                 Some(procedure) => Box::pin(mount::answer(self, procedure, call, reply)).await,
                 None => return reply.fail(AcceptStatus::ProcUnavail),
             },

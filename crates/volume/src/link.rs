@@ -25,7 +25,7 @@ use fast::Fast;
 use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
-    Class, HEADER_LEN, Header, Kind, MESSAGE_MAX, Operation, Role, Status, Token,
+    Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
 };
 use holding::Holding;
 use lent::Lending;
@@ -58,7 +58,7 @@ pub enum LinkError {
 /// A message that came, in the memory that it was received in.
 pub struct Message {
     /// Its header.
-    pub header: Header,
+    pub header: MessageHeader,
     buffer: Buffer,
     /// Of an answer: the buffers that its request was made with.
     pub(crate) slot: Option<FastSlot>,
@@ -251,7 +251,7 @@ impl Link {
             let mut state = self.shared.state.borrow_mut();
             state.check()?;
             let id = state.take_id();
-            let header = Header {
+            let header = MessageHeader {
                 kind: Kind::Request,
                 operation,
                 class,
@@ -481,7 +481,7 @@ impl Shared {
 /// Puts a message together.
 fn compose(
     messages: &gannet_runtime::Arena,
-    header: Header,
+    header: MessageHeader,
     body: &[u8],
     data: &[u8],
 ) -> Result<(Buffer, u32), LinkError> {
@@ -493,7 +493,7 @@ fn compose(
     if len > MESSAGE_MAX {
         return Err(LinkError::TooLong);
     }
-    let header = Header {
+    let header = MessageHeader {
         body_len,
         data_len,
         ..header

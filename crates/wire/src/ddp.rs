@@ -130,81 +130,81 @@ impl Untagged {
 
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Header {
+pub enum DdpHeader {
     /// The segment names its memory.
     Tagged(Tagged),
     /// The segment belongs to a queue.
     Untagged(Untagged),
 }
 
-impl Header {
+impl DdpHeader {
     /// Splits a ULPDU into its header and its payload.
     ///
     /// # Errors
-    /// [`HeaderError`] when the version is not 1 or the bytes end within the header.
-    pub fn parse(ulpdu: &[u8]) -> Result<(Header, &[u8]), HeaderError> {
+    /// [`DdpHeaderError`] when the version is not 1 or the bytes end within the header.
+    pub fn parse(ulpdu: &[u8]) -> Result<(DdpHeader, &[u8]), DdpHeaderError> {
         let Some(&control) = ulpdu.first() else {
-            return Err(HeaderError::Truncated { len: 0 });
+            return Err(DdpHeaderError::Truncated { len: 0 });
         };
         let tagged = control & TAGGED_FLAG != 0;
         if control & VERSION_MASK != VERSION {
-            return Err(HeaderError::Version {
+            return Err(DdpHeaderError::Version {
                 tagged,
                 found: control & VERSION_MASK,
             });
         }
-        let truncated = HeaderError::Truncated { len: ulpdu.len() };
+        let truncated = DdpHeaderError::Truncated { len: ulpdu.len() };
         let last = control & LAST_FLAG != 0;
         if tagged {
             let (bytes, payload) = ulpdu
                 .split_first_chunk::<TAGGED_HEADER_LEN>()
                 .ok_or(truncated)?;
-            return Ok((Header::Tagged(tagged_from(last, bytes)), payload));
+            return Ok((DdpHeader::Tagged(tagged_from(last, bytes)), payload));
         }
         let (bytes, payload) = ulpdu
             .split_first_chunk::<UNTAGGED_HEADER_LEN>()
             .ok_or(truncated)?;
-        Ok((Header::Untagged(untagged_from(last, bytes)), payload))
+        Ok((DdpHeader::Untagged(untagged_from(last, bytes)), payload))
     }
 
     /// True for a tagged header.
     pub fn is_tagged(&self) -> bool {
-        matches!(self, Header::Tagged(_))
+        matches!(self, DdpHeader::Tagged(_))
     }
 
     /// True when the segment ends its message.
     pub fn is_last(&self) -> bool {
         match self {
-            Header::Tagged(header) => header.last,
-            Header::Untagged(header) => header.last,
+            DdpHeader::Tagged(header) => header.last,
+            DdpHeader::Untagged(header) => header.last,
         }
     }
 
     /// The first byte reserved for the upper layer.
     pub fn ulp_control(&self) -> u8 {
         match self {
-            Header::Tagged(header) => header.ulp_control,
-            Header::Untagged(header) => header.ulp_control,
+            DdpHeader::Tagged(header) => header.ulp_control,
+            DdpHeader::Untagged(header) => header.ulp_control,
         }
     }
 
-    /// How many bytes [`Header::emit`] writes.
+    /// How many bytes [`DdpHeader::emit`] writes.
     pub fn encoded_len(&self) -> usize {
         match self {
-            Header::Tagged(_) => TAGGED_HEADER_LEN,
-            Header::Untagged(_) => UNTAGGED_HEADER_LEN,
+            DdpHeader::Tagged(_) => TAGGED_HEADER_LEN,
+            DdpHeader::Untagged(_) => UNTAGGED_HEADER_LEN,
         }
     }
 
     /// Writes the header at the start of `out` and returns its length.
     pub fn emit(&self, out: &mut [u8; UNTAGGED_HEADER_LEN]) -> usize {
         match self {
-            Header::Tagged(header) => {
+            DdpHeader::Tagged(header) => {
                 if let Some(front) = out.first_chunk_mut::<TAGGED_HEADER_LEN>() {
                     header.emit(front);
                 }
             }
-            Header::Untagged(header) => header.emit(out),
+            DdpHeader::Untagged(header) => header.emit(out),
         }
         self.encoded_len()
     }
@@ -212,7 +212,7 @@ impl Header {
 
 /// Why a segment's header cannot be used. The receiver answers with a Terminate of the DDP layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
+pub enum DdpHeaderError {
     /// The ULPDU ends within its header.
     #[error("a ULPDU of {len} bytes ends within its DDP header")]
     Truncated {

@@ -26,7 +26,7 @@ pub const MNT_REPLY_MAX: usize = 24 + 4 + 4 + HANDLE_MAX + 4 + 4 * FLAVORS_MAX;
 #[allow(missing_docs)] // the names are the specification's
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Procedure {
+pub enum MountProcedure {
     Null = 0,
     Mnt = 1,
     Dump = 2,
@@ -35,16 +35,16 @@ pub enum Procedure {
     Export = 5,
 }
 
-impl Procedure {
+impl MountProcedure {
     /// The procedure with this number.
-    pub const fn from_number(number: u32) -> Option<Procedure> {
+    pub const fn from_number(number: u32) -> Option<MountProcedure> {
         Some(match number {
-            0 => Procedure::Null,
-            1 => Procedure::Mnt,
-            2 => Procedure::Dump,
-            3 => Procedure::Umnt,
-            4 => Procedure::Umntall,
-            5 => Procedure::Export,
+            0 => MountProcedure::Null,
+            1 => MountProcedure::Mnt,
+            2 => MountProcedure::Dump,
+            3 => MountProcedure::Umnt,
+            4 => MountProcedure::Umntall,
+            5 => MountProcedure::Export,
             _ => return None,
         })
     }

@@ -9,7 +9,7 @@
 //! [`WriteArgs`]), and head only, for transports that carry the data apart ([`ReadHead`], [`WriteHead`]); a head ends
 //! with the data's length word, as RFC 8166 section 3.4.5 leaves it in a reduced message.
 //!
-//! Read [`Procedure`] first, then the arguments of one procedure.
+//! Read [`NfsProcedure`] first, then the arguments of one procedure.
 
 mod list;
 mod procedures;
@@ -40,7 +40,7 @@ pub const DATA_MAX: usize = 1 << 20;
 #[allow(missing_docs)] // the names are the specification's
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
-pub enum Procedure {
+pub enum NfsProcedure {
     Null = 0,
     Getattr = 1,
     Setattr = 2,
@@ -65,36 +65,38 @@ pub enum Procedure {
     Commit = 21,
 }
 
-impl Procedure {
+impl NfsProcedure {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Procedure; 22] = [
-        Procedure::Null,
-        Procedure::Getattr,
-        Procedure::Setattr,
-        Procedure::Lookup,
-        Procedure::Access,
-        Procedure::Readlink,
-        Procedure::Read,
-        Procedure::Write,
-        Procedure::Create,
-        Procedure::Mkdir,
-        Procedure::Symlink,
-        Procedure::Mknod,
-        Procedure::Remove,
-        Procedure::Rmdir,
-        Procedure::Rename,
-        Procedure::Link,
-        Procedure::Readdir,
-        Procedure::Readdirplus,
-        Procedure::Fsstat,
-        Procedure::Fsinfo,
-        Procedure::Pathconf,
-        Procedure::Commit,
+    pub const ALL: [NfsProcedure; 22] = [
+        NfsProcedure::Null,
+        NfsProcedure::Getattr,
+        NfsProcedure::Setattr,
+        NfsProcedure::Lookup,
+        NfsProcedure::Access,
+        NfsProcedure::Readlink,
+        NfsProcedure::Read,
+        NfsProcedure::Write,
+        NfsProcedure::Create,
+        NfsProcedure::Mkdir,
+        NfsProcedure::Symlink,
+        NfsProcedure::Mknod,
+        NfsProcedure::Remove,
+        NfsProcedure::Rmdir,
+        NfsProcedure::Rename,
+        NfsProcedure::Link,
+        NfsProcedure::Readdir,
+        NfsProcedure::Readdirplus,
+        NfsProcedure::Fsstat,
+        NfsProcedure::Fsinfo,
+        NfsProcedure::Pathconf,
+        NfsProcedure::Commit,
     ];
 
     /// The procedure with this number.
-    pub fn from_number(number: u32) -> Option<Procedure> {
-        Procedure::ALL.get(usize::try_from(number).ok()?).copied()
+    pub fn from_number(number: u32) -> Option<NfsProcedure> {
+        NfsProcedure::ALL
+            .get(usize::try_from(number).ok()?)
+            .copied()
     }
 
     /// Its number.
@@ -109,16 +111,16 @@ impl Procedure {
     pub const fn is_replay_sensitive(self) -> bool {
         matches!(
             self,
-            Procedure::Setattr
-                | Procedure::Write
-                | Procedure::Create
-                | Procedure::Mkdir
-                | Procedure::Symlink
-                | Procedure::Mknod
-                | Procedure::Remove
-                | Procedure::Rmdir
-                | Procedure::Rename
-                | Procedure::Link
+            NfsProcedure::Setattr
+                | NfsProcedure::Write
+                | NfsProcedure::Create
+                | NfsProcedure::Mkdir
+                | NfsProcedure::Symlink
+                | NfsProcedure::Mknod
+                | NfsProcedure::Remove
+                | NfsProcedure::Rmdir
+                | NfsProcedure::Rename
+                | NfsProcedure::Link
         )
     }
 }

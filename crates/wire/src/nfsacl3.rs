@@ -18,19 +18,19 @@ pub const ENTRIES_MAX: usize = 1024;
 #[allow(missing_docs)] // the names say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Procedure {
+pub enum AclProcedure {
     Null = 0,
     Getacl = 1,
     Setacl = 2,
 }
 
-impl Procedure {
+impl AclProcedure {
     /// The procedure with this number.
-    pub const fn from_number(number: u32) -> Option<Procedure> {
+    pub const fn from_number(number: u32) -> Option<AclProcedure> {
         Some(match number {
-            0 => Procedure::Null,
-            1 => Procedure::Getacl,
-            2 => Procedure::Setacl,
+            0 => AclProcedure::Null,
+            1 => AclProcedure::Getacl,
+            2 => AclProcedure::Setacl,
             _ => return None,
         })
     }

@@ -1,6 +1,6 @@
 //! The native protocol of volumes: messages between clients, the manager and I/O servers.
 //!
-//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`Header`] of 40 bytes, a body of
+//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`MessageHeader`] of 40 bytes, a body of
 //! XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a [`Caller`]; bodies
 //! of the I/O servers' are [`Transfer`]s and a few short records.
 
@@ -32,7 +32,7 @@ pub use attributes::{
 };
 pub use buffers::{Buffers, Place};
 pub use calls::{Call, Entry};
-pub use header::{Class, Header, HeaderError, Kind, Operation};
+pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inode::{Body, Inode};
 pub use inventory::{
@@ -56,7 +56,7 @@ pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.
 pub const VERSION: u8 = 3;
-/// Bytes of a [`Header`].
+/// Bytes of a [`MessageHeader`].
 pub const HEADER_LEN: usize = 40;
 /// Most bytes of a message: a header, a body, and data.
 pub const MESSAGE_MAX: usize = 8192;

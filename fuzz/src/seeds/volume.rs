@@ -2,11 +2,11 @@
 
 use gannet_wire::volume::{
     Accepted, AccessMask, AttributeChanges, Body, Call, Caller, Capability, Chosen, ClaimRecord,
-    Class, CreateMode, Entry, FileId, FilePage, FileState, Found, Granted, Header, Hello, Inode,
-    Kind, LayoutRecord, Lent, LentDone, Level, Listed, Memory, NodeKind, ObjectEntry, ObjectPage,
-    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
-    ROOT, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer, Stripes, Term,
-    TermAnswer, TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
+    Class, CreateMode, Entry, FileId, FilePage, FileState, Found, Granted, Hello, Inode, Kind,
+    LayoutRecord, Lent, LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry,
+    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece,
+    Placement, ROOT, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer,
+    Stripes, Term, TermAnswer, TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -51,7 +51,7 @@ fn bytes_of(value: &impl Encode) -> Vec<u8> {
 }
 
 fn message(kind: Kind, operation: Operation, body: &[u8]) -> Vec<u8> {
-    let header = Header {
+    let header = MessageHeader {
         kind,
         operation,
         class: Class::Small,

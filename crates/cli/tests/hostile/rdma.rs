@@ -12,7 +12,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_wire::nfs3;
-use gannet_wire::rpcrdma::{ChunkLists, Header, PrivateData, Procedure, Segment};
+use gannet_wire::rpcrdma::{ChunkLists, PrivateData, Segment, TransportHeader, TransportProcedure};
 use gannet_wire::xdr::Encoder;
 use std::rc::Rc;
 use std::thread;
@@ -25,11 +25,11 @@ const CALLS: usize = 127;
 const ROOM: usize = 132 << 10;
 
 fn message(record: &[u8], lists: &ChunkLists) -> Source {
-    let header = Header {
+    let header = TransportHeader {
         xid: 1,
         version: 1,
         credits: 128,
-        procedure: Procedure::Msg,
+        procedure: TransportProcedure::Msg,
     };
     let mut bytes = Vec::new();
     header.emit(&mut Encoder::new(&mut bytes), lists);

@@ -3,7 +3,7 @@
 use super::words;
 use crate::limits::MESSAGE_KEPT_MAX;
 use crate::line::{Crc, Direction, Line, Part};
-use gannet_wire::ddp::Header;
+use gannet_wire::ddp::DdpHeader;
 use gannet_wire::rdmap::Opcode;
 
 /// A DDP segment, perhaps without its end.
@@ -11,7 +11,7 @@ use gannet_wire::rdmap::Opcode;
 pub(super) struct Segment<'a> {
     pub(super) time: u64,
     pub(super) direction: Direction,
-    pub(super) header: Header,
+    pub(super) header: DdpHeader,
     pub(super) opcode: Opcode,
     pub(super) payload: &'a [u8],
     /// Bytes of payload on the wire.
@@ -24,8 +24,8 @@ impl Segment<'_> {
     pub(super) fn begin(&self) -> Assembly {
         // What came before it is missing if it does not start its message.
         let is_first = match self.header {
-            Header::Tagged(_) => true,
-            Header::Untagged(header) => header.offset.0 == 0,
+            DdpHeader::Tagged(_) => true,
+            DdpHeader::Untagged(header) => header.offset.0 == 0,
         };
         Assembly {
             opcode: self.opcode,
@@ -44,8 +44,8 @@ impl Segment<'_> {
         assembly.add(self);
         let mut line = assembly.line(self.time, self.direction);
         let mut part = match &self.header {
-            Header::Tagged(header) => words::tagged(header),
-            Header::Untagged(header) => {
+            DdpHeader::Tagged(header) => words::tagged(header),
+            DdpHeader::Untagged(header) => {
                 let mut part = Part::new("rdmap");
                 part.pair("offset", header.offset.0);
                 part
@@ -62,7 +62,7 @@ impl Segment<'_> {
 #[derive(Debug)]
 pub(super) struct Assembly {
     pub(super) opcode: Opcode,
-    pub(super) first: Header,
+    pub(super) first: DdpHeader,
     /// The front of the payload, up to what is missing.
     pub(super) kept: Vec<u8>,
     pub(super) bytes: u64,
@@ -74,12 +74,12 @@ pub(super) struct Assembly {
 
 impl Assembly {
     /// True if a segment with `header` continues this message.
-    pub(super) fn is_continued_by(&self, opcode: Opcode, header: &Header) -> bool {
+    pub(super) fn is_continued_by(&self, opcode: Opcode, header: &DdpHeader) -> bool {
         let is_next = match (self.first, header) {
-            (Header::Tagged(first), Header::Tagged(next)) => {
+            (DdpHeader::Tagged(first), DdpHeader::Tagged(next)) => {
                 first.stag == next.stag && first.offset.advanced_by(self.bytes) == next.offset
             }
-            (Header::Untagged(first), Header::Untagged(next)) => {
+            (DdpHeader::Untagged(first), DdpHeader::Untagged(next)) => {
                 let end = u64::from(first.offset.0) + self.bytes;
                 (first.queue, first.msn) == (next.queue, next.msn)
                     && u64::from(next.offset.0) == end
@@ -121,8 +121,8 @@ impl Assembly {
             Opcode::Terminate => "Terminate",
         };
         let msn = match self.first {
-            Header::Tagged(_) => None,
-            Header::Untagged(header) => Some(header.msn.0),
+            DdpHeader::Tagged(_) => None,
+            DdpHeader::Untagged(header) => Some(header.msn.0),
         };
         Line {
             direction: Some(direction),

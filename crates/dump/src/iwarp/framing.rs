@@ -2,7 +2,7 @@
 
 use crate::cutter::{Frame, Framing};
 use crate::line::Crc;
-use gannet_wire::ddp::{self, Header};
+use gannet_wire::ddp::{self, DdpHeader};
 use gannet_wire::mpa::{
     CRC_LEN, Fpdu, FpduError, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN, Markers,
 };
@@ -80,16 +80,16 @@ fn is_likely_header(bytes: &[u8]) -> Option<bool> {
         return Some(false);
     }
     let ulpdu = front.get(LENGTH_LEN..)?;
-    let header = match Header::parse(ulpdu) {
+    let header = match DdpHeader::parse(ulpdu) {
         Ok((header, _)) => header,
-        Err(ddp::HeaderError::Truncated { .. }) if front.len() < HEADERS_LEN => return None,
+        Err(ddp::DdpHeaderError::Truncated { .. }) if front.len() < HEADERS_LEN => return None,
         Err(_) => return Some(false),
     };
     let control = ulpdu.first().copied().unwrap_or_default();
     let is_clean = control & RESERVED.0 == 0 && header.ulp_control() & RESERVED.1 == 0;
     let fits = match (Opcode::parse(header.ulp_control()), &header) {
-        (Ok(opcode), Header::Tagged(_)) => opcode.queue().is_none(),
-        (Ok(opcode), Header::Untagged(header)) => opcode.queue() == Some(header.queue),
+        (Ok(opcode), DdpHeader::Tagged(_)) => opcode.queue().is_none(),
+        (Ok(opcode), DdpHeader::Untagged(header)) => opcode.queue() == Some(header.queue),
         (Err(_), _) => false,
     };
     Some(is_clean && fits)

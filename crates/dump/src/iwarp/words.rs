@@ -2,7 +2,7 @@
 
 use crate::line::Part;
 use crate::nfs::hex;
-use gannet_wire::ddp::{Header, STag, Tagged, TaggedOffset};
+use gannet_wire::ddp::{DdpHeader, STag, Tagged, TaggedOffset};
 use gannet_wire::mpa::{Enhanced, FrameKind, StartupFrame};
 use gannet_wire::rdmap::{BitOrder, Opcode, Terminate, TerminateCode, TerminateContext};
 use gannet_wire::rpcrdma::PrivateData;
@@ -105,10 +105,10 @@ fn quoted(context: &TerminateContext, part: &mut Part) {
             part.pair("source", memory(request.source_stag, request.source_offset));
             part.pair("size", request.size);
         }
-        (None, Header::Tagged(header)) => {
+        (None, DdpHeader::Tagged(header)) => {
             part.pair("at", memory(header.stag, header.offset));
         }
-        (None, Header::Untagged(header)) => {
+        (None, DdpHeader::Untagged(header)) => {
             part.pair("queue", header.queue.0).pair("msn", header.msn.0);
             part.pair("offset", header.offset.0);
         }

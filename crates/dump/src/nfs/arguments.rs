@@ -11,61 +11,64 @@ use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 /// # Errors
 /// They are malformed; what could be read is there.
 pub(crate) fn arguments(
-    procedure: Procedure,
+    procedure: NfsProcedure,
     bytes: &[u8],
     reading: Reading,
     part: &mut Part,
 ) -> Result<(), XdrError> {
     match procedure {
-        Procedure::Null => from_bytes::<()>(bytes)?,
-        Procedure::Setattr => {
+        NfsProcedure::Null => from_bytes::<()>(bytes)?,
+        NfsProcedure::Setattr => {
             let it: SetattrArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
             set_attributes(&it.change, part);
             part.flag("guard", it.guard.is_some());
         }
-        Procedure::Access => {
+        NfsProcedure::Access => {
             let it: AccessArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
             part.pair("access", rights(it.access));
         }
-        Procedure::Read | Procedure::Write | Procedure::Commit => {
+        NfsProcedure::Read | NfsProcedure::Write | NfsProcedure::Commit => {
             moving(procedure, bytes, part)?;
         }
-        Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Lookup | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             place(&from_bytes(bytes)?, part);
         }
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+        NfsProcedure::Create
+        | NfsProcedure::Mkdir
+        | NfsProcedure::Symlink
+        | NfsProcedure::Mknod => {
             making(procedure, bytes, reading, part)?;
         }
-        Procedure::Rename => {
+        NfsProcedure::Rename => {
             let it: RenameArgs<'_> = from_bytes(bytes)?;
             place(&it.from, part);
             part.pair("to_dir", handle(it.to.directory));
             part.name("to_name", it.to.name.0);
         }
-        Procedure::Link => {
+        NfsProcedure::Link => {
             let it: LinkArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.file));
             place(&it.place, part);
         }
-        Procedure::Readdir => {
+        NfsProcedure::Readdir => {
             let it: ReaddirArgs<'_> = from_bytes(bytes)?;
             part.pair("dir", handle(it.directory));
             part.pair("cookie", it.cookie).pair("count", it.count);
         }
-        Procedure::Readdirplus => {
+        NfsProcedure::Readdirplus => {
             let it: ReaddirplusArgs<'_> = from_bytes(bytes)?;
             part.pair("dir", handle(it.directory));
             part.pair("cookie", it.cookie);
             part.pair("dircount", it.directory_count);
             part.pair("maxcount", it.max_count);
         }
-        Procedure::Getattr
-        | Procedure::Readlink
-        | Procedure::Fsstat
-        | Procedure::Fsinfo
-        | Procedure::Pathconf => {
+        NfsProcedure::Getattr
+        | NfsProcedure::Readlink
+        | NfsProcedure::Fsstat
+        | NfsProcedure::Fsinfo
+        | NfsProcedure::Pathconf => {
             part.pair("fh", handle(from_bytes(bytes)?));
         }
     }
@@ -73,17 +76,17 @@ pub(crate) fn arguments(
 }
 
 /// The arguments of the procedures that move data, or make it durable.
-fn moving(procedure: Procedure, bytes: &[u8], part: &mut Part) -> Result<(), XdrError> {
+fn moving(procedure: NfsProcedure, bytes: &[u8], part: &mut Part) -> Result<(), XdrError> {
     let mut range = |file, offset: u64, count: u32| {
         part.pair("fh", handle(file));
         part.pair("offset", offset).pair("count", count);
     };
     match procedure {
-        Procedure::Read => {
+        NfsProcedure::Read => {
             let it: ReadArgs<'_> = from_bytes(bytes)?;
             range(it.file, it.offset, it.count);
         }
-        Procedure::Commit => {
+        NfsProcedure::Commit => {
             let it: CommitArgs<'_> = from_bytes(bytes)?;
             range(it.file, it.offset, it.count);
         }
@@ -102,13 +105,13 @@ fn moving(procedure: Procedure, bytes: &[u8], part: &mut Part) -> Result<(), Xdr
 
 /// The arguments of the procedures that make something.
 fn making(
-    procedure: Procedure,
+    procedure: NfsProcedure,
     bytes: &[u8],
     reading: Reading,
     part: &mut Part,
 ) -> Result<(), XdrError> {
     match procedure {
-        Procedure::Create => {
+        NfsProcedure::Create => {
             let it: CreateArgs<'_> = from_bytes(bytes)?;
             place(&it.place, part);
             match &it.how {
@@ -123,17 +126,17 @@ fn making(
                 }
             }
         }
-        Procedure::Symlink if reading.is_reduced => {
+        NfsProcedure::Symlink if reading.is_reduced => {
             let it: SymlinkHead<'_> = from_bytes(bytes)?;
             place(&it.place, part);
             part.pair("target_bytes", it.length);
         }
-        Procedure::Symlink => {
+        NfsProcedure::Symlink => {
             let it: SymlinkArgs<'_> = from_bytes(bytes)?;
             place(&it.place, part);
             part.name("target", it.target.0);
         }
-        Procedure::Mknod => {
+        NfsProcedure::Mknod => {
             let it: MknodArgs<'_> = from_bytes(bytes)?;
             place(&it.place, part);
             mknod(&it.what, part);
@@ -152,18 +155,18 @@ fn making(
 /// # Errors
 /// As [`arguments`].
 pub(crate) fn acl_arguments(
-    procedure: nfsacl3::Procedure,
+    procedure: nfsacl3::AclProcedure,
     bytes: &[u8],
     part: &mut Part,
 ) -> Result<(), XdrError> {
     match procedure {
-        nfsacl3::Procedure::Null => from_bytes::<()>(bytes)?,
-        nfsacl3::Procedure::Getacl => {
+        nfsacl3::AclProcedure::Null => from_bytes::<()>(bytes)?,
+        nfsacl3::AclProcedure::Getacl => {
             let it: nfsacl3::GetaclArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
             part.pair("parts", acl_parts(it.parts));
         }
-        nfsacl3::Procedure::Setacl => {
+        nfsacl3::AclProcedure::Setacl => {
             let it: nfsacl3::SetaclArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
             acls(&it.acls, part);

@@ -12,70 +12,76 @@ use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 /// # Errors
 /// They are malformed; what could be read is there.
 pub(crate) fn results(
-    procedure: Procedure,
+    procedure: NfsProcedure,
     bytes: &[u8],
     reading: Reading,
     part: &mut Part,
     parts: &mut Vec<Part>,
 ) -> Result<(), XdrError> {
     match procedure {
-        Procedure::Null => from_bytes::<()>(bytes)?,
-        Procedure::Getattr => {
+        NfsProcedure::Null => from_bytes::<()>(bytes)?,
+        NfsProcedure::Getattr => {
             if let Ok(it) = status(from_bytes::<GetattrResult>(bytes)?, part).map_err(drop) {
                 attributes(Some(it), parts);
                 part.pair("links", it.link_count).pair("used", it.used);
                 part.pair("mtime", time(it.modify_time));
             }
         }
-        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             let it = status(from_bytes::<SetattrResult>(bytes)?, part);
             wcc(it.unwrap_or_else(|wcc| wcc), parts);
         }
-        Procedure::Lookup => match status(from_bytes::<LookupResult<'_>>(bytes)?, part) {
+        NfsProcedure::Lookup => match status(from_bytes::<LookupResult<'_>>(bytes)?, part) {
             Ok(it) => {
                 part.pair("fh", handle(it.object));
                 attributes(it.attributes, parts);
             }
             Err(directory) => attributes(directory, parts),
         },
-        Procedure::Access => match status(from_bytes::<AccessResult>(bytes)?, part) {
+        NfsProcedure::Access => match status(from_bytes::<AccessResult>(bytes)?, part) {
             Ok(it) => {
                 part.pair("access", rights(it.access));
                 attributes(it.attributes, parts);
             }
             Err(it) => attributes(it, parts),
         },
-        Procedure::Readlink | Procedure::Read | Procedure::Write | Procedure::Commit => {
+        NfsProcedure::Readlink
+        | NfsProcedure::Read
+        | NfsProcedure::Write
+        | NfsProcedure::Commit => {
             moved(procedure, bytes, reading, part, parts)?;
         }
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
-            match status(from_bytes::<CreateResult<'_>>(bytes)?, part) {
-                Ok(it) => {
-                    if let Some(object) = it.object {
-                        part.pair("fh", handle(object));
-                    }
-                    attributes(it.attributes, parts);
+        NfsProcedure::Create
+        | NfsProcedure::Mkdir
+        | NfsProcedure::Symlink
+        | NfsProcedure::Mknod => match status(from_bytes::<CreateResult<'_>>(bytes)?, part) {
+            Ok(it) => {
+                if let Some(object) = it.object {
+                    part.pair("fh", handle(object));
                 }
-                Err(directory) => wcc(directory, parts),
+                attributes(it.attributes, parts);
             }
-        }
-        Procedure::Rename => {
+            Err(directory) => wcc(directory, parts),
+        },
+        NfsProcedure::Rename => {
             let it = status(from_bytes::<RenameResult>(bytes)?, part);
             wcc(it.unwrap_or_else(|wcc| wcc).to, parts);
         }
-        Procedure::Link => {
+        NfsProcedure::Link => {
             let it = status(from_bytes::<LinkResult>(bytes)?, part);
             attributes(it.unwrap_or_else(|wcc| wcc).attributes, parts);
         }
-        Procedure::Readdir => match status(from_bytes::<ReaddirResult<'_>>(bytes)?, part) {
+        NfsProcedure::Readdir => match status(from_bytes::<ReaddirResult<'_>>(bytes)?, part) {
             Ok(it) => listing(&it, reading, part, |entry| entry.name),
             Err(it) => attributes(it, parts),
         },
-        Procedure::Readdirplus => match status(from_bytes::<ReaddirplusResult<'_>>(bytes)?, part) {
-            Ok(it) => listing(&it, reading, part, |entry| entry.name),
-            Err(it) => attributes(it, parts),
-        },
-        Procedure::Fsstat | Procedure::Fsinfo | Procedure::Pathconf => {
+        NfsProcedure::Readdirplus => {
+            match status(from_bytes::<ReaddirplusResult<'_>>(bytes)?, part) {
+                Ok(it) => listing(&it, reading, part, |entry| entry.name),
+                Err(it) => attributes(it, parts),
+            }
+        }
+        NfsProcedure::Fsstat | NfsProcedure::Fsinfo | NfsProcedure::Pathconf => {
             file_system(procedure, bytes, part, parts)?;
         }
     }
@@ -84,14 +90,14 @@ pub(crate) fn results(
 
 /// The results of the procedures that move data.
 fn moved(
-    procedure: Procedure,
+    procedure: NfsProcedure,
     bytes: &[u8],
     reading: Reading,
     part: &mut Part,
     parts: &mut Vec<Part>,
 ) -> Result<(), XdrError> {
     match procedure {
-        Procedure::Readlink if reading.is_reduced => {
+        NfsProcedure::Readlink if reading.is_reduced => {
             match status(from_bytes::<ReadlinkHeadResult>(bytes)?, part) {
                 Ok(it) => {
                     part.pair("target_bytes", it.length);
@@ -100,7 +106,7 @@ fn moved(
                 Err(it) => attributes(it, parts),
             }
         }
-        Procedure::Readlink => match status(from_bytes::<ReadlinkResult<'_>>(bytes)?, part) {
+        NfsProcedure::Readlink => match status(from_bytes::<ReadlinkResult<'_>>(bytes)?, part) {
             Ok(it) => {
                 part.name("target", it.target.0);
                 attributes(it.attributes, parts);
@@ -108,7 +114,8 @@ fn moved(
             Err(it) => attributes(it, parts),
         },
         // The data itself is not looked at, wherever it is.
-        Procedure::Read => match status(ReadHeadResult::decode(&mut Decoder::new(bytes))?, part) {
+        NfsProcedure::Read => match status(ReadHeadResult::decode(&mut Decoder::new(bytes))?, part)
+        {
             Ok(it) => {
                 part.pair("count", it.count).flag("eof", it.eof);
                 if it.length != it.count {
@@ -118,7 +125,7 @@ fn moved(
             }
             Err(it) => attributes(it, parts),
         },
-        Procedure::Write => match status(from_bytes::<WriteResult>(bytes)?, part) {
+        NfsProcedure::Write => match status(from_bytes::<WriteResult>(bytes)?, part) {
             Ok(it) => {
                 part.pair("count", it.count);
                 part.pair("committed", stable(it.committed));
@@ -140,13 +147,13 @@ fn moved(
 
 /// The results of the procedures that describe a file system.
 fn file_system(
-    procedure: Procedure,
+    procedure: NfsProcedure,
     bytes: &[u8],
     part: &mut Part,
     parts: &mut Vec<Part>,
 ) -> Result<(), XdrError> {
     let about = match procedure {
-        Procedure::Fsstat => status(from_bytes::<FsstatResult>(bytes)?, part).map(|it| {
+        NfsProcedure::Fsstat => status(from_bytes::<FsstatResult>(bytes)?, part).map(|it| {
             part.pair("bytes_total", it.bytes_total);
             part.pair("bytes_free", it.bytes_free);
             part.pair("bytes_available", it.bytes_available);
@@ -154,7 +161,7 @@ fn file_system(
             part.pair("files_free", it.files_free);
             it.attributes
         }),
-        Procedure::Fsinfo => status(from_bytes::<FsinfoResult>(bytes)?, part).map(|it| {
+        NfsProcedure::Fsinfo => status(from_bytes::<FsinfoResult>(bytes)?, part).map(|it| {
             part.pair("rtmax", it.read_max).pair("wtmax", it.write_max);
             part.pair("dtpref", it.directory_preferred);
             part.pair("maxfilesize", it.file_size_max);
@@ -177,14 +184,14 @@ fn file_system(
 /// # Errors
 /// As [`results`].
 pub(crate) fn acl_results(
-    procedure: nfsacl3::Procedure,
+    procedure: nfsacl3::AclProcedure,
     bytes: &[u8],
     part: &mut Part,
     parts: &mut Vec<Part>,
 ) -> Result<(), XdrError> {
     match procedure {
-        nfsacl3::Procedure::Null => from_bytes::<()>(bytes)?,
-        nfsacl3::Procedure::Getacl => {
+        nfsacl3::AclProcedure::Null => from_bytes::<()>(bytes)?,
+        nfsacl3::AclProcedure::Getacl => {
             match status(from_bytes::<nfsacl3::GetaclResult<'_>>(bytes)?, part) {
                 Ok(it) => {
                     acls(&it.acls, part);
@@ -193,7 +200,7 @@ pub(crate) fn acl_results(
                 Err(it) => attributes(it, parts),
             }
         }
-        nfsacl3::Procedure::Setacl => {
+        nfsacl3::AclProcedure::Setacl => {
             let it = status(from_bytes::<nfsacl3::SetaclResult>(bytes)?, part);
             attributes(it.unwrap_or_else(|attributes| attributes), parts);
         }

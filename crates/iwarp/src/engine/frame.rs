@@ -3,7 +3,7 @@
 use super::batch::Frame;
 use crate::crc;
 use crate::startup::Agreement;
-use gannet_wire::ddp::{Header, UNTAGGED_HEADER_LEN};
+use gannet_wire::ddp::{DdpHeader, UNTAGGED_HEADER_LEN};
 use gannet_wire::mpa::{CRC_LEN, LENGTH_LEN, PAD_MAX, pad_len};
 
 /// Length field and DDP header of an FPDU.
@@ -19,7 +19,7 @@ impl FrameHead {
 }
 
 /// Length field and header of an FPDU with a payload of `payload_len` bytes.
-pub(super) fn frame_head(header: &Header, payload_len: usize) -> FrameHead {
+pub(super) fn frame_head(header: &DdpHeader, payload_len: usize) -> FrameHead {
     let mut fields = [0; UNTAGGED_HEADER_LEN];
     let header_len = header.emit(&mut fields);
     let ulpdu_len = u16::try_from(header_len + payload_len).unwrap_or(u16::MAX);
@@ -34,7 +34,7 @@ pub(super) fn frame_head(header: &Header, payload_len: usize) -> FrameHead {
 }
 
 /// How much around a payload belongs to its FPDU.
-pub(super) fn frame_of(header: &Header, payload_len: usize) -> Frame {
+pub(super) fn frame_of(header: &DdpHeader, payload_len: usize) -> Frame {
     let pad = pad_of(header, payload_len).len();
     Frame {
         head: LENGTH_LEN + header.encoded_len(),
@@ -43,13 +43,13 @@ pub(super) fn frame_of(header: &Header, payload_len: usize) -> Frame {
 }
 
 /// The pad of an FPDU.
-pub(super) fn pad_of(header: &Header, payload_len: usize) -> &'static [u8] {
+pub(super) fn pad_of(header: &DdpHeader, payload_len: usize) -> &'static [u8] {
     const PADS: [&[u8]; PAD_MAX + 1] = [&[], &[0], &[0; 2], &[0; 3]];
     PADS[pad_len(header.encoded_len() + payload_len)]
 }
 
 /// The CRC field of an FPDU; zero when CRCs are off.
-pub(super) fn crc_of(header: &Header, payload: &[u8], agreement: &Agreement) -> [u8; CRC_LEN] {
+pub(super) fn crc_of(header: &DdpHeader, payload: &[u8], agreement: &Agreement) -> [u8; CRC_LEN] {
     if !agreement.crc {
         return [0; CRC_LEN];
     }

@@ -10,7 +10,7 @@ use gannet_fabric::{
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{Buffer, FileRef, FileSource};
 use gannet_softrdma::TableRegion;
-use gannet_wire::ddp::Header;
+use gannet_wire::ddp::DdpHeader;
 use gannet_wire::rdmap::ReadRequest;
 use std::cell::Ref;
 use std::collections::VecDeque;
@@ -106,7 +106,7 @@ pub(super) struct Leaving {
 /// What a Read Response answers.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
-    pub(super) header: Header,
+    pub(super) header: DdpHeader,
     pub(super) request: ReadRequest,
 }
 

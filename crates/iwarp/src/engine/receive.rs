@@ -10,7 +10,7 @@ use gannet_fabric::{
 use gannet_runtime::Buffer;
 use gannet_softrdma::{AccessKind, TableRegion};
 use gannet_wire::ddp::{
-    Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
+    DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
 use gannet_wire::mpa::Fpdu;
 use gannet_wire::rdmap::{Opcode, ReadRequest, Terminate, TerminateCode};
@@ -49,7 +49,7 @@ enum CurrentTagged {
 
 /// A Read Request of the peer that passed all checks.
 pub(super) struct InboundRead {
-    pub(super) header: Header,
+    pub(super) header: DdpHeader,
     pub(super) request: ReadRequest,
     /// The region to read and where in it the bytes start; `None` for a read of nothing.
     pub(super) source: Option<(Rc<TableRegion>, u64)>,
@@ -109,15 +109,15 @@ impl Engine {
         if self.agreement.crc && crc::field_of(fpdu.covered) != fpdu.crc {
             return Err(TerminateCode::MPA_CRC.into());
         }
-        let (header, payload) = Header::parse(fpdu.ulpdu)?;
+        let (header, payload) = DdpHeader::parse(fpdu.ulpdu)?;
         let opcode = Opcode::parse(header.ulp_control())
             .map_err(|error| Violation::from(error).in_segment(header, fpdu.ulpdu.len()))?;
         let taken = match (header, opcode) {
-            (Header::Tagged(tagged), Opcode::Write) => self.receive_write(&tagged, payload),
-            (Header::Tagged(tagged), Opcode::ReadResponse) => {
+            (DdpHeader::Tagged(tagged), Opcode::Write) => self.receive_write(&tagged, payload),
+            (DdpHeader::Tagged(tagged), Opcode::ReadResponse) => {
                 self.receive_read_response(&tagged, payload)
             }
-            (Header::Untagged(untagged), opcode) => match opcode {
+            (DdpHeader::Untagged(untagged), opcode) => match opcode {
                 Opcode::ReadRequest => self.receive_read_request(&untagged, payload),
                 Opcode::Terminate => self.receive_terminate(&untagged, payload),
                 Opcode::Write | Opcode::ReadResponse => {
@@ -125,7 +125,7 @@ impl Engine {
                 }
                 _ => self.receive_send(opcode, &untagged, payload),
             },
-            (Header::Tagged(_), _) => Err(TerminateCode::UNEXPECTED_OPCODE.into()),
+            (DdpHeader::Tagged(_), _) => Err(TerminateCode::UNEXPECTED_OPCODE.into()),
         };
         taken.map_err(|violation| violation.in_segment(header, fpdu.ulpdu.len()))?;
         if !self.rx.has_received {
@@ -310,7 +310,7 @@ impl Engine {
                     .map_err(|error| Violation::from(read_refused(error)).in_request(request))?,
             )
         };
-        let header = Header::Untagged(*header);
+        let header = DdpHeader::Untagged(*header);
         self.rx.requests.push_back(InboundRead {
             header,
             request,

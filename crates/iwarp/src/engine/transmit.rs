@@ -21,7 +21,7 @@ use gannet_fabric::{
 use gannet_runtime::{Buffer, FileRef};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
-    Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
+    DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
 use gannet_wire::mpa::{CRC_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
@@ -68,7 +68,7 @@ pub(super) struct Transmitter {
 /// A message on its way into FPDUs.
 #[derive(Debug, Clone, Copy)]
 struct Framing {
-    header: Header,
+    header: DdpHeader,
     size: usize,
     framed: usize,
     /// Where its bytes start in its buffer, region or file.
@@ -201,9 +201,9 @@ impl Transmitter {
         next.map_or(Msn::FIRST, |next| std::mem::replace(next, next.next()))
     }
 
-    fn untagged(&mut self, opcode: Opcode, ulp_word: u32) -> Header {
+    fn untagged(&mut self, opcode: Opcode, ulp_word: u32) -> DdpHeader {
         let queue = opcode.queue().unwrap_or(QueueNumber::SEND);
-        Header::Untagged(Untagged {
+        DdpHeader::Untagged(Untagged {
             last: true,
             ulp_control: opcode.control(),
             ulp_word,
@@ -226,7 +226,7 @@ impl Transmitter {
     }
 
     /// Frames a segment whose payload is copied.
-    fn push_short_frame(&mut self, header: &Header, payload: &[u8], agreement: &Agreement) {
+    fn push_short_frame(&mut self, header: &DdpHeader, payload: &[u8], agreement: &Agreement) {
         if agreement.markers {
             return self.push_marked_frame(header, payload, agreement);
         }
@@ -244,7 +244,7 @@ impl Transmitter {
     }
 
     /// Frames a segment with markers in it. Only old hardware wants them: everything is copied.
-    fn push_marked_frame(&mut self, header: &Header, payload: &[u8], agreement: &Agreement) {
+    fn push_marked_frame(&mut self, header: &DdpHeader, payload: &[u8], agreement: &Agreement) {
         let mut plain = frame_head(header, payload.len()).bytes().to_vec();
         plain.extend_from_slice(payload);
         plain.extend_from_slice(pad_of(header, payload.len()));
@@ -268,7 +268,7 @@ impl Transmitter {
     }
 
     /// Frames a segment around a payload that stays where it is.
-    fn push_frame(&mut self, header: &Header, piece: Piece, len: usize, crc: [u8; CRC_LEN]) {
+    fn push_frame(&mut self, header: &DdpHeader, piece: Piece, len: usize, crc: [u8; CRC_LEN]) {
         let head = frame_head(header, len);
         let batch = self.batch();
         batch.push_control(head.bytes());
@@ -431,7 +431,7 @@ impl Engine {
 
     fn begin_source(
         &mut self,
-        header: Header,
+        header: DdpHeader,
         source: Source,
         work: (WorkId, Done, Signal),
     ) -> Result<(), WorkError> {
@@ -475,7 +475,7 @@ impl Engine {
         }
     }
 
-    fn begin_framing(&mut self, header: Header, size: u32, source_start: u64, leaving: Leaving) {
+    fn begin_framing(&mut self, header: DdpHeader, size: u32, source_start: u64, leaving: Leaving) {
         self.tx.leaving.push_back(leaving);
         self.tx.resident_until = 0;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -529,7 +529,7 @@ impl Engine {
 
     fn push_segment(
         &mut self,
-        header: &Header,
+        header: &DdpHeader,
         payload: Payload,
         len: usize,
     ) -> Result<(), WorkError> {
@@ -586,7 +586,12 @@ impl Engine {
     }
 
     /// Frames a segment of memory that is copied: a short one on the stack, a long one for markers.
-    fn push_copied(&mut self, header: &Header, offset: usize, len: usize) -> Result<(), WorkError> {
+    fn push_copied(
+        &mut self,
+        header: &DdpHeader,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), WorkError> {
         let mut short = [0; INLINE_PAYLOAD_MAX];
         let mut long = Vec::new();
         let target = if let Some(target) = short.get_mut(..len) {
@@ -684,8 +689,8 @@ impl Transmitter {
     }
 }
 
-fn tagged(opcode: Opcode, stag: STag, offset: TaggedOffset) -> Header {
-    Header::Tagged(Tagged {
+fn tagged(opcode: Opcode, stag: STag, offset: TaggedOffset) -> DdpHeader {
+    DdpHeader::Tagged(Tagged {
         last: true,
         ulp_control: opcode.control(),
         stag,
@@ -694,19 +699,19 @@ fn tagged(opcode: Opcode, stag: STag, offset: TaggedOffset) -> Header {
 }
 
 /// The header of the message's next segment.
-fn segment_header(framing: &Framing, last: bool) -> Header {
+fn segment_header(framing: &Framing, last: bool) -> DdpHeader {
     match framing.header {
-        Header::Tagged(header) => {
+        DdpHeader::Tagged(header) => {
             let offset = header.offset.advanced_by(framing.framed as u64);
-            Header::Tagged(Tagged {
+            DdpHeader::Tagged(Tagged {
                 last,
                 offset,
                 ..header
             })
         }
-        Header::Untagged(header) => {
+        DdpHeader::Untagged(header) => {
             let offset = MessageOffset(u32::try_from(framing.framed).unwrap_or(u32::MAX));
-            Header::Untagged(Untagged {
+            DdpHeader::Untagged(Untagged {
                 last,
                 offset,
                 ..header

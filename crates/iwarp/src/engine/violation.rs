@@ -1,7 +1,7 @@
 //! A rule the peer broke, and the Terminate that says so (RFC 5040 section 7, RFC 5041 section 8).
 
 use gannet_fabric::AccessError;
-use gannet_wire::ddp::{Header, HeaderError};
+use gannet_wire::ddp::{DdpHeader, DdpHeaderError};
 use gannet_wire::mpa::FpduError;
 use gannet_wire::rdmap::{
     ControlError, Opcode, ReadRequest, Terminate, TerminateCode, TerminateContext,
@@ -11,7 +11,7 @@ use gannet_wire::rdmap::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) code: TerminateCode,
-    pub(super) header: Option<Header>,
+    pub(super) header: Option<DdpHeader>,
     pub(super) read_request: Option<ReadRequest>,
     pub(super) ulpdu_len: usize,
 }
@@ -35,12 +35,12 @@ impl From<FpduError> for Violation {
     }
 }
 
-impl From<HeaderError> for Violation {
-    fn from(error: HeaderError) -> Violation {
+impl From<DdpHeaderError> for Violation {
+    fn from(error: DdpHeaderError) -> Violation {
         match error {
-            HeaderError::Truncated { .. } => TerminateCode::MPA_FRAMING,
-            HeaderError::Version { tagged: true, .. } => TerminateCode::TAGGED_VERSION,
-            HeaderError::Version { tagged: false, .. } => TerminateCode::UNTAGGED_VERSION,
+            DdpHeaderError::Truncated { .. } => TerminateCode::MPA_FRAMING,
+            DdpHeaderError::Version { tagged: true, .. } => TerminateCode::TAGGED_VERSION,
+            DdpHeaderError::Version { tagged: false, .. } => TerminateCode::UNTAGGED_VERSION,
         }
         .into()
     }
@@ -58,7 +58,7 @@ impl From<ControlError> for Violation {
 
 impl Violation {
     /// Adds the offending segment.
-    pub(super) fn in_segment(self, header: Header, ulpdu_len: usize) -> Violation {
+    pub(super) fn in_segment(self, header: DdpHeader, ulpdu_len: usize) -> Violation {
         Violation {
             header: Some(header),
             ulpdu_len,

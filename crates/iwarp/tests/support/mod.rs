@@ -4,7 +4,7 @@
 
 pub(crate) mod idle;
 
-use gannet_wire::ddp::{Header, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
+use gannet_wire::ddp::{DdpHeader, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{Fpdu, FrameKind, Revision, StartupFrame, pad_len};
 use gannet_wire::rdmap::Opcode;
 use std::io::{self, Read, Write};
@@ -60,7 +60,7 @@ impl Bare {
 
     /// The FPDU of one Send.
     fn frame(&mut self, message: &[u8]) -> Vec<u8> {
-        let header = Header::Untagged(Untagged {
+        let header = DdpHeader::Untagged(Untagged {
             last: true,
             ulp_control: Opcode::Send.control(),
             ulp_word: 0,
@@ -85,7 +85,7 @@ impl Bare {
     pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some((fpdu, len)) = Fpdu::parse(&self.received).unwrap() {
-                let (segment, message) = Header::parse(fpdu.ulpdu).unwrap();
+                let (segment, message) = DdpHeader::parse(fpdu.ulpdu).unwrap();
                 if segment.ulp_control() != Opcode::Send.control() {
                     return None;
                 }

@@ -5,7 +5,7 @@ use super::{Client, Error, good, results};
 use crate::convert::attributes_from_wire;
 use gannet_vfs::{Attributes, FileHandle, Verifier};
 use gannet_wire::nfs3::{
-    DirectoryListing, Entry, EntryPlus, Procedure, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
+    DirectoryListing, Entry, EntryPlus, NfsProcedure, ReaddirArgs, ReaddirResult, ReaddirplusArgs,
     ReaddirplusResult,
 };
 
@@ -68,7 +68,7 @@ impl Client {
             directory_count: bytes,
             max_count: bytes,
         };
-        self.exchange(Procedure::Readdirplus, &arguments, bytes)
+        self.exchange(NfsProcedure::Readdirplus, &arguments, bytes)
             .await
     }
 
@@ -101,7 +101,8 @@ impl Client {
             verifier: position.verifier,
             count: bytes,
         };
-        self.exchange(Procedure::Readdir, &arguments, bytes).await
+        self.exchange(NfsProcedure::Readdir, &arguments, bytes)
+            .await
     }
 }
 

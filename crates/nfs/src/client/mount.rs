@@ -4,7 +4,7 @@ use super::{Client, Error, results};
 use gannet_rpc::Request;
 use gannet_vfs::FileHandle;
 use gannet_wire::mount3::{
-    DirPath, ExportResult, MNT_REPLY_MAX, MntResult, PATH_MAX, PROGRAM, Procedure, VERSION,
+    DirPath, ExportResult, MNT_REPLY_MAX, MntResult, MountProcedure, PATH_MAX, PROGRAM, VERSION,
 };
 use gannet_wire::xdr::Encode;
 
@@ -27,7 +27,7 @@ impl Client {
     /// No such directory, not for us, or no answer.
     pub async fn mount(&self, path: &[u8]) -> Result<FileHandle, Error> {
         let bytes = self
-            .mount_call(Procedure::Mnt, &path_of(path)?, MNT_REPLY_MAX)
+            .mount_call(MountProcedure::Mnt, &path_of(path)?, MNT_REPLY_MAX)
             .await?;
         let mounted = super::good(results::<MntResult<'_>>(&bytes)?)?;
         FileHandle::new(mounted.root.0).ok_or(Error::Malformed("empty handle"))
@@ -38,7 +38,9 @@ impl Client {
     /// # Errors
     /// No answer.
     pub async fn unmount(&self, path: &[u8]) -> Result<(), Error> {
-        let bytes = self.mount_call(Procedure::Umnt, &path_of(path)?, 0).await?;
+        let bytes = self
+            .mount_call(MountProcedure::Umnt, &path_of(path)?, 0)
+            .await?;
         results(&bytes)
     }
 
@@ -48,7 +50,7 @@ impl Client {
     /// No answer, or a list of more than 64 KiB.
     pub async fn exports(&self) -> Result<Vec<ExportedPath>, Error> {
         let bytes = self
-            .mount_call(Procedure::Export, &(), EXPORTS_BYTES_MAX)
+            .mount_call(MountProcedure::Export, &(), EXPORTS_BYTES_MAX)
             .await?;
         let exports = results::<ExportResult<'_>>(&bytes)?
             .iter()
@@ -61,7 +63,7 @@ impl Client {
 
     async fn mount_call(
         &self,
-        procedure: Procedure,
+        procedure: MountProcedure,
         arguments: &impl Encode,
         results_max: usize,
     ) -> Result<Vec<u8>, Error> {

@@ -11,7 +11,7 @@ use gannet_vfs::{
     AccessMask, Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, NodeKind,
     SetAttributes, Stability, Status, Time, Verifier,
 };
-use gannet_wire::nfs3::{self, DirectoryName, Name, Procedure};
+use gannet_wire::nfs3::{self, DirectoryName, Name, NfsProcedure};
 use gannet_wire::xdr::{Decode, Decoder, Encode};
 
 /// What a name stands for.
@@ -96,7 +96,7 @@ impl Client {
     /// # Errors
     /// No answer.
     pub async fn null(&self) -> Result<(), Error> {
-        self.call(self.request(Procedure::Null, 0)).await?;
+        self.call(self.request(NfsProcedure::Null, 0)).await?;
         Ok(())
     }
 
@@ -105,7 +105,9 @@ impl Client {
     /// # Errors
     /// See [`Error`]; so for all that follow.
     pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
-        let bytes = self.exchange(Procedure::Getattr, &wire(object)?, 0).await?;
+        let bytes = self
+            .exchange(NfsProcedure::Getattr, &wire(object)?, 0)
+            .await?;
         let attributes = good(results::<nfs3::GetattrResult>(&bytes)?)?;
         Ok(attributes_from_wire(&attributes))
     }
@@ -123,7 +125,7 @@ impl Client {
             change: set_attributes_to_wire(change)?,
             guard: guard.map(time_to_wire),
         };
-        let bytes = self.exchange(Procedure::Setattr, &arguments, 0).await?;
+        let bytes = self.exchange(NfsProcedure::Setattr, &arguments, 0).await?;
         let wcc = good(results::<nfs3::SetattrResult>(&bytes)?)?;
         Ok(wcc.after.as_ref().map(attributes_from_wire))
     }
@@ -131,7 +133,7 @@ impl Client {
     /// LOOKUP.
     pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Found, Error> {
         let bytes = self
-            .exchange(Procedure::Lookup, &at(directory, name)?, 0)
+            .exchange(NfsProcedure::Lookup, &at(directory, name)?, 0)
             .await?;
         let found = good(results::<nfs3::LookupResult<'_>>(&bytes)?)?;
         Ok(Found {
@@ -150,7 +152,7 @@ impl Client {
             object: wire(object)?,
             access: wanted.0,
         };
-        let bytes = self.exchange(Procedure::Access, &arguments, 0).await?;
+        let bytes = self.exchange(NfsProcedure::Access, &arguments, 0).await?;
         let granted = good(results::<nfs3::AccessResult>(&bytes)?)?;
         Ok(AccessMask(granted.access & wanted.0))
     }
@@ -159,7 +161,7 @@ impl Client {
     pub async fn readlink(&self, link: &FileHandle) -> Result<Vec<u8>, Error> {
         let room = nfs3::PATH_MAX as u32;
         let bytes = self
-            .exchange(Procedure::Readlink, &wire(link)?, room)
+            .exchange(NfsProcedure::Readlink, &wire(link)?, room)
             .await?;
         let read = good(results::<nfs3::ReadlinkResult<'_>>(&bytes)?)?;
         Ok(read.target.0.to_vec())
@@ -176,7 +178,7 @@ impl Client {
         let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
-            let mut request = self.request(Procedure::Read, 0);
+            let mut request = self.request(NfsProcedure::Read, 0);
             let file = wire(file)?;
             nfs3::ReadArgs {
                 file,
@@ -225,7 +227,7 @@ impl Client {
         let count = len.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
         let mut patience = Patience::default();
         loop {
-            let mut request = self.request(Procedure::Write, 0);
+            let mut request = self.request(NfsProcedure::Write, 0);
             let mut arguments = request.arguments();
             wire(file)?.encode(&mut arguments);
             arguments.u64(offset);
@@ -273,7 +275,7 @@ impl Client {
         };
         let place = at(directory, name)?;
         let arguments = nfs3::CreateArgs { place, how };
-        let bytes = self.exchange(Procedure::Create, &arguments, 0).await?;
+        let bytes = self.exchange(NfsProcedure::Create, &arguments, 0).await?;
         self.made(&bytes, directory, name).await
     }
 
@@ -288,7 +290,7 @@ impl Client {
             place: at(directory, name)?,
             attributes: set_attributes_to_wire(attributes)?,
         };
-        let (procedure, place) = (Procedure::Mkdir, (directory, name));
+        let (procedure, place) = (NfsProcedure::Mkdir, (directory, name));
         let is_it =
             async |_: &FileHandle, there: &Attributes| Ok(there.kind == FileKind::Directory);
         self.make_once(procedure, &arguments, place, is_it).await
@@ -310,7 +312,7 @@ impl Client {
         let is_it = async |link: &FileHandle, there: &Attributes| {
             Ok(there.kind == FileKind::Symlink && self.readlink(link).await? == target)
         };
-        let (procedure, place) = (Procedure::Symlink, (directory, name));
+        let (procedure, place) = (NfsProcedure::Symlink, (directory, name));
         self.make_once(procedure, &arguments, place, is_it).await
     }
 
@@ -345,7 +347,7 @@ impl Client {
         let is_it = async |_: &FileHandle, there: &Attributes| {
             Ok(there.kind == kind.kind() && numbers.is_none_or(|it| it == there.device))
         };
-        let (procedure, place) = (Procedure::Mknod, (directory, name));
+        let (procedure, place) = (NfsProcedure::Mknod, (directory, name));
         self.make_once(procedure, &arguments, place, is_it).await
     }
 
@@ -353,7 +355,7 @@ impl Client {
     /// call that is repeated, if one is.
     async fn make_once(
         &self,
-        procedure: Procedure,
+        procedure: NfsProcedure,
         arguments: &impl Encode,
         (directory, name): (&FileHandle, &[u8]),
         is_it: impl AsyncFnOnce(&FileHandle, &Attributes) -> Result<bool, Error>,
@@ -407,7 +409,7 @@ impl Client {
     /// REMOVE. See [`Client::forgiving_echoes`].
     pub async fn remove(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let answer = self
-            .exchange_change(Procedure::Remove, &at(directory, name)?, 0)
+            .exchange_change(NfsProcedure::Remove, &at(directory, name)?, 0)
             .await?;
         let removed = good(results::<nfs3::RemoveResult>(&answer.results)?);
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
@@ -416,7 +418,7 @@ impl Client {
     /// RMDIR; as [`Client::remove`].
     pub async fn rmdir(&self, directory: &FileHandle, name: &[u8]) -> Result<(), Error> {
         let answer = self
-            .exchange_change(Procedure::Rmdir, &at(directory, name)?, 0)
+            .exchange_change(NfsProcedure::Rmdir, &at(directory, name)?, 0)
             .await?;
         let removed = good(results::<nfs3::RmdirResult>(&answer.results)?);
         answer.done_or_echo(removed.map(|_| ()), Status::Noent)
@@ -434,7 +436,7 @@ impl Client {
             to: at(to.0, to.1)?,
         };
         let answer = self
-            .exchange_change(Procedure::Rename, &arguments, 0)
+            .exchange_change(NfsProcedure::Rename, &arguments, 0)
             .await?;
         let moved = good(results::<nfs3::RenameResult>(&answer.results)?).map(|_| ());
         match moved {
@@ -460,7 +462,9 @@ impl Client {
             file: wire(file)?,
             place: at(directory, name)?,
         };
-        let answer = self.exchange_change(Procedure::Link, &arguments, 0).await?;
+        let answer = self
+            .exchange_change(NfsProcedure::Link, &arguments, 0)
+            .await?;
         let linked = good(results::<nfs3::LinkResult>(&answer.results)?).map(|_| ());
         match linked {
             Err(refused) if answer.is_echo(&refused, Status::Exist) => {
@@ -481,7 +485,9 @@ impl Client {
 
     /// FSSTAT.
     pub async fn fsstat(&self, object: &FileHandle) -> Result<FileSystemUsage, Error> {
-        let bytes = self.exchange(Procedure::Fsstat, &wire(object)?, 0).await?;
+        let bytes = self
+            .exchange(NfsProcedure::Fsstat, &wire(object)?, 0)
+            .await?;
         let usage = good(results::<nfs3::FsstatResult>(&bytes)?)?;
         Ok(FileSystemUsage {
             bytes_total: usage.bytes_total,
@@ -495,14 +501,16 @@ impl Client {
 
     /// FSINFO.
     pub async fn fsinfo(&self, object: &FileHandle) -> Result<nfs3::FsinfoOk, Error> {
-        let bytes = self.exchange(Procedure::Fsinfo, &wire(object)?, 0).await?;
+        let bytes = self
+            .exchange(NfsProcedure::Fsinfo, &wire(object)?, 0)
+            .await?;
         good(results::<nfs3::FsinfoResult>(&bytes)?)
     }
 
     /// PATHCONF.
     pub async fn pathconf(&self, object: &FileHandle) -> Result<nfs3::PathconfOk, Error> {
         let bytes = self
-            .exchange(Procedure::Pathconf, &wire(object)?, 0)
+            .exchange(NfsProcedure::Pathconf, &wire(object)?, 0)
             .await?;
         good(results::<nfs3::PathconfResult>(&bytes)?)
     }
@@ -520,7 +528,7 @@ impl Client {
             offset,
             count,
         };
-        let bytes = self.exchange(Procedure::Commit, &arguments, 0).await?;
+        let bytes = self.exchange(NfsProcedure::Commit, &arguments, 0).await?;
         let done = good(results::<nfs3::CommitResult>(&bytes)?)?;
         Ok(Committed {
             verifier: done.verifier,

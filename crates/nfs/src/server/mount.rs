@@ -7,7 +7,7 @@ use crate::limits::{MOUNT_COMPONENTS_MAX, MOUNT_LOG_INTERVAL};
 use gannet_rpc::{Call, Reply};
 use gannet_runtime::{Handle, LogLimit};
 use gannet_vfs::{Status, Vfs};
-use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, Procedure, VERSION};
+use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, MountProcedure, VERSION};
 use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
 use gannet_wire::xdr::Encode;
 use std::sync::Arc;
@@ -64,30 +64,30 @@ impl MountState {
 /// RFC 1813 appendix I.
 pub(super) async fn answer<V: Vfs>(
     server: &Server<V>,
-    procedure: Procedure,
+    procedure: MountProcedure,
     call: &Call,
     reply: &mut Reply,
 ) -> Answered {
     match procedure {
-        Procedure::Null => arguments(call),
-        Procedure::Mnt => mnt(server, call, reply).await,
-        Procedure::Dump => {
+        MountProcedure::Null => arguments(call),
+        MountProcedure::Mnt => mnt(server, call, reply).await,
+        MountProcedure::Dump => {
             arguments::<()>(call)?;
             server.mounts.list.encode(&mut reply.results());
             Ok(())
         }
-        Procedure::Umnt => {
+        MountProcedure::Umnt => {
             let path: DirPath<'_> = arguments(call)?;
             let path = normalised(&components(path.0));
             server.mounts.list.remove(call.peer.ip(), &path);
             Ok(())
         }
-        Procedure::Umntall => {
+        MountProcedure::Umntall => {
             arguments::<()>(call)?;
             server.mounts.list.remove_all(call.peer.ip());
             Ok(())
         }
-        Procedure::Export => {
+        MountProcedure::Export => {
             arguments::<()>(call)?;
             list_exports(server, reply);
             Ok(())

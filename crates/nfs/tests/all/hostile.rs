@@ -10,7 +10,7 @@ use gannet_rpc::{CallError, Client, ClientConfig, Request};
 use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
 use gannet_vfs::FileHandle;
-use gannet_wire::nfs3::{self, Procedure};
+use gannet_wire::nfs3::{self, NfsProcedure};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decode, Encode, Encoder};
 use gannet_wire::{mount3, xdr::from_bytes};
@@ -27,30 +27,33 @@ fn is<'a, T: Decode<'a> + Debug>(bytes: &'a [u8], what: &str) {
 }
 
 /// Results must be what the procedure's definition says, to the last byte.
-fn check_nfs(procedure: Procedure, bytes: &[u8]) {
+fn check_nfs(procedure: NfsProcedure, bytes: &[u8]) {
     let what = format!("{procedure:?}");
     match procedure {
-        Procedure::Null => is::<()>(bytes, &what),
-        Procedure::Getattr => is::<nfs3::GetattrResult>(bytes, &what),
-        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Null => is::<()>(bytes, &what),
+        NfsProcedure::Getattr => is::<nfs3::GetattrResult>(bytes, &what),
+        NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             is::<nfs3::SetattrResult>(bytes, &what);
         }
-        Procedure::Lookup => is::<nfs3::LookupResult<'_>>(bytes, &what),
-        Procedure::Access => is::<nfs3::AccessResult>(bytes, &what),
-        Procedure::Readlink => is::<nfs3::ReadlinkResult<'_>>(bytes, &what),
-        Procedure::Read => is::<nfs3::ReadResult<'_>>(bytes, &what),
-        Procedure::Write => is::<nfs3::WriteResult>(bytes, &what),
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+        NfsProcedure::Lookup => is::<nfs3::LookupResult<'_>>(bytes, &what),
+        NfsProcedure::Access => is::<nfs3::AccessResult>(bytes, &what),
+        NfsProcedure::Readlink => is::<nfs3::ReadlinkResult<'_>>(bytes, &what),
+        NfsProcedure::Read => is::<nfs3::ReadResult<'_>>(bytes, &what),
+        NfsProcedure::Write => is::<nfs3::WriteResult>(bytes, &what),
+        NfsProcedure::Create
+        | NfsProcedure::Mkdir
+        | NfsProcedure::Symlink
+        | NfsProcedure::Mknod => {
             is::<nfs3::CreateResult<'_>>(bytes, &what);
         }
-        Procedure::Rename => is::<nfs3::RenameResult>(bytes, &what),
-        Procedure::Link => is::<nfs3::LinkResult>(bytes, &what),
-        Procedure::Readdir => is::<nfs3::ReaddirResult<'_>>(bytes, &what),
-        Procedure::Readdirplus => is::<nfs3::ReaddirplusResult<'_>>(bytes, &what),
-        Procedure::Fsstat => is::<nfs3::FsstatResult>(bytes, &what),
-        Procedure::Fsinfo => is::<nfs3::FsinfoResult>(bytes, &what),
-        Procedure::Pathconf => is::<nfs3::PathconfResult>(bytes, &what),
-        Procedure::Commit => is::<nfs3::CommitResult>(bytes, &what),
+        NfsProcedure::Rename => is::<nfs3::RenameResult>(bytes, &what),
+        NfsProcedure::Link => is::<nfs3::LinkResult>(bytes, &what),
+        NfsProcedure::Readdir => is::<nfs3::ReaddirResult<'_>>(bytes, &what),
+        NfsProcedure::Readdirplus => is::<nfs3::ReaddirplusResult<'_>>(bytes, &what),
+        NfsProcedure::Fsstat => is::<nfs3::FsstatResult>(bytes, &what),
+        NfsProcedure::Fsinfo => is::<nfs3::FsinfoResult>(bytes, &what),
+        NfsProcedure::Pathconf => is::<nfs3::PathconfResult>(bytes, &what),
+        NfsProcedure::Commit => is::<nfs3::CommitResult>(bytes, &what),
     }
 }
 
@@ -143,7 +146,7 @@ fn any_arguments_get_a_well_formed_answer() {
         let mut executed = 0;
         for _ in 0..400 {
             let arguments = strategy.new_tree(&mut runner).unwrap().current();
-            for procedure in Procedure::ALL {
+            for procedure in NfsProcedure::ALL {
                 let number = procedure.number();
                 let answer = ask(&rpc, nfs3::PROGRAM, 3, number, arguments.clone()).await;
                 if let Some(results) = answer {
@@ -182,10 +185,10 @@ fn cut_and_grown_arguments_are_refused() {
             from: place,
             to: place,
         };
-        let calls: Vec<(Procedure, Vec<u8>)> = vec![
-            (Procedure::Getattr, bytes(&file)),
+        let calls: Vec<(NfsProcedure, Vec<u8>)> = vec![
+            (NfsProcedure::Getattr, bytes(&file)),
             (
-                Procedure::Setattr,
+                NfsProcedure::Setattr,
                 bytes(&nfs3::SetattrArgs {
                     object: file,
                     change: set,
@@ -193,25 +196,28 @@ fn cut_and_grown_arguments_are_refused() {
                 }),
             ),
             (
-                Procedure::Access,
+                NfsProcedure::Access,
                 bytes(&nfs3::AccessArgs {
                     object: file,
                     access: 63,
                 }),
             ),
             (
-                Procedure::Read,
+                NfsProcedure::Read,
                 bytes(&nfs3::ReadArgs {
                     file,
                     offset: 0,
                     count: 10,
                 }),
             ),
-            (Procedure::Create, bytes(&nfs3::CreateArgs { place, how })),
-            (Procedure::Rename, bytes(&from_to)),
-            (Procedure::Link, bytes(&nfs3::LinkArgs { file, place })),
             (
-                Procedure::Commit,
+                NfsProcedure::Create,
+                bytes(&nfs3::CreateArgs { place, how }),
+            ),
+            (NfsProcedure::Rename, bytes(&from_to)),
+            (NfsProcedure::Link, bytes(&nfs3::LinkArgs { file, place })),
+            (
+                NfsProcedure::Commit,
                 bytes(&nfs3::CommitArgs {
                     file,
                     offset: 0,
@@ -252,7 +258,7 @@ fn a_write_must_have_as_much_data_as_it_says() {
                 stable: nfs3::Stable::FileSync,
                 data: &[1; 5][..len],
             };
-            let number = Procedure::Write.number();
+            let number = NfsProcedure::Write.number();
             let answer = ask(&rpc, nfs3::PROGRAM, 3, number, bytes(&arguments)).await;
             assert_eq!(answer.is_some(), accepted, "{count} and {len}");
         }

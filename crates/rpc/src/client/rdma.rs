@@ -29,8 +29,8 @@ use gannet_fabric::{
 use gannet_runtime::{Arena, Buffer, Instant};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Design, Header, HeaderError, PrivateData, Procedure, RDMA_VERSION,
-    Segment, TransportError,
+    ChunkLimits, ChunkLists, Design, PrivateData, RDMA_VERSION, Segment, TransportError,
+    TransportHeader, TransportHeaderError, TransportProcedure,
 };
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
 use pull::{Pull, Pulls};
@@ -423,7 +423,7 @@ impl Link {
         let procedure;
         if transport + reduced + padded <= self.call_max {
             entry.emit_arguments(&mut Encoder::new(&mut call));
-            procedure = Procedure::Msg;
+            procedure = TransportProcedure::Msg;
         } else if payload_len > 0
             && transport + self.read_list_len(payload_len) + reduced <= self.call_max
         {
@@ -443,7 +443,7 @@ impl Link {
             }
             sent.source = Some(memory);
             sent.payload = Some((position, payload_len));
-            procedure = Procedure::Msg;
+            procedure = TransportProcedure::Msg;
         } else {
             entry.emit_arguments(&mut Encoder::new(&mut call));
             if transport + self.read_list_len(call.len()) > self.call_max {
@@ -457,9 +457,9 @@ impl Link {
                 lists.push_read(0, segment);
             }
             sent.source = Some(memory);
-            procedure = Procedure::Nomsg;
+            procedure = TransportProcedure::Nomsg;
         }
-        let header = Header {
+        let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
             credits: CREDITS,
@@ -485,7 +485,11 @@ impl Link {
         if lists.is_empty() {
             return self.backward.begin(message);
         }
-        self.reply_with(xid, Procedure::Error(TransportError::Chunk), |_| {})
+        self.reply_with(
+            xid,
+            TransportProcedure::Error(TransportError::Chunk),
+            |_| {},
+        )
     }
 
     /// Answers calls of the server.
@@ -496,7 +500,7 @@ impl Link {
             if len > self.call_max {
                 job.reply.fail(AcceptStatus::SystemErr);
             }
-            self.reply_with(xid, Procedure::Msg, |out| {
+            self.reply_with(xid, TransportProcedure::Msg, |out| {
                 job.reply.emit_message(xid, true, out);
             })?;
         }
@@ -506,12 +510,12 @@ impl Link {
     fn reply_with(
         &mut self,
         xid: u32,
-        procedure: Procedure,
+        procedure: TransportProcedure,
         emit: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), Lost> {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
-        let header = Header {
+        let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
             // Each has a receive that is posted again before its reply leaves.
@@ -529,10 +533,10 @@ impl Link {
     fn take_message(&mut self, bytes: &[u8], invalidated: Option<RemoteKey>) -> Result<(), Lost> {
         let mut lists = std::mem::take(&mut self.lists);
         let mut decoder = Decoder::new(bytes);
-        let parsed = Header::parse(&mut decoder, &mut lists, LIMITS);
+        let parsed = TransportHeader::parse(&mut decoder, &mut lists, LIMITS);
         let message = decoder.remaining();
         let outcome = match (&parsed, xid_of(message)) {
-            (Ok(header), Some((_, true))) if header.procedure == Procedure::Msg => {
+            (Ok(header), Some((_, true))) if header.procedure == TransportProcedure::Msg => {
                 self.called(header.xid, &lists, message)
             }
             _ => self.match_reply(parsed, &lists, message, invalidated),
@@ -543,18 +547,18 @@ impl Link {
 
     fn match_reply(
         &mut self,
-        parsed: Result<Header, HeaderError>,
+        parsed: Result<TransportHeader, TransportHeaderError>,
         lists: &ChunkLists,
         message: &[u8],
         invalidated: Option<RemoteKey>,
     ) -> Result<(), Lost> {
         let (xid, header) = match parsed {
             Ok(header) => (header.xid, Some(header)),
-            Err(HeaderError::Short) => return Ok(()),
+            Err(TransportHeaderError::Short) => return Ok(()),
             Err(
-                HeaderError::Version { xid, .. }
-                | HeaderError::Procedure { xid, .. }
-                | HeaderError::Chunk { xid, .. },
+                TransportHeaderError::Version { xid, .. }
+                | TransportHeaderError::Procedure { xid, .. }
+                | TransportHeaderError::Chunk { xid, .. },
             ) => (xid, None),
         };
         let answered = self.sent.get(&xid).is_some_and(|sent| sent.pull.is_some());
@@ -608,7 +612,7 @@ impl Link {
             return Ok(());
         };
         let returned = withdrawal.give_back(entry);
-        let is_long = header.is_some_and(|header| header.procedure == Procedure::Nomsg);
+        let is_long = header.is_some_and(|header| header.procedure == TransportProcedure::Nomsg);
         if returned.lost_sink || (returned.lost_reply && is_long) {
             pending.finish(xid, Err(CallError::Memory));
             return Ok(());
@@ -618,22 +622,22 @@ impl Link {
             (header, self.design, lists.reads().is_empty())
         {
             drop(pending);
-            let long = header.procedure == Procedure::Nomsg;
+            let long = header.procedure == TransportProcedure::Nomsg;
             return self.pull(xid, lists, message, long);
         }
         let outcome = match header.map(|header| header.procedure) {
             None => Err(CallError::Malformed("transport header")),
-            Some(Procedure::Error(_)) => Err(CallError::TransportRefused),
+            Some(TransportProcedure::Error(_)) => Err(CallError::TransportRefused),
             Some(_) if !lists.reads().is_empty() => {
                 Err(CallError::Malformed("read list in a reply"))
             }
-            Some(Procedure::Done) => Err(CallError::Malformed("transport procedure")),
-            Some(Procedure::Nomsg) => whole_reply(lists, reply.as_ref())
+            Some(TransportProcedure::Done) => Err(CallError::Malformed("transport procedure")),
+            Some(TransportProcedure::Nomsg) => whole_reply(lists, reply.as_ref())
                 .and_then(|message| take_results(entry, message, 0)),
-            Some(Procedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
+            Some(TransportProcedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
                 CallError::Malformed("reply chunk used with an inline reply"),
             ),
-            Some(Procedure::Msg) => take_results(entry, message, placed),
+            Some(TransportProcedure::Msg) => take_results(entry, message, placed),
         };
         match outcome {
             Ok((results, sink)) => pending.answer(xid, results, sink),
@@ -646,7 +650,7 @@ impl Link {
 /// A reply as it came.
 struct Reply<'a> {
     /// `None` when it cannot be read.
-    header: Option<Header>,
+    header: Option<TransportHeader>,
     lists: &'a ChunkLists,
     message: &'a [u8],
     /// Bytes that the server wrote to the sink.

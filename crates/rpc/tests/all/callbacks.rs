@@ -15,7 +15,7 @@ use gannet_runtime::{Handle, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader};
-use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportHeader, TransportProcedure};
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -85,7 +85,7 @@ impl Ends {
         let private_data = linux().to_bytes();
         let raw = Raw::connect(&self.runtime, provider, address, &private_data).await;
         let call = call_bytes(7, NULL, |_| {});
-        raw.exchange(7, Procedure::Msg, &ChunkLists::new(), &call)
+        raw.exchange(7, TransportProcedure::Msg, &ChunkLists::new(), &call)
             .await;
         raw
     }
@@ -110,11 +110,11 @@ fn success(xid: u32) -> Vec<u8> {
 
 /// As a client's message in the reverse direction, which grants so many credits.
 fn back_message(xid: u32, credits: u32, lists: &ChunkLists, message: &[u8]) -> Vec<u8> {
-    let header = Header {
+    let header = TransportHeader {
         xid,
         version: 1,
         credits,
-        procedure: Procedure::Msg,
+        procedure: TransportProcedure::Msg,
     };
     let mut bytes = Vec::new();
     header.emit(&mut Encoder::new(&mut bytes), lists);
@@ -351,10 +351,10 @@ fn replies_to_calls_back_have_receives_of_their_own() {
             }
             // All that it may have under way, each of which keeps its receive, and then the replies.
             let call = call_bytes(8, NULL, |_| {});
-            let own = raw.exchange(8, Procedure::Msg, &none, &call).await;
+            let own = raw.exchange(8, TransportProcedure::Msg, &none, &call).await;
             for xid in 100..100 + own.header.credits {
                 let call = call_bytes(xid, SLOW, |encoder| encoder.u32(500));
-                raw.send(xid, Procedure::Msg, &none, &call);
+                raw.send(xid, TransportProcedure::Msg, &none, &call);
             }
             for xid in came {
                 raw.send_bytes(back_message(xid, granted, &none, &success(xid)));
@@ -376,7 +376,7 @@ fn replies_that_nobody_asked_for_are_nobodys() {
         let none = ChunkLists::new();
         raw.send_bytes(back_message(1, 8, &none, &success(1)));
         let call = call_bytes(8, NULL, |_| {});
-        raw.exchange(8, Procedure::Msg, &none, &call).await;
+        raw.exchange(8, TransportProcedure::Msg, &none, &call).await;
         // With a chunk: that is against the rules, and the call has no answer.
         let back = ends.back();
         let answer = async {

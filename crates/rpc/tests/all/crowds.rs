@@ -12,7 +12,7 @@ use gannet_rpc::ConnectionLimits;
 use gannet_runtime::{Handle, Stream};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -187,7 +187,7 @@ fn both_transports_count() {
         }
         let raw = one.connect_rdma().await.unwrap();
         let (none, call) = (ChunkLists::new(), call_bytes(1, NULL, |_| {}));
-        raw.exchange(1, Procedure::Msg, &none, &call).await;
+        raw.exchange(1, TransportProcedure::Msg, &none, &call).await;
         let _fifth = one.connect_rdma().await.unwrap();
         assert_eq!(receive(&crowd[0], 1).await, Err(vec![]), "the idlest");
         // Over RDMA strangers make room as well.
@@ -199,8 +199,13 @@ fn both_transports_count() {
         let _third = other.connect_and_call().await;
         let _fourth = other.connect_and_call().await;
         assert!(silent.receive().await.is_err());
-        raw.exchange(2, Procedure::Msg, &none, &call_bytes(2, NULL, |_| {}))
-            .await;
+        raw.exchange(
+            2,
+            TransportProcedure::Msg,
+            &none,
+            &call_bytes(2, NULL, |_| {}),
+        )
+        .await;
         assert_eq!(bench.counters.refused.total(), 3);
     });
 }

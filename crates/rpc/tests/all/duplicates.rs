@@ -13,7 +13,7 @@ use gannet_runtime::{Handle, Stream};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpc::{AuthFlavor, AuthSys, Groups, OpaqueAuth};
-use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -101,7 +101,7 @@ async fn count_tcp(stream: &Stream, xid: u32) -> u32 {
 async fn count_rdma(raw: &Raw, xid: u32) -> u32 {
     let call = count_call(xid, 0);
     let answer = raw
-        .exchange(xid, Procedure::Msg, &ChunkLists::new(), &call)
+        .exchange(xid, TransportProcedure::Msg, &ChunkLists::new(), &call)
         .await;
     Decoder::new(&answer.message[24..]).u32().unwrap()
 }
@@ -185,7 +185,12 @@ fn a_duplicate_of_a_call_under_way_waits_for_its_result() {
         first.abort();
         let (second, raw) = (lab.connect_tcp().await, lab.connect_rdma().await);
         send(&second, &count_call(9, 500)).await;
-        raw.send(9, Procedure::Msg, &ChunkLists::new(), &count_call(9, 500));
+        raw.send(
+            9,
+            TransportProcedure::Msg,
+            &ChunkLists::new(),
+            &count_call(9, 500),
+        );
         assert_eq!(receive(&second).await, 1);
         let answer = raw.receive().await.unwrap();
         assert_eq!(Decoder::new(&answer.message[24..]).u32(), Ok(1));

@@ -12,7 +12,7 @@ use gannet_runtime::{FileSource, Handle, sleep, timeout};
 use gannet_session::limits::BUDGET_BYTES;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Faults, LinkProfile, NodeId, World};
-use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use gannet_wire::xdr::Decoder;
 use std::io;
 use std::net::SocketAddr;
@@ -114,7 +114,7 @@ fn a_peer_that_never_answers_its_reads_is_dropped() {
         let (message, position) = reduced_write(1, len);
         let mut lists = ChunkLists::new();
         lists.push_read(position, part(&region, 0, len));
-        raw.send(1, Procedure::Msg, &lists, &message);
+        raw.send(1, TransportProcedure::Msg, &lists, &message);
         let counters = Arc::clone(&lab.bench.counters);
         while counters.bytes_in.total() < len as u64 {
             sleep(&lab.runtime, Duration::from_micros(1)).await;
@@ -147,7 +147,7 @@ fn a_call_must_be_read_in_two_minutes_however_steadily_it_comes() {
             lists.push_read(position, part(&region, index * (len / 64), len / 64));
         }
         let began = lab.runtime.now();
-        raw.send(2, Procedure::Msg, &lists, &message);
+        raw.send(2, TransportProcedure::Msg, &lists, &message);
         let patience = Duration::from_secs(300);
         let over = timeout(&lab.runtime, patience, raw.next()).await;
         assert!(over.expect("it is read for ever").is_err());
@@ -181,7 +181,7 @@ fn a_call_of_many_small_chunks_holds_no_more_memory_than_one() {
         let mut regions = Vec::new();
         for xid in 2..6 {
             let (lists, region) = scattered(&raw, xid, len);
-            raw.send(xid, Procedure::Nomsg, &lists, &[]);
+            raw.send(xid, TransportProcedure::Nomsg, &lists, &[]);
             regions.push(region);
         }
         while lab.bench.counters.bytes_in.total() < before + 4 * len as u64 {
@@ -202,7 +202,7 @@ fn send_writes(raw: &Raw, xids: std::ops::Range<u32>, len: usize) -> Region {
         let (message, position) = reduced_write(xid, len);
         let mut lists = ChunkLists::new();
         lists.push_read(position, part(&region, 0, len));
-        raw.send(xid, Procedure::Msg, &lists, &message);
+        raw.send(xid, TransportProcedure::Msg, &lists, &message);
     }
     region
 }
@@ -231,7 +231,7 @@ fn a_connection_holds_its_share_of_payload_memory() {
         }
         for _ in 2..102 {
             let answer = raw.receive().await.unwrap();
-            assert_eq!(answer.header.procedure, Procedure::Msg);
+            assert_eq!(answer.header.procedure, TransportProcedure::Msg);
         }
         assert_eq!(lab.memory().payloads, 0);
     });
@@ -284,7 +284,7 @@ fn long_calls_are_bounded_as_others_are() {
                 let region = raw.register(whole, Access::RemoteRead);
                 let mut lists = ChunkLists::new();
                 lists.push_read(0, part(&region, 0, len));
-                raw.send(xid, Procedure::Nomsg, &lists, &[]);
+                raw.send(xid, TransportProcedure::Nomsg, &lists, &[]);
                 peers.push((Rc::clone(&raw), region));
             }
         }
@@ -298,7 +298,7 @@ fn long_calls_are_bounded_as_others_are() {
         }
         for (raw, _) in &peers {
             let answer = raw.receive().await.unwrap();
-            assert_eq!(answer.header.procedure, Procedure::Msg);
+            assert_eq!(answer.header.procedure, TransportProcedure::Msg);
         }
         assert_eq!(lab.bench.service.executions(WRITE), 30);
         assert_eq!(lab.memory().payloads, 0);
@@ -311,7 +311,9 @@ fn chunks_of_one_call_come_together_in_order() {
         let raw = lab.connect().await;
         for (xid, len) in [(1, 1000), (2, 2001)] {
             let (lists, _region) = scattered(&raw, xid, len);
-            let answer = raw.exchange(xid, Procedure::Nomsg, &lists, &[]).await;
+            let answer = raw
+                .exchange(xid, TransportProcedure::Nomsg, &lists, &[])
+                .await;
             // An empty verifier and two words of status before the results.
             let mut results = Decoder::new(answer.message.get(24..).unwrap());
             assert_eq!(results.opaque(len).unwrap(), pattern(len));
@@ -327,12 +329,12 @@ fn reads_wait_for_room_in_the_send_queue() {
         let mut regions = Vec::new();
         for xid in 2..102 {
             let (lists, region) = scattered(&raw, xid, 1000);
-            raw.send(xid, Procedure::Nomsg, &lists, &[]);
+            raw.send(xid, TransportProcedure::Nomsg, &lists, &[]);
             regions.push(region);
         }
         for _ in 2..102 {
             let answer = raw.receive().await.unwrap();
-            assert_eq!(answer.header.procedure, Procedure::Msg);
+            assert_eq!(answer.header.procedure, TransportProcedure::Msg);
         }
         assert_eq!(lab.bench.service.executions(ECHO), 100);
     });
@@ -383,12 +385,12 @@ fn a_slow_reader_has_few_files_in_memory() {
                 encoder.u64(0);
                 encoder.u32(LEN as u32);
             });
-            raw.send(xid, Procedure::Msg, &lists, &call);
+            raw.send(xid, TransportProcedure::Msg, &lists, &call);
             rooms.push(room);
         }
         for answered in 0..CALLS {
             let answer = raw.receive().await.unwrap();
-            assert_eq!(answer.header.procedure, Procedure::Nomsg);
+            assert_eq!(answer.header.procedure, TransportProcedure::Nomsg);
             let read = file.0.load(Ordering::Relaxed) / LEN;
             // Four in the send queue, and the one that has just left it.
             assert!(read - answered <= 5, "{read} read, {answered} answered");
@@ -414,7 +416,7 @@ fn reply_chunks_that_are_slow_to_leave_are_bounded() {
                 let mut lists = ChunkLists::new();
                 lists.set_reply(&[part(&room, 0, LEN + 4096)]);
                 let call = call_bytes(xid, LONG, |encoder| encoder.u32(LEN as u32));
-                raw.send(xid, Procedure::Msg, &lists, &call);
+                raw.send(xid, TransportProcedure::Msg, &lists, &call);
                 peers.push(room);
             }
             raws.push(raw);

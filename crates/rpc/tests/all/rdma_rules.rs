@@ -12,7 +12,7 @@ use gannet_runtime::{Buffer, Handle};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpc::{AcceptStatus, ReplyHeader};
-use gannet_wire::rpcrdma::{ChunkLists, PrivateData, Procedure, Segment, TransportError};
+use gannet_wire::rpcrdma::{ChunkLists, PrivateData, Segment, TransportError, TransportProcedure};
 use gannet_wire::xdr::{Decoder, Encoder};
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -103,7 +103,8 @@ fn read_chunks_with_and_without_pad_in_one_or_more_segments() {
             let mut one = no_lists();
             one.push_read(position, part(&region, 0, len + pad));
             check_written(
-                &raw.exchange(1, Procedure::Msg, &one, &message).await,
+                &raw.exchange(1, TransportProcedure::Msg, &one, &message)
+                    .await,
                 len,
                 true,
             );
@@ -119,7 +120,8 @@ fn read_chunks_with_and_without_pad_in_one_or_more_segments() {
             three.push_read(position, part(&region, len, pad));
             let (message, _) = reduced_write(2, len);
             check_written(
-                &raw.exchange(2, Procedure::Msg, &three, &message).await,
+                &raw.exchange(2, TransportProcedure::Msg, &three, &message)
+                    .await,
                 len,
                 true,
             );
@@ -143,7 +145,8 @@ fn long_calls_with_and_without_a_chunk_of_their_own_for_the_data() {
         lists.push_read(0, part(&region, 0, 92));
         lists.push_read(0, part(&region, 92, total - 92));
         check_written(
-            &raw.exchange(3, Procedure::Nomsg, &lists, &[]).await,
+            &raw.exchange(3, TransportProcedure::Nomsg, &lists, &[])
+                .await,
             len,
             false,
         );
@@ -155,7 +158,9 @@ fn long_calls_with_and_without_a_chunk_of_their_own_for_the_data() {
         let mut lists = no_lists();
         lists.push_read(0, part(&head, 0, reduced_len));
         lists.push_read(position, part(&data, 0, len));
-        let answer = raw.exchange(4, Procedure::Nomsg, &lists, &[]).await;
+        let answer = raw
+            .exchange(4, TransportProcedure::Nomsg, &lists, &[])
+            .await;
         check_written(&answer, len, true);
         assert_eq!(answer.invalidated, None, "two keys: neither may be revoked");
     });
@@ -176,8 +181,10 @@ fn write_chunks_are_filled_in_order_and_echoed_bit_for_bit() {
         let mut lists = no_lists();
         lists.push_write(&segments);
         let call = call_bytes(5, READ, |encoder| encoder.u32(len));
-        let answer = raw.exchange(5, Procedure::Msg, &lists, &call).await;
-        assert_eq!(answer.header.procedure, Procedure::Msg);
+        let answer = raw
+            .exchange(5, TransportProcedure::Msg, &lists, &call)
+            .await;
+        assert_eq!(answer.header.procedure, TransportProcedure::Msg);
         let echoed: Vec<&[Segment]> = answer.lists.writes().collect();
         let empty = Segment {
             length: 0,
@@ -206,7 +213,9 @@ fn chunks_that_are_not_needed_come_back_unused() {
         lists.push_write(&[part(&region, 0, 4096)]);
         lists.push_write(&[]);
         let call = call_bytes(6, NULL, |_| {});
-        let answer = raw.exchange(6, Procedure::Msg, &lists, &call).await;
+        let answer = raw
+            .exchange(6, TransportProcedure::Msg, &lists, &call)
+            .await;
         let echoed: Vec<Vec<Segment>> = answer.lists.writes().map(<[Segment]>::to_vec).collect();
         assert_eq!(
             echoed,
@@ -223,7 +232,9 @@ fn chunks_that_are_not_needed_come_back_unused() {
         let mut lists = no_lists();
         lists.push_write(&[]);
         let call = call_bytes(7, READ, |encoder| encoder.u32(10));
-        let answer = raw.exchange(7, Procedure::Msg, &lists, &call).await;
+        let answer = raw
+            .exchange(7, TransportProcedure::Msg, &lists, &call)
+            .await;
         assert_eq!(results(&answer).len(), 12 + 12);
     });
 }
@@ -240,8 +251,10 @@ fn a_reply_chunk_that_is_offered_is_used() {
             part(&region, 3020, 4),
         ]);
         let call = call_bytes(8, ECHO, |encoder| encoder.opaque(b"hello"));
-        let answer = raw.exchange(8, Procedure::Msg, &lists, &call).await;
-        assert_eq!(answer.header.procedure, Procedure::Nomsg);
+        let answer = raw
+            .exchange(8, TransportProcedure::Msg, &lists, &call)
+            .await;
+        assert_eq!(answer.header.procedure, TransportProcedure::Nomsg);
         assert!(answer.message.is_empty());
         let lengths: Vec<u32> = answer
             .lists
@@ -262,7 +275,8 @@ fn a_reply_chunk_that_is_offered_is_used() {
         let mut lists = no_lists();
         lists.set_reply(&[part(&region, 0, 8192)]);
         let call = call_bytes(9, READ, |encoder| encoder.u32(5001));
-        raw.exchange(9, Procedure::Msg, &lists, &call).await;
+        raw.exchange(9, TransportProcedure::Msg, &lists, &call)
+            .await;
         let memory = region.deregister().now().unwrap().unwrap().unwrap();
         assert!(memory[32..5033] == pattern(5001) && memory[5033..5036] == [0; 3]);
         assert_eq!(memory[5036..5040], 0x2222_2222u32.to_be_bytes());
@@ -280,7 +294,9 @@ fn results_that_fit_nowhere_are_refused() {
         let mut small_reply = no_lists();
         small_reply.set_reply(&[part(&region, 0, 4096)]);
         for lists in [no_lists(), small_write, small_reply] {
-            let answer = raw.exchange(1, Procedure::Msg, &lists, &call).await;
+            let answer = raw
+                .exchange(1, TransportProcedure::Msg, &lists, &call)
+                .await;
             assert!(answer.is_chunk_error());
             assert_eq!(answer.invalidated, None, "an error revokes nothing");
         }
@@ -315,7 +331,7 @@ fn malformed_headers_are_refused_or_dropped() {
         let answer = raw.receive().await.unwrap();
         assert_eq!((answer.header.xid, answer.header.version), (5, 2));
         let version = TransportError::Version { low: 1, high: 1 };
-        assert_eq!(answer.header.procedure, Procedure::Error(version));
+        assert_eq!(answer.header.procedure, TransportProcedure::Error(version));
         let call = call_bytes(7, NULL, |_| {});
         let position = |position: u32| {
             let mut lists = no_lists();
@@ -343,13 +359,13 @@ fn malformed_headers_are_refused_or_dropped() {
         );
         let mut reply_only = no_lists();
         reply_only.set_reply(&[Segment::default()]);
-        let refused: [(Procedure, ChunkLists); 6] = [
-            (Procedure::Msg, position(6)),
-            (Procedure::Msg, position(0)),
-            (Procedure::Nomsg, position(4)),
-            (Procedure::Msg, torn),
-            (Procedure::Msg, huge),
-            (Procedure::Nomsg, reply_only),
+        let refused: [(TransportProcedure, ChunkLists); 6] = [
+            (TransportProcedure::Msg, position(6)),
+            (TransportProcedure::Msg, position(0)),
+            (TransportProcedure::Nomsg, position(4)),
+            (TransportProcedure::Msg, torn),
+            (TransportProcedure::Msg, huge),
+            (TransportProcedure::Nomsg, reply_only),
         ];
         for (procedure, lists) in refused {
             let answer = raw.exchange(7, procedure, &lists, &call).await;
@@ -370,7 +386,9 @@ fn malformed_headers_are_refused_or_dropped() {
         }
         // After all that a proper call is answered, and every receive is still there.
         for _ in 0..300 {
-            let answer = raw.exchange(7, Procedure::Msg, &no_lists(), &call).await;
+            let answer = raw
+                .exchange(7, TransportProcedure::Msg, &no_lists(), &call)
+                .await;
             assert!(results(&answer).is_empty());
             raw.endpoint
                 .post_receive(gannet_fabric::WorkId(0), Buffer::zeroed(4096))
@@ -385,18 +403,20 @@ fn without_private_data_messages_are_small_and_keys_are_left_alone() {
         let raw = lab.connect_with(&[]).await;
         let call = |len: usize| call_bytes(1, ECHO, |encoder| encoder.opaque(&pattern(len)));
         let answer = raw
-            .exchange(1, Procedure::Msg, &no_lists(), &call(900))
+            .exchange(1, TransportProcedure::Msg, &no_lists(), &call(900))
             .await;
         assert_eq!(results(&answer).len(), 904);
         let answer = raw
-            .exchange(1, Procedure::Msg, &no_lists(), &call(1000))
+            .exchange(1, TransportProcedure::Msg, &no_lists(), &call(1000))
             .await;
         assert!(answer.is_chunk_error(), "more than 1024 bytes");
         let region = raw.register(vec![0; 4096], Access::RemoteWrite);
         let mut lists = no_lists();
         lists.push_write(&[part(&region, 0, 4096)]);
         let call = call_bytes(1, READ, |encoder| encoder.u32(4096));
-        let answer = raw.exchange(1, Procedure::Msg, &lists, &call).await;
+        let answer = raw
+            .exchange(1, TransportProcedure::Msg, &lists, &call)
+            .await;
         assert_eq!(answer.invalidated, None);
         assert!(region.is_valid());
     });
@@ -422,14 +442,15 @@ fn an_idle_connection_holds_no_message_memory() {
         // Calls under way hold the memory of their messages, and no other.
         for xid in 0..10 {
             let call = call_bytes(xid, SLOW, |encoder| encoder.u32(1000));
-            busy.send(xid, Procedure::Msg, &no_lists(), &call);
+            busy.send(xid, TransportProcedure::Msg, &no_lists(), &call);
         }
         eventually(&lab.runtime, || in_use() == 10 * INLINE_THRESHOLD as usize).await;
         drop(busy);
         eventually(&lab.runtime, || in_use() == 0).await;
         for raw in strangers {
             let call = call_bytes(1, NULL, |_| {});
-            raw.exchange(1, Procedure::Msg, &no_lists(), &call).await;
+            raw.exchange(1, TransportProcedure::Msg, &no_lists(), &call)
+                .await;
         }
     });
 }
@@ -443,7 +464,7 @@ fn credits_come_quickly_and_as_many_calls_may_be_under_way() {
             for xid in 0..window {
                 let xid = 1000 * round + xid;
                 let call = call_bytes(xid, SLOW, |encoder| encoder.u32(10));
-                raw.send(xid, Procedure::Msg, &no_lists(), &call);
+                raw.send(xid, TransportProcedure::Msg, &no_lists(), &call);
             }
             let calls = window;
             for _ in 0..calls {
@@ -464,7 +485,7 @@ fn a_client_that_ignores_its_grant_ends_alone() {
         for other in &others {
             other.earn(CREDITS).await;
             for xid in 0..CREDITS {
-                other.send(xid, Procedure::Msg, &no_lists(), &slow(xid));
+                other.send(xid, TransportProcedure::Msg, &no_lists(), &slow(xid));
             }
         }
         // One before its first reply, one with all the credits there are.
@@ -474,7 +495,7 @@ fn a_client_that_ignores_its_grant_ends_alone() {
                 raw.earn(credits).await;
             }
             for xid in 0..CREDITS + 1 {
-                raw.send(xid, Procedure::Msg, &no_lists(), &slow(xid));
+                raw.send(xid, TransportProcedure::Msg, &no_lists(), &slow(xid));
             }
             while raw.receive().await.is_ok() {}
         }
@@ -501,13 +522,15 @@ fn a_call_whose_memory_cannot_be_read_is_refused_after_reconnecting() {
                 offset: 0,
             },
         );
-        raw.send(9, Procedure::Msg, &lists, &message);
+        raw.send(9, TransportProcedure::Msg, &lists, &message);
         assert!(raw.receive().await.is_err(), "the connection is over");
         // Clients may ask more than once, and come to any core.
         for address in [lab.other_address, lab.address, lab.address] {
             let private_data = linux().to_bytes();
             let again = Raw::connect(&lab.runtime, &lab.provider, address, &private_data).await;
-            let answer = again.exchange(9, Procedure::Msg, &lists, &message).await;
+            let answer = again
+                .exchange(9, TransportProcedure::Msg, &lists, &message)
+                .await;
             assert!(answer.is_chunk_error());
         }
     });
@@ -543,7 +566,7 @@ proptest! {
             }
             let other = lab.connect().await;
             let call = call_bytes(1, NULL, |_| {});
-            let answer = other.exchange(1, Procedure::Msg, &no_lists(), &call).await;
+            let answer = other.exchange(1, TransportProcedure::Msg, &no_lists(), &call).await;
             assert!(results(&answer).is_empty());
         });
     }

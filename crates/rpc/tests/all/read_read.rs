@@ -17,7 +17,7 @@ use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_session::limits::DONE_DEADLINE;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{LinkProfile, World};
-use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use gannet_wire::xdr::Decoder;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ impl Lab {
         let raw = Raw::connect(&self.runtime, &self.provider, self.address, &private_data).await;
         // The first call brings the credits.
         let (none, call) = (ChunkLists::new(), call_bytes(1, NULL, |_| ()));
-        raw.exchange(1, Procedure::Msg, &none, &call).await;
+        raw.exchange(1, TransportProcedure::Msg, &none, &call).await;
         raw
     }
 
@@ -246,7 +246,7 @@ fn more_replies_than_may_be_exposed_wait_their_turn() {
 /// Asks for READ data without offering memory for it.
 fn ask(raw: &Raw, xid: u32, len: usize) {
     let call = call_bytes(xid, READ, |encoder| encoder.u32(len as u32));
-    raw.send(xid, Procedure::Msg, &ChunkLists::new(), &call);
+    raw.send(xid, TransportProcedure::Msg, &ChunkLists::new(), &call);
 }
 
 /// Where the data of a reply lies.
@@ -291,11 +291,11 @@ fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
         );
         // A word about replies that there never were changes nothing.
         for xid in [1, 3, 77] {
-            raw.send(xid, Procedure::Done, &ChunkLists::new(), &[]);
+            raw.send(xid, TransportProcedure::Done, &ChunkLists::new(), &[]);
         }
         lab.pause(100).await;
         assert_eq!(lab.exposed(), 100_000);
-        raw.send(2, Procedure::Done, &ChunkLists::new(), &[]);
+        raw.send(2, TransportProcedure::Done, &ChunkLists::new(), &[]);
         lab.pause(100).await;
         assert_eq!((lab.exposed(), lab.bench.counters.overdue.total()), (0, 0));
         let stats = lab.bench.server.registrations()[0];
@@ -357,7 +357,7 @@ fn a_peer_reads_nothing_that_is_not_exposed_to_it() {
                 encoder.u64(0);
                 encoder.u32(100_000);
             });
-            owner.send(2, Procedure::Msg, &ChunkLists::new(), &call);
+            owner.send(2, TransportProcedure::Msg, &ChunkLists::new(), &call);
             let (address, len) = place(&owner.receive().await.unwrap());
             let neighbours = (1..4).map(|index| RemoteKey(address.key.0 ^ index));
             let keys = [address.key].into_iter().chain(neighbours);
@@ -398,7 +398,7 @@ fn the_last_user_of_a_slot_left_nothing_for_the_next_peer() {
                 encoder.u64(0);
                 encoder.u32(70_000);
             });
-            raw.send(2, Procedure::Msg, &ChunkLists::new(), &call);
+            raw.send(2, TransportProcedure::Msg, &ChunkLists::new(), &call);
             let (address, _) = place(&raw.receive().await.unwrap());
             let sink = post_read(&raw, address, 131_072);
             lab.pause(100).await;
@@ -473,9 +473,9 @@ fn peers_that_did_not_ask_are_exposed_nothing() {
         ask(&raw, 2, 100_000);
         assert!(raw.receive().await.unwrap().is_chunk_error());
         // Nor is a word about it taken amiss.
-        raw.send(2, Procedure::Done, &ChunkLists::new(), &[]);
+        raw.send(2, TransportProcedure::Done, &ChunkLists::new(), &[]);
         let (none, call) = (ChunkLists::new(), call_bytes(3, NULL, |_| ()));
-        raw.exchange(3, Procedure::Msg, &none, &call).await;
+        raw.exchange(3, TransportProcedure::Msg, &none, &call).await;
         assert_eq!(lab.bench.counters.exposures.total(), 0);
     });
 }

@@ -15,7 +15,7 @@ use gannet_runtime::{FileSource, Handle, Stream};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
 use gannet_wire::rpc::{AcceptStatus, ReplyHeader};
-use gannet_wire::rpcrdma::{ChunkLists, Procedure};
+use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use gannet_wire::xdr::Decoder;
 use std::io;
 use std::net::SocketAddr;
@@ -274,13 +274,23 @@ fn over_rdma_the_call_alone_is_answered_with_an_error() {
             let mut to_reply = ChunkLists::new();
             to_reply.set_reply(&[part(&region, 0, 150_000)]);
             let answer = raw
-                .exchange(1, Procedure::Msg, &to_reply, &read_file(1, 100_001))
+                .exchange(
+                    1,
+                    TransportProcedure::Msg,
+                    &to_reply,
+                    &read_file(1, 100_001),
+                )
                 .await;
             let len = answer.lists.reply().unwrap()[0].length as usize;
             let bytes = region.deregister().now().unwrap().unwrap().unwrap();
             check(&bytes[..len], 1, failed);
             let answer = raw
-                .exchange(2, Procedure::Msg, &ChunkLists::new(), &read_file(2, 1000))
+                .exchange(
+                    2,
+                    TransportProcedure::Msg,
+                    &ChunkLists::new(),
+                    &read_file(2, 1000),
+                )
                 .await;
             check(&answer.message, 2, failed);
             // What would have been copied, the core still reads itself.
@@ -289,13 +299,15 @@ fn over_rdma_the_call_alone_is_answered_with_an_error() {
                 let mut to_chunk = ChunkLists::new();
                 to_chunk.push_write(&[part(&other, 0, 5000)]);
                 let answer = raw
-                    .exchange(3, Procedure::Msg, &to_chunk, &read_file(3, 5000))
+                    .exchange(3, TransportProcedure::Msg, &to_chunk, &read_file(3, 5000))
                     .await;
                 check(&answer.message, 3, failed);
                 assert_eq!(answer.lists.writes().next().unwrap()[0].length, 0);
             }
             let none = ChunkLists::new();
-            let answer = raw.exchange(4, Procedure::Msg, &none, &echo_call(4)).await;
+            let answer = raw
+                .exchange(4, TransportProcedure::Msg, &none, &echo_call(4))
+                .await;
             check(&answer.message, 4, Ok(HELLO));
         });
     }
@@ -310,12 +322,12 @@ fn over_rdma_a_write_that_fails_ends_its_connection_once() {
             let region = raw.register(vec![0xa5; 200_000], Access::RemoteWrite);
             let mut lists = ChunkLists::new();
             lists.push_write(&[part(&region, 0, 200_000)]);
-            raw.send(7, Procedure::Msg, &lists, &read_file(7, 150_001));
+            raw.send(7, TransportProcedure::Msg, &lists, &read_file(7, 150_001));
             assert!(raw.receive().await.is_err(), "the connection is over");
             for core in [1, 0] {
                 let raw = lab.connect_rdma(core).await;
                 let answer = raw
-                    .exchange(7, Procedure::Msg, &lists, &read_file(7, 150_001))
+                    .exchange(7, TransportProcedure::Msg, &lists, &read_file(7, 150_001))
                     .await;
                 assert!(answer.is_chunk_error());
             }

@@ -2,7 +2,9 @@
 
 use crate::bare::Bare;
 use crate::common::{NULL, raw};
-use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, Header, PrivateData, Procedure, RDMA_VERSION};
+use gannet_wire::rpcrdma::{
+    ChunkLimits, ChunkLists, PrivateData, RDMA_VERSION, TransportHeader, TransportProcedure,
+};
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::net::SocketAddr;
 
@@ -34,7 +36,7 @@ impl Peer {
     pub(crate) fn reply(&mut self) -> Option<u32> {
         let message = self.0.message()?;
         let mut lists = ChunkLists::new();
-        let header = Header::parse(&mut Decoder::new(&message), &mut lists, LIMITS);
+        let header = TransportHeader::parse(&mut Decoder::new(&message), &mut lists, LIMITS);
         Some(header.unwrap().credits)
     }
 
@@ -55,11 +57,11 @@ impl Peer {
 
 /// A NULL call.
 fn null(xid: u32) -> Vec<u8> {
-    let header = Header {
+    let header = TransportHeader {
         xid,
         version: RDMA_VERSION,
         credits: 128,
-        procedure: Procedure::Msg,
+        procedure: TransportProcedure::Msg,
     };
     let mut message = Vec::new();
     header.emit(&mut Encoder::new(&mut message), &ChunkLists::new());

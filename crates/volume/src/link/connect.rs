@@ -13,8 +13,8 @@ use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
-    Accepted, HEADER_LEN, Header, Hello, MESSAGE_MAX, Operation, Role, TOKEN_LEN, Token, VERSION,
-    refusal, version_in,
+    Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Role, TOKEN_LEN, Token,
+    VERSION, refusal, version_in,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -326,7 +326,7 @@ async fn first_message(endpoint: &Connected) -> Result<(Message, Vec<(Buffer, us
     let others = messages.split_off(1);
     let first = messages.pop().ok_or_else(|| ended("no message"))?;
     let (buffer, len) = first;
-    let header = Header::split(buffer.get(..len).unwrap_or_default())
+    let header = MessageHeader::split(buffer.get(..len).unwrap_or_default())
         .map_err(ended)?
         .0;
     if len < HEADER_LEN {

@@ -5,7 +5,7 @@ use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
 use gannet_runtime::{Buffer, Instant, LocalFuture};
-use gannet_wire::volume::{Class, Header, Kind, MESSAGE_MAX, Operation, Role};
+use gannet_wire::volume::{Class, Kind, MESSAGE_MAX, MessageHeader, Operation, Role};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -278,7 +278,9 @@ impl Shared {
 
     fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), String> {
         let message = buffer.get(..len).unwrap_or_default();
-        let header = Header::split(message).map_err(|error| error.to_string())?.0;
+        let header = MessageHeader::split(message)
+            .map_err(|error| error.to_string())?
+            .0;
         self.state.borrow_mut().hear_credits(header.credits);
         let message = Message {
             header,
@@ -315,7 +317,7 @@ impl Shared {
 
     /// Hears of the manager's term. A manager that others have heard to be replaced is not listened to: it may have
     /// been paused, and tell what was.
-    fn hear_term(&self, header: &Header) -> Result<(), String> {
+    fn hear_term(&self, header: &MessageHeader) -> Result<(), String> {
         let (terms, number) = (&self.pool.terms, header.term);
         if self.peer == Role::Manager
             && let Some(later) = terms.successor_of(number)
@@ -379,7 +381,7 @@ impl Shared {
     }
 
     /// Queues the answer to a request, and lets the peer send another.
-    fn reply(&self, request: Header, answer: Answer) {
+    fn reply(&self, request: MessageHeader, answer: Answer) {
         if self.state.borrow().end.is_some() {
             return;
         }
@@ -387,7 +389,7 @@ impl Shared {
             Ok(credits) => credits,
             Err(why) => return self.end(LinkError::Ended(why.to_string())),
         };
-        let header = Header {
+        let header = MessageHeader {
             kind: Kind::Reply,
             status: answer.status,
             credits,
@@ -451,8 +453,8 @@ impl Drop for UnderWay {
 pub(super) const RECEIVES: u32 = CREDITS + SPARE_RECEIVES;
 
 /// The header of a control message that allows the peer as many requests as messages before it.
-pub(super) fn control(operation: Operation, credits: u32) -> Header {
-    Header {
+pub(super) fn control(operation: Operation, credits: u32) -> MessageHeader {
+    MessageHeader {
         kind: Kind::Control,
         operation,
         class: Class::Metadata,

@@ -14,7 +14,7 @@ use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
 use gannet_volume::secret::{client_proof, server_proof};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Accepted, Class, Header, Hello, Kind, MESSAGE_MAX, Operation, Role, Token,
+    Accepted, Class, Hello, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Token,
 };
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl Handler for Choosy {
 }
 
 fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) {
-    let header = Header {
+    let header = MessageHeader {
         kind,
         operation,
         class: Class::Metadata,
@@ -101,7 +101,12 @@ async fn replies(endpoint: &Connected, count: usize) -> Result<Vec<u32>, String>
             if let (Ok(Done::Received { len, .. }), Some(buffer)) =
                 (completion.outcome, completion.buffer)
             {
-                told.push(Header::split(&buffer[..len as usize]).unwrap().0.credits);
+                told.push(
+                    MessageHeader::split(&buffer[..len as usize])
+                        .unwrap()
+                        .0
+                        .credits,
+                );
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::bare::Bare;
 use gannet_volume::limits::CREDITS;
 use gannet_volume::secret::{ServerKeys, client_proof};
-use gannet_wire::volume::{Accepted, Class, Header, Hello, Kind, Operation, Role, Token};
+use gannet_wire::volume::{Accepted, Class, Hello, Kind, MessageHeader, Operation, Role, Token};
 use std::net::SocketAddr;
 
 /// A connection to a server that has let us in.
@@ -71,9 +71,9 @@ impl Peer {
     }
 
     /// The header of the next message; `None` when the connection is over.
-    fn header(&mut self) -> Option<Header> {
+    fn header(&mut self) -> Option<MessageHeader> {
         let message = self.bare.message()?;
-        Some(Header::split(&message).unwrap().0)
+        Some(MessageHeader::split(&message).unwrap().0)
     }
 
     /// Makes as many requests at a time as it may, `most` at most, so many times.
@@ -89,7 +89,7 @@ impl Peer {
 }
 
 fn message(kind: Kind, operation: Operation, id: u64, body: &[u8]) -> Vec<u8> {
-    let header = Header {
+    let header = MessageHeader {
         kind,
         operation,
         class: Class::Metadata,

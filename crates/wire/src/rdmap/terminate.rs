@@ -138,7 +138,7 @@ pub struct TerminateContext {
     /// RFC does not say: a hint.
     pub segment_len: Option<u16>,
     /// Its DDP header.
-    pub header: ddp::Header,
+    pub header: ddp::DdpHeader,
     /// Its payload, when it was a Read Request.
     pub read_request: Option<ReadRequest>,
 }
@@ -285,7 +285,7 @@ fn context_from(
     let (len, rest) = bytes
         .split_first_chunk::<SEGMENT_LEN_LEN>()
         .ok_or(truncated)?;
-    let (header, rest) = ddp::Header::parse(rest)?;
+    let (header, rest) = ddp::DdpHeader::parse(rest)?;
     let read_request = if flags & RDMAP_HEADER != 0 {
         Some(ReadRequest::from_bytes(
             rest.first_chunk().ok_or(truncated)?,
@@ -312,5 +312,5 @@ pub enum TerminateError {
     },
     /// The quoted header is none.
     #[error("the quoted DDP header cannot be read: {0}")]
-    Header(#[from] ddp::HeaderError),
+    Header(#[from] ddp::DdpHeaderError),
 }

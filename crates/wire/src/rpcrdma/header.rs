@@ -8,7 +8,7 @@ pub const RDMA_VERSION: u32 = 1;
 
 /// The fixed part of a header, and what kind of message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct TransportHeader {
     /// The XID of the RPC message that the header carries.
     pub xid: u32,
     /// The protocol version: 1, or the one refused in a version error.
@@ -16,12 +16,12 @@ pub struct Header {
     /// Credits asked for in a call, granted in a reply (then never 0).
     pub credits: u32,
     /// What follows.
-    pub procedure: Procedure,
+    pub procedure: TransportProcedure,
 }
 
 /// The kind of a message (`rdma_proc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Procedure {
+pub enum TransportProcedure {
     /// Chunk lists, then the (reduced) RPC message.
     Msg,
     /// Chunk lists that hold the whole RPC message; nothing behind them.
@@ -48,7 +48,7 @@ pub enum TransportError {
 
 /// Why a header was not understood, and with it what to answer (RFC 8166 section 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
+pub enum TransportHeaderError {
     /// Too short to trust even the XID, or a broken transport error: drop it.
     #[error("transport header too short")]
     Short,
@@ -79,44 +79,46 @@ pub enum HeaderError {
     },
 }
 
-impl Header {
+impl TransportHeader {
     /// Takes a header off the front of `decoder`, its lists into `lists`; `decoder` then stands at the RPC message.
     ///
     /// # Errors
-    /// See [`HeaderError`] for what to answer.
+    /// See [`TransportHeaderError`] for what to answer.
     pub fn parse(
         decoder: &mut Decoder<'_>,
         lists: &mut ChunkLists,
         limits: ChunkLimits,
-    ) -> Result<Header, HeaderError> {
+    ) -> Result<TransportHeader, TransportHeaderError> {
         lists.clear();
-        let mut word = || decoder.u32().map_err(|_| HeaderError::Short);
+        let mut word = || decoder.u32().map_err(|_| TransportHeaderError::Short);
         let (xid, version, credits, procedure) = (word()?, word()?, word()?, word()?);
         if version != RDMA_VERSION && procedure != 4 {
-            return Err(HeaderError::Version { xid, version });
+            return Err(TransportHeaderError::Version { xid, version });
         }
-        let bad_chunk = |error| HeaderError::Chunk { xid, error };
+        let bad_chunk = |error| TransportHeaderError::Chunk { xid, error };
         let procedure = match procedure {
             0 | 1 => {
                 lists.parse(decoder, limits).map_err(bad_chunk)?;
                 if procedure == 0 {
-                    Procedure::Msg
+                    TransportProcedure::Msg
                 } else if lists.reads().is_empty() && lists.reply().is_none() {
                     return Err(bad_chunk(XdrError::Value));
                 } else {
-                    Procedure::Nomsg
+                    TransportProcedure::Nomsg
                 }
             }
-            3 => Procedure::Done,
-            4 => Procedure::Error(TransportError::parse(decoder).map_err(|_| HeaderError::Short)?),
+            3 => TransportProcedure::Done,
+            4 => TransportProcedure::Error(
+                TransportError::parse(decoder).map_err(|_| TransportHeaderError::Short)?,
+            ),
             other => {
-                return Err(HeaderError::Procedure {
+                return Err(TransportHeaderError::Procedure {
                     xid,
                     procedure: other,
                 });
             }
         };
-        Ok(Header {
+        Ok(TransportHeader {
             xid,
             version,
             credits,
@@ -124,22 +126,22 @@ impl Header {
         })
     }
 
-    /// Appends the header and, where its procedure has them, `lists`; the RPC message follows [`Procedure::Msg`].
+    /// Appends the header and, where its procedure has them, `lists`; the RPC message follows [`TransportProcedure::Msg`].
     pub fn emit(&self, encoder: &mut Encoder<'_>, lists: &ChunkLists) {
         encoder.u32(self.xid);
         encoder.u32(self.version);
         encoder.u32(self.credits);
         match self.procedure {
-            Procedure::Msg => {
+            TransportProcedure::Msg => {
                 encoder.u32(0);
                 lists.emit(encoder);
             }
-            Procedure::Nomsg => {
+            TransportProcedure::Nomsg => {
                 encoder.u32(1);
                 lists.emit(encoder);
             }
-            Procedure::Done => encoder.u32(3),
-            Procedure::Error(error) => {
+            TransportProcedure::Done => encoder.u32(3),
+            TransportProcedure::Error(error) => {
                 encoder.u32(4);
                 error.emit(encoder);
             }

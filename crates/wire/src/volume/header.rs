@@ -140,7 +140,7 @@ operations! {
 
 /// The first [`HEADER_LEN`] bytes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct MessageHeader {
     /// What the message is.
     pub kind: Kind,
     /// What it is about.
@@ -164,7 +164,7 @@ pub struct Header {
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderError {
+pub enum MessageHeaderError {
     /// Too few bytes for a header.
     #[error("a message shorter than its header")]
     Short,
@@ -182,46 +182,48 @@ pub enum HeaderError {
     Length,
 }
 
-impl Header {
+impl MessageHeader {
     /// Takes a message apart: header, body, data.
     ///
     /// # Errors
-    /// See [`HeaderError`]. The connection cannot go on.
-    pub fn split(message: &[u8]) -> Result<(Header, &[u8], &[u8]), HeaderError> {
+    /// See [`MessageHeaderError`]. The connection cannot go on.
+    pub fn split(message: &[u8]) -> Result<(MessageHeader, &[u8], &[u8]), MessageHeaderError> {
         let (bytes, rest) = message
             .split_first_chunk::<HEADER_LEN>()
-            .ok_or(HeaderError::Short)?;
-        let header = Header::from_bytes(bytes)?;
+            .ok_or(MessageHeaderError::Short)?;
+        let header = MessageHeader::from_bytes(bytes)?;
         let (body_len, data_len) = (header.body_len as usize, header.data_len as usize);
         let len = body_len.saturating_add(data_len);
         if len > BODY_MAX || data_len > INLINE_DATA_MAX || rest.len() != len {
-            return Err(HeaderError::Length);
+            return Err(MessageHeaderError::Length);
         }
-        let (body, data) = rest.split_at_checked(body_len).ok_or(HeaderError::Length)?;
+        let (body, data) = rest
+            .split_at_checked(body_len)
+            .ok_or(MessageHeaderError::Length)?;
         Ok((header, body, data))
     }
 
-    fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Header, HeaderError> {
+    fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<MessageHeader, MessageHeaderError> {
         let [m0, m1, version, kind, o0, o1, class, _, rest @ ..] = bytes;
         if u16::from_be_bytes([*m0, *m1]) != MAGIC {
-            return Err(HeaderError::Magic);
+            return Err(MessageHeaderError::Magic);
         }
         if *version != VERSION {
-            return Err(HeaderError::Version(*version));
+            return Err(MessageHeaderError::Version(*version));
         }
         let kind = match kind {
             1 => Kind::Request,
             2 => Kind::Reply,
             3 => Kind::Control,
             4 => Kind::Data,
-            _ => return Err(HeaderError::Undefined),
+            _ => return Err(MessageHeaderError::Undefined),
         };
         let class = match class {
             0 => Class::Metadata,
             1 => Class::Small,
             2 => Class::Bulk,
             3 => Class::Background,
-            _ => return Err(HeaderError::Undefined),
+            _ => return Err(MessageHeaderError::Undefined),
         };
         let operation = Operation::from_number(u16::from_be_bytes([*o0, *o1]));
         let (words, _) = rest.as_chunks::<4>();
@@ -236,13 +238,13 @@ impl Header {
             data_len,
         ] = words
         else {
-            return Err(HeaderError::Short);
+            return Err(MessageHeaderError::Short);
         };
         let word = u32::from_be_bytes;
         let long = |high, low| u64::from(word(high)) << 32 | u64::from(word(low));
-        Ok(Header {
+        Ok(MessageHeader {
             kind,
-            operation: operation.ok_or(HeaderError::Undefined)?,
+            operation: operation.ok_or(MessageHeaderError::Undefined)?,
             class,
             status: outcome_from(word(status)),
             credits: word(credits),
@@ -279,7 +281,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const HEADER: Header = Header {
+    const HEADER: MessageHeader = MessageHeader {
         kind: Kind::Request,
         operation: Operation::Read,
         class: Class::Small,
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(bytes, expected);
         let mut message = bytes.to_vec();
         message.extend_from_slice(b"bodyd");
-        let split = Header::split(&message);
+        let split = MessageHeader::split(&message);
         assert_eq!(split, Ok((HEADER, &b"body"[..], &b"d"[..])));
     }
 
@@ -314,18 +316,21 @@ mod tests {
             let mut message = HEADER.to_bytes().to_vec();
             message.extend_from_slice(b"bodyd");
             message[at] = value;
-            Header::split(&message).map(|_| ())
+            MessageHeader::split(&message).map(|_| ())
         };
-        assert_eq!(with(0, 0), Err(HeaderError::Magic));
-        assert_eq!(with(2, 9), Err(HeaderError::Version(9)));
+        assert_eq!(with(0, 0), Err(MessageHeaderError::Magic));
+        assert_eq!(with(2, 9), Err(MessageHeaderError::Version(9)));
         for (at, value) in [(3, 0), (3, 5), (5, 0xff), (6, 4)] {
-            assert_eq!(with(at, value), Err(HeaderError::Undefined));
+            assert_eq!(with(at, value), Err(MessageHeaderError::Undefined));
         }
         for (at, value) in [(32, 0xff), (35, 5), (39, 0), (36, 1)] {
-            assert_eq!(with(at, value), Err(HeaderError::Length));
+            assert_eq!(with(at, value), Err(MessageHeaderError::Length));
         }
         let short = HEADER.to_bytes()[..39].to_vec();
-        assert_eq!(Header::split(&short).map(|_| ()), Err(HeaderError::Short));
+        assert_eq!(
+            MessageHeader::split(&short).map(|_| ()),
+            Err(MessageHeaderError::Short)
+        );
     }
 
     #[test]

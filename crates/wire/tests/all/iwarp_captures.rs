@@ -5,7 +5,7 @@
 
 use crate::iwarp_support;
 
-use gannet_wire::ddp::{Header, HeaderError, UNTAGGED_HEADER_LEN};
+use gannet_wire::ddp::{DdpHeader, DdpHeaderError, UNTAGGED_HEADER_LEN};
 use gannet_wire::mpa::{CRC_LEN, Fpdu, FrameKind, LENGTH_LEN, StartupFrame};
 use gannet_wire::rdmap::{
     BitOrder, ControlError, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate,
@@ -74,13 +74,13 @@ fn check_fpdu(frame: &Captured) {
         frame.details
     );
 
-    let (header, payload) = match Header::parse(fpdu.ulpdu) {
+    let (header, payload) = match DdpHeader::parse(fpdu.ulpdu) {
         Ok(parts) => parts,
         Err(error) => {
             // One of the errors that the independent peer made on purpose.
             assert_eq!(
                 error,
-                HeaderError::Version {
+                DdpHeaderError::Version {
                     tagged: false,
                     found: 2
                 }

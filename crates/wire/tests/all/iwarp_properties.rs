@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_wire::ddp::{Header, UNTAGGED_HEADER_LEN};
+use gannet_wire::ddp::{DdpHeader, UNTAGGED_HEADER_LEN};
 use gannet_wire::mpa::{
     Fpdu, FrameKind, MARKER_INTERVAL, MARKER_LEN, Markers, StartupFrame, fpdu_len, strip_markers,
 };
@@ -37,7 +37,7 @@ proptest! {
     fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         let _ = StartupFrame::parse(FrameKind::Request, &bytes);
         let _ = Fpdu::parse(&bytes);
-        if let Ok((header, payload)) = Header::parse(&bytes) {
+        if let Ok((header, payload)) = DdpHeader::parse(&bytes) {
             let mut out = [0xa5; UNTAGGED_HEADER_LEN];
             let len = header.emit(&mut out);
             prop_assert_eq!(len + payload.len(), bytes.len());

@@ -5,7 +5,7 @@
 use crate::iwarp_support;
 
 use gannet_wire::ddp::{
-    self, Header, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
+    self, DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
 use gannet_wire::mpa::{
     CRC_LEN, Enhanced, Fpdu, FpduError, FrameKind, Markers, Revision, StartupError, StartupFrame,
@@ -17,8 +17,8 @@ use gannet_wire::rdmap::{
 };
 use iwarp_support::{bytes_of, crc32c};
 
-fn send(opcode: Opcode, invalidate: u32, msn: u32) -> Header {
-    Header::Untagged(Untagged {
+fn send(opcode: Opcode, invalidate: u32, msn: u32) -> DdpHeader {
+    DdpHeader::Untagged(Untagged {
         last: true,
         ulp_control: opcode.control(),
         ulp_word: invalidate,
@@ -28,8 +28,8 @@ fn send(opcode: Opcode, invalidate: u32, msn: u32) -> Header {
     })
 }
 
-fn tagged(opcode: Opcode, stag: u32, offset: u64) -> Header {
-    Header::Tagged(Tagged {
+fn tagged(opcode: Opcode, stag: u32, offset: u64) -> DdpHeader {
+    DdpHeader::Tagged(Tagged {
         last: true,
         ulp_control: opcode.control(),
         stag: STag(stag),
@@ -38,7 +38,7 @@ fn tagged(opcode: Opcode, stag: u32, offset: u64) -> Header {
 }
 
 /// The FPDU of a segment, as a provider would put it together.
-fn frame(header: Header, payload: &[u8]) -> Vec<u8> {
+fn frame(header: DdpHeader, payload: &[u8]) -> Vec<u8> {
     let ulpdu_len = header.encoded_len() + payload.len();
     let mut bytes = u16::try_from(ulpdu_len).unwrap().to_be_bytes().to_vec();
     let mut space = [0xa5; ddp::UNTAGGED_HEADER_LEN];
@@ -52,13 +52,13 @@ fn frame(header: Header, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn check(expected: &str, header: Header, payload: &[u8]) {
+fn check(expected: &str, header: DdpHeader, payload: &[u8]) {
     let expected = bytes_of(expected);
     assert_eq!(frame(header, payload), expected);
     let (fpdu, used) = Fpdu::parse(&expected).unwrap().unwrap();
     assert_eq!(used, expected.len());
     assert_eq!(fpdu.crc, crc32c(fpdu.covered));
-    assert_eq!(Header::parse(fpdu.ulpdu).unwrap(), (header, payload));
+    assert_eq!(DdpHeader::parse(fpdu.ulpdu).unwrap(), (header, payload));
     for cut in 0..expected.len() {
         assert_eq!(
             Fpdu::parse(&expected[..cut]),
@@ -141,7 +141,7 @@ fn terminates() {
         assert_eq!(parsed, terminate);
         out[..len].to_vec()
     };
-    let header = Header::Untagged(Untagged {
+    let header = DdpHeader::Untagged(Untagged {
         last: true,
         ulp_control: Opcode::Terminate.control(),
         ulp_word: 0,

@@ -6,7 +6,7 @@ use crate::nfs_support;
 
 use gannet_wire::nfs3::*;
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
-use gannet_wire::rpcrdma::{self, ChunkLimits, ChunkLists, Header};
+use gannet_wire::rpcrdma::{self, ChunkLimits, ChunkLists, TransportHeader};
 use gannet_wire::xdr::{Decoder, from_bytes};
 use nfs_support::{bytes_of, encoded};
 use std::collections::BTreeMap;
@@ -54,13 +54,13 @@ macro_rules! exactly {
 }
 
 /// As [`exactly`], for a message whose opaque travels in a chunk and leaves its length word behind.
-fn reduced_arguments(procedure: Procedure, decoder: &mut Decoder<'_>) {
+fn reduced_arguments(procedure: NfsProcedure, decoder: &mut Decoder<'_>) {
     match procedure {
-        Procedure::Write => {
+        NfsProcedure::Write => {
             let head: WriteHead<'_> = from_bytes(decoder.remaining()).unwrap();
             assert_eq!(head.count, head.length);
         }
-        Procedure::Symlink => {
+        NfsProcedure::Symlink => {
             let head: SymlinkHead<'_> = from_bytes(decoder.remaining()).unwrap();
             assert_eq!(head.length, 4000);
         }
@@ -68,52 +68,55 @@ fn reduced_arguments(procedure: Procedure, decoder: &mut Decoder<'_>) {
     }
 }
 
-fn arguments(procedure: Procedure, decoder: Decoder<'_>) {
+fn arguments(procedure: NfsProcedure, decoder: Decoder<'_>) {
     match procedure {
-        Procedure::Null => exactly!(decoder, ()),
-        Procedure::Setattr => exactly!(decoder, SetattrArgs<'_>),
-        Procedure::Access => exactly!(decoder, AccessArgs<'_>),
-        Procedure::Read => exactly!(decoder, ReadArgs<'_>),
-        Procedure::Write => exactly!(decoder, WriteArgs<'_>),
-        Procedure::Create => exactly!(decoder, CreateArgs<'_>),
-        Procedure::Mkdir => exactly!(decoder, MkdirArgs<'_>),
-        Procedure::Symlink => exactly!(decoder, SymlinkArgs<'_>),
-        Procedure::Mknod => exactly!(decoder, MknodArgs<'_>),
-        Procedure::Lookup | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Null => exactly!(decoder, ()),
+        NfsProcedure::Setattr => exactly!(decoder, SetattrArgs<'_>),
+        NfsProcedure::Access => exactly!(decoder, AccessArgs<'_>),
+        NfsProcedure::Read => exactly!(decoder, ReadArgs<'_>),
+        NfsProcedure::Write => exactly!(decoder, WriteArgs<'_>),
+        NfsProcedure::Create => exactly!(decoder, CreateArgs<'_>),
+        NfsProcedure::Mkdir => exactly!(decoder, MkdirArgs<'_>),
+        NfsProcedure::Symlink => exactly!(decoder, SymlinkArgs<'_>),
+        NfsProcedure::Mknod => exactly!(decoder, MknodArgs<'_>),
+        NfsProcedure::Lookup | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             exactly!(decoder, DirectoryName<'_>)
         }
-        Procedure::Rename => exactly!(decoder, RenameArgs<'_>),
-        Procedure::Link => exactly!(decoder, LinkArgs<'_>),
-        Procedure::Readdir => exactly!(decoder, ReaddirArgs<'_>),
-        Procedure::Readdirplus => exactly!(decoder, ReaddirplusArgs<'_>),
-        Procedure::Commit => exactly!(decoder, CommitArgs<'_>),
+        NfsProcedure::Rename => exactly!(decoder, RenameArgs<'_>),
+        NfsProcedure::Link => exactly!(decoder, LinkArgs<'_>),
+        NfsProcedure::Readdir => exactly!(decoder, ReaddirArgs<'_>),
+        NfsProcedure::Readdirplus => exactly!(decoder, ReaddirplusArgs<'_>),
+        NfsProcedure::Commit => exactly!(decoder, CommitArgs<'_>),
         _ => exactly!(decoder, FileHandle<'_>),
     }
 }
 
-fn results(procedure: Procedure, decoder: Decoder<'_>) {
+fn results(procedure: NfsProcedure, decoder: Decoder<'_>) {
     match procedure {
-        Procedure::Null => exactly!(decoder, ()),
-        Procedure::Getattr => exactly!(decoder, GetattrResult),
-        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+        NfsProcedure::Null => exactly!(decoder, ()),
+        NfsProcedure::Getattr => exactly!(decoder, GetattrResult),
+        NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => {
             exactly!(decoder, SetattrResult)
         }
-        Procedure::Lookup => exactly!(decoder, LookupResult<'_>),
-        Procedure::Access => exactly!(decoder, AccessResult),
-        Procedure::Readlink => exactly!(decoder, ReadlinkResult<'_>),
-        Procedure::Read => exactly!(decoder, ReadResult<'_>),
-        Procedure::Write => exactly!(decoder, WriteResult),
-        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+        NfsProcedure::Lookup => exactly!(decoder, LookupResult<'_>),
+        NfsProcedure::Access => exactly!(decoder, AccessResult),
+        NfsProcedure::Readlink => exactly!(decoder, ReadlinkResult<'_>),
+        NfsProcedure::Read => exactly!(decoder, ReadResult<'_>),
+        NfsProcedure::Write => exactly!(decoder, WriteResult),
+        NfsProcedure::Create
+        | NfsProcedure::Mkdir
+        | NfsProcedure::Symlink
+        | NfsProcedure::Mknod => {
             exactly!(decoder, CreateResult<'_>)
         }
-        Procedure::Rename => exactly!(decoder, RenameResult),
-        Procedure::Link => exactly!(decoder, LinkResult),
-        Procedure::Readdir => exactly!(decoder, ReaddirResult<'_>),
-        Procedure::Readdirplus => exactly!(decoder, ReaddirplusResult<'_>),
-        Procedure::Fsstat => exactly!(decoder, FsstatResult),
-        Procedure::Fsinfo => exactly!(decoder, FsinfoResult),
-        Procedure::Pathconf => exactly!(decoder, PathconfResult),
-        Procedure::Commit => exactly!(decoder, CommitResult),
+        NfsProcedure::Rename => exactly!(decoder, RenameResult),
+        NfsProcedure::Link => exactly!(decoder, LinkResult),
+        NfsProcedure::Readdir => exactly!(decoder, ReaddirResult<'_>),
+        NfsProcedure::Readdirplus => exactly!(decoder, ReaddirplusResult<'_>),
+        NfsProcedure::Fsstat => exactly!(decoder, FsstatResult),
+        NfsProcedure::Fsinfo => exactly!(decoder, FsinfoResult),
+        NfsProcedure::Pathconf => exactly!(decoder, PathconfResult),
+        NfsProcedure::Commit => exactly!(decoder, CommitResult),
     }
 }
 
@@ -122,11 +125,11 @@ fn linux_and_knfsd_are_understood() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/siw-nfs.frames");
     let text = std::fs::read_to_string(path).unwrap();
     let mut calls = BTreeMap::new();
-    let (mut whole, mut reduced) = (BTreeMap::<Procedure, u32>::new(), 0);
+    let (mut whole, mut reduced) = (BTreeMap::<NfsProcedure, u32>::new(), 0);
     for (connection, from_client, message) in messages(&text) {
         let (mut decoder, mut lists) = (Decoder::new(&message), ChunkLists::new());
-        let header = Header::parse(&mut decoder, &mut lists, LIMITS).unwrap();
-        if header.procedure != rpcrdma::Procedure::Msg {
+        let header = TransportHeader::parse(&mut decoder, &mut lists, LIMITS).unwrap();
+        if header.procedure != rpcrdma::TransportProcedure::Msg {
             continue;
         }
         let key = (connection, header.xid);
@@ -135,7 +138,7 @@ fn linux_and_knfsd_are_understood() {
             if (call.program, call.version) != (PROGRAM, VERSION) {
                 continue;
             }
-            let procedure = Procedure::from_number(call.procedure).unwrap();
+            let procedure = NfsProcedure::from_number(call.procedure).unwrap();
             calls.insert(key, procedure);
             if lists.reads().is_empty() {
                 arguments(procedure, decoder);

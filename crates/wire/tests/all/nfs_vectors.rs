@@ -390,18 +390,18 @@ fn endless_lists_end_with_their_message() {
 
 #[test]
 fn procedures_have_their_numbers() {
-    for (number, procedure) in Procedure::ALL.into_iter().enumerate() {
+    for (number, procedure) in NfsProcedure::ALL.into_iter().enumerate() {
         let number = u32::try_from(number).unwrap();
         assert_eq!(procedure.number(), number);
-        assert_eq!(Procedure::from_number(number), Some(procedure));
+        assert_eq!(NfsProcedure::from_number(number), Some(procedure));
     }
-    assert_eq!(Procedure::from_number(22), None);
+    assert_eq!(NfsProcedure::from_number(22), None);
     assert_eq!(
-        mount3::Procedure::from_number(5),
-        Some(mount3::Procedure::Export)
+        mount3::MountProcedure::from_number(5),
+        Some(mount3::MountProcedure::Export)
     );
-    assert_eq!(mount3::Procedure::from_number(6), None);
-    let sensitive = Procedure::ALL
+    assert_eq!(mount3::MountProcedure::from_number(6), None);
+    let sensitive = NfsProcedure::ALL
         .into_iter()
         .filter(|p| p.is_replay_sensitive())
         .count();
@@ -437,7 +437,7 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
         attributes: post,
         directory: wcc,
     });
-    let check = |procedure: Procedure, room: u32, results: &[u8], table: usize| {
+    let check = |procedure: NfsProcedure, room: u32, results: &[u8], table: usize| {
         assert_eq!(RPC_REPLY + results.len(), table, "{procedure:?} as encoded");
         assert_eq!(
             reply_max(procedure, room),
@@ -445,62 +445,62 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
             "{procedure:?} as computed"
         );
     };
-    check(Procedure::Null, 0, &[], 24);
+    check(NfsProcedure::Null, 0, &[], 24);
     check(
-        Procedure::Getattr,
+        NfsProcedure::Getattr,
         0,
         &encoded(&GetattrResult::Ok(attributes)),
         112,
     );
     let wcc_only = encoded(&SetattrResult::Ok(wcc));
-    check(Procedure::Setattr, 0, &wcc_only, 144);
-    check(Procedure::Remove, 0, &wcc_only, 144);
-    check(Procedure::Rmdir, 0, &wcc_only, 144);
+    check(NfsProcedure::Setattr, 0, &wcc_only, 144);
+    check(NfsProcedure::Remove, 0, &wcc_only, 144);
+    check(NfsProcedure::Rmdir, 0, &wcc_only, 144);
     let found: LookupResult<'_> = Ok(LookupOk {
         object,
         attributes: post,
         directory: post,
     });
-    check(Procedure::Lookup, 0, &encoded(&found), 272);
+    check(NfsProcedure::Lookup, 0, &encoded(&found), 272);
     let granted: AccessResult = Ok(AccessOk {
         attributes: post,
         access: 63,
     });
-    check(Procedure::Access, 0, &encoded(&granted), 120);
+    check(NfsProcedure::Access, 0, &encoded(&granted), 120);
     let link: ReadlinkResult<'_> = Ok(ReadlinkOk {
         attributes: post,
         target: Path(&[b'x'; 4095]),
     });
-    check(Procedure::Readlink, 4095, &encoded(&link), 120 + 4096);
+    check(NfsProcedure::Readlink, 4095, &encoded(&link), 120 + 4096);
     let read: ReadResult<'_> = Ok(ReadOk {
         attributes: post,
         count: 5001,
         eof: false,
         data: &[1; 5001],
     });
-    check(Procedure::Read, 5001, &encoded(&read), 128 + 5004);
+    check(NfsProcedure::Read, 5001, &encoded(&read), 128 + 5004);
     let written: WriteResult = Ok(WriteOk {
         wcc,
         count: 1,
         committed: Stable::FileSync,
         verifier: [0; 8],
     });
-    check(Procedure::Write, 0, &encoded(&written), 160);
+    check(NfsProcedure::Write, 0, &encoded(&written), 160);
     for procedure in [
-        Procedure::Create,
-        Procedure::Mkdir,
-        Procedure::Symlink,
-        Procedure::Mknod,
+        NfsProcedure::Create,
+        NfsProcedure::Mkdir,
+        NfsProcedure::Symlink,
+        NfsProcedure::Mknod,
     ] {
         check(procedure, 0, &encoded(&create), 304);
     }
     let renamed = RenameResult::Ok(RenameWcc { from: wcc, to: wcc });
-    check(Procedure::Rename, 0, &encoded(&renamed), 260);
+    check(NfsProcedure::Rename, 0, &encoded(&renamed), 260);
     let linked = LinkResult::Ok(LinkWcc {
         attributes: post,
         directory: wcc,
     });
-    check(Procedure::Link, 0, &encoded(&linked), 232);
+    check(NfsProcedure::Link, 0, &encoded(&linked), 232);
     let space = FsstatResult::Ok(FsstatOk {
         attributes: post,
         bytes_total: 1,
@@ -511,7 +511,7 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
         files_available: 1,
         invariant_seconds: 0,
     });
-    check(Procedure::Fsstat, 0, &encoded(&space), 168);
+    check(NfsProcedure::Fsstat, 0, &encoded(&space), 168);
     let info = FsinfoResult::Ok(FsinfoOk {
         attributes: post,
         read_max: 1,
@@ -525,7 +525,7 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
         time_delta: Time::default(),
         properties: 1,
     });
-    check(Procedure::Fsinfo, 0, &encoded(&info), 164);
+    check(NfsProcedure::Fsinfo, 0, &encoded(&info), 164);
     let pathconf = PathconfResult::Ok(PathconfOk {
         attributes: post,
         link_max: 1,
@@ -535,15 +535,15 @@ fn the_longest_replies_are_as_long_as_the_table_says() {
         case_insensitive: false,
         case_preserving: true,
     });
-    check(Procedure::Pathconf, 0, &encoded(&pathconf), 140);
+    check(NfsProcedure::Pathconf, 0, &encoded(&pathconf), 140);
     let committed = CommitResult::Ok(CommitOk {
         wcc,
         verifier: [0; 8],
     });
-    check(Procedure::Commit, 0, &encoded(&committed), 152);
-    assert_eq!(reply_max(Procedure::Readdir, 4096), 28 + 88 + 8 + 4096);
+    check(NfsProcedure::Commit, 0, &encoded(&committed), 152);
+    assert_eq!(reply_max(NfsProcedure::Readdir, 4096), 28 + 88 + 8 + 4096);
     assert_eq!(
-        reply_max(Procedure::Readdirplus, 65536),
+        reply_max(NfsProcedure::Readdirplus, 65536),
         28 + 88 + 8 + 65536
     );
 }

@@ -5,7 +5,9 @@
 use gannet_wire::rpc::{
     AcceptStatus, AuthFlavor, AuthSys, CallHeader, OpaqueAuth, ReplyHeader, ReplyOutcome,
 };
-use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, Header, PrivateData, Procedure};
+use gannet_wire::rpcrdma::{
+    ChunkLimits, ChunkLists, PrivateData, TransportHeader, TransportProcedure,
+};
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,9 +73,14 @@ struct Seen {
     garbage_args: usize,
 }
 
-fn check_call(seen: &mut Seen, header: &Header, lists: &ChunkLists, mut decoder: Decoder<'_>) {
+fn check_call(
+    seen: &mut Seen,
+    header: &TransportHeader,
+    lists: &ChunkLists,
+    mut decoder: Decoder<'_>,
+) {
     seen.calls += 1;
-    if header.procedure == Procedure::Nomsg {
+    if header.procedure == TransportProcedure::Nomsg {
         seen.long_calls += 1;
         assert!(lists.reads().iter().any(|read| read.position == 0));
         return assert_eq!(decoder.finish(), Ok(()));
@@ -96,11 +103,16 @@ fn check_call(seen: &mut Seen, header: &Header, lists: &ChunkLists, mut decoder:
     }
 }
 
-fn check_reply(seen: &mut Seen, header: &Header, lists: &ChunkLists, mut decoder: Decoder<'_>) {
+fn check_reply(
+    seen: &mut Seen,
+    header: &TransportHeader,
+    lists: &ChunkLists,
+    mut decoder: Decoder<'_>,
+) {
     seen.replies += 1;
     assert_eq!(header.credits, 64);
     assert!(lists.reads().is_empty());
-    if header.procedure == Procedure::Nomsg {
+    if header.procedure == TransportProcedure::Nomsg {
         seen.long_replies += 1;
         assert!(lists.reply().is_some());
         return assert_eq!(decoder.finish(), Ok(()));
@@ -122,7 +134,7 @@ fn check(name: &str) -> Seen {
     let mut lists = ChunkLists::new();
     for (from_client, about, bytes) in messages(name) {
         let mut decoder = Decoder::new(&bytes);
-        let header = Header::parse(&mut decoder, &mut lists, LIMITS)
+        let header = TransportHeader::parse(&mut decoder, &mut lists, LIMITS)
             .unwrap_or_else(|error| panic!("{about}: {error}"));
         let mut again = Vec::new();
         header.emit(&mut Encoder::new(&mut again), &lists);
@@ -135,7 +147,7 @@ fn check(name: &str) -> Seen {
             about.contains(&format!("credits={}", header.credits)),
             "{about}"
         );
-        if let Procedure::Error(_) = header.procedure {
+        if let TransportProcedure::Error(_) = header.procedure {
             continue;
         }
         if from_client {

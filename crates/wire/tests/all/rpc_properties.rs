@@ -7,7 +7,8 @@ use gannet_wire::rpc::{
     RecordMark, RecordReader, Rejection, ReplyHeader, ReplyOutcome,
 };
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, PrivateData, Procedure, Segment, TransportError,
+    ChunkLimits, ChunkLists, PrivateData, Segment, TransportError, TransportHeader,
+    TransportProcedure,
 };
 use gannet_wire::xdr::{Decoder, Encoder};
 use proptest::collection::vec;
@@ -117,14 +118,14 @@ proptest! {
         message in vec(any::<u8>(), 0..16),
     ) {
         let can_be_long = !lists.reads().is_empty() || lists.reply().is_some();
-        let procedure = if long && can_be_long { Procedure::Nomsg } else { Procedure::Msg };
-        let header = Header { xid, version: 1, credits, procedure };
+        let procedure = if long && can_be_long { TransportProcedure::Nomsg } else { TransportProcedure::Msg };
+        let header = TransportHeader { xid, version: 1, credits, procedure };
         let mut bytes = emitted(|encoder| header.emit(encoder, &lists));
         prop_assert_eq!(bytes.len(), 16 + lists.encoded_len());
         bytes.extend_from_slice(&message);
         let mut found = ChunkLists::new();
         let mut decoder = Decoder::new(&bytes);
-        prop_assert_eq!(Header::parse(&mut decoder, &mut found, LIMITS), Ok(header));
+        prop_assert_eq!(TransportHeader::parse(&mut decoder, &mut found, LIMITS), Ok(header));
         prop_assert_eq!(decoder.remaining(), &message[..]);
         prop_assert_eq!(found, lists);
     }
@@ -132,9 +133,9 @@ proptest! {
     #[test]
     fn transport_errors_come_back(xid: u32, version: u32, credits: u32, low: u32, high: u32) {
         for error in [TransportError::Chunk, TransportError::Version { low, high }] {
-            let header = Header { xid, version, credits, procedure: Procedure::Error(error) };
+            let header = TransportHeader { xid, version, credits, procedure: TransportProcedure::Error(error) };
             let bytes = emitted(|encoder| header.emit(encoder, &ChunkLists::new()));
-            let parsed = Header::parse(&mut Decoder::new(&bytes), &mut ChunkLists::new(), LIMITS);
+            let parsed = TransportHeader::parse(&mut Decoder::new(&bytes), &mut ChunkLists::new(), LIMITS);
             prop_assert_eq!(parsed, Ok(header));
         }
     }
@@ -148,7 +149,7 @@ proptest! {
         for bytes in [bytes, whole] {
             let mut lists = ChunkLists::new();
             let mut decoder = Decoder::new(&bytes);
-            if let Ok(header) = Header::parse(&mut decoder, &mut lists, LIMITS) {
+            if let Ok(header) = TransportHeader::parse(&mut decoder, &mut lists, LIMITS) {
                 let again = emitted(|encoder| header.emit(encoder, &lists));
                 prop_assert_eq!(&again[..], &bytes[..decoder.position()]);
             }

@@ -8,7 +8,8 @@ use gannet_wire::rpc::{
     WholeRecord,
 };
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, HeaderError, PrivateData, Procedure, Segment, TransportError,
+    ChunkLimits, ChunkLists, PrivateData, Segment, TransportError, TransportHeader,
+    TransportHeaderError, TransportProcedure,
 };
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 
@@ -171,12 +172,12 @@ fn a_write_with_a_read_chunk() {
     let message = [words(WRITE_HEADER), words(WRITE_CALL)].concat();
     let mut lists = ChunkLists::new();
     let mut decoder = Decoder::new(&message);
-    let header = Header::parse(&mut decoder, &mut lists, LIMITS).unwrap();
-    let expected = Header {
+    let header = TransportHeader::parse(&mut decoder, &mut lists, LIMITS).unwrap();
+    let expected = TransportHeader {
         xid: 0x1122_3344,
         version: 1,
         credits: 128,
-        procedure: Procedure::Msg,
+        procedure: TransportProcedure::Msg,
     };
     assert_eq!(header, expected);
     assert_eq!(decoder.position(), 52);
@@ -217,7 +218,7 @@ fn a_read_with_a_write_chunk_and_its_reply() {
          11223345 00002000 00000000 00000000",
     );
     let mut lists = ChunkLists::new();
-    let header = Header::parse(&mut Decoder::new(&call), &mut lists, LIMITS).unwrap();
+    let header = TransportHeader::parse(&mut Decoder::new(&call), &mut lists, LIMITS).unwrap();
     let target = segment(0x0012_3503, 4096, 0x1122_3345_0000_2000);
     assert_eq!(lists.writes().collect::<Vec<_>>(), [&[target][..]]);
     assert!(lists.reads().is_empty() && lists.reply().is_none());
@@ -228,7 +229,7 @@ fn a_read_with_a_write_chunk_and_its_reply() {
     );
     let mut echo = ChunkLists::new();
     lists.echo_into(&mut echo, &[4096], 0);
-    let header = Header {
+    let header = TransportHeader {
         credits: 64,
         ..header
     };
@@ -237,7 +238,7 @@ fn a_read_with_a_write_chunk_and_its_reply() {
 
 #[test]
 fn calls_and_their_chunks() {
-    let fixed = |procedure| Header {
+    let fixed = |procedure| TransportHeader {
         xid: 0x1122_3344,
         version: 1,
         credits: 128,
@@ -256,14 +257,14 @@ fn calls_and_their_chunks() {
     let cases = [
         (
             "11223344 00000001 00000080 00000000 00000000 00000000 00000000",
-            fixed(Procedure::Msg),
+            fixed(TransportProcedure::Msg),
             none,
             28,
         ),
         (
             "11223344 00000001 00000080 00000000 00000001 00000080 00123402 00001000 00000000
              5566f000 00000000 00000000 00000000",
-            fixed(Procedure::Msg),
+            fixed(TransportProcedure::Msg),
             read,
             28 + 24,
         ),
@@ -271,14 +272,14 @@ fn calls_and_their_chunks() {
             "11223344 00000001 00000080 00000000 00000000 00000001 00000002
              00000001 00000002 00000000 00000003 00000004 00000005 00000000 00000006
              00000000 00000000",
-            fixed(Procedure::Msg),
+            fixed(TransportProcedure::Msg),
             write,
             28 + 8 + 32,
         ),
         (
             "11223344 00000001 00000080 00000001 00000001 00000000 00000001 00000002 00000000
              00000003 00000000 00000000 00000000",
-            fixed(Procedure::Nomsg),
+            fixed(TransportProcedure::Nomsg),
             long,
             28 + 24,
         ),
@@ -286,7 +287,7 @@ fn calls_and_their_chunks() {
             "11223344 00000001 00000080 00000000 00000000 00000000 00000001 00000003
              00000001 00000002 00000000 00000003 00000004 00000005 00000000 00000006
              00000007 00000008 00000000 00000009",
-            fixed(Procedure::Msg),
+            fixed(TransportProcedure::Msg),
             reply,
             28 + 4 + 48,
         ),
@@ -297,7 +298,7 @@ fn calls_and_their_chunks() {
         let mut found = ChunkLists::new();
         let mut decoder = Decoder::new(&bytes);
         assert_eq!(
-            Header::parse(&mut decoder, &mut found, LIMITS),
+            TransportHeader::parse(&mut decoder, &mut found, LIMITS),
             Ok(header),
             "{text}"
         );
@@ -328,40 +329,43 @@ fn transport_errors() {
     ];
     for (text, version, error) in cases {
         let bytes = words(text);
-        let header = Header {
+        let header = TransportHeader {
             xid: 42,
             version,
             credits: 64,
-            procedure: Procedure::Error(error),
+            procedure: TransportProcedure::Error(error),
         };
         let mut lists = ChunkLists::new();
         assert_eq!(
-            Header::parse(&mut Decoder::new(&bytes), &mut lists, LIMITS),
+            TransportHeader::parse(&mut Decoder::new(&bytes), &mut lists, LIMITS),
             Ok(header)
         );
         assert_eq!(emitted(|encoder| header.emit(encoder, &lists)), bytes);
     }
     let done = words("0000002a 00000001 00000040 00000003");
     let mut lists = ChunkLists::new();
-    let header = Header::parse(&mut Decoder::new(&done), &mut lists, LIMITS).unwrap();
-    assert_eq!(header.procedure, Procedure::Done);
+    let header = TransportHeader::parse(&mut Decoder::new(&done), &mut lists, LIMITS).unwrap();
+    assert_eq!(header.procedure, TransportProcedure::Done);
 }
 
 #[test]
 fn headers_that_must_be_refused() {
     let parse = |text: &str| {
         let bytes = words(text);
-        Header::parse(&mut Decoder::new(&bytes), &mut ChunkLists::new(), LIMITS)
+        TransportHeader::parse(&mut Decoder::new(&bytes), &mut ChunkLists::new(), LIMITS)
     };
-    let chunk = |error| Err(HeaderError::Chunk { xid: 1, error });
-    assert_eq!(parse("00000001 00000001 00000080"), Err(HeaderError::Short));
-    let version = HeaderError::Version { xid: 1, version: 2 };
+    let chunk = |error| Err(TransportHeaderError::Chunk { xid: 1, error });
+    assert_eq!(
+        parse("00000001 00000001 00000080"),
+        Err(TransportHeaderError::Short)
+    );
+    let version = TransportHeaderError::Version { xid: 1, version: 2 };
     assert_eq!(parse("00000001 00000002 00000080 00000000"), Err(version));
     for procedure in [2, 5] {
         let text = format!("00000001 00000001 00000080 {procedure:08x}");
         assert_eq!(
             parse(&text),
-            Err(HeaderError::Procedure { xid: 1, procedure })
+            Err(TransportHeaderError::Procedure { xid: 1, procedure })
         );
     }
     let fixed = "00000001 00000001 00000080 00000000";

@@ -3,7 +3,9 @@
 
 use super::*;
 use gannet_fabric::Access;
-use gannet_wire::ddp::{Header, MessageOffset, QueueNumber, Tagged, UNTAGGED_HEADER_LEN, Untagged};
+use gannet_wire::ddp::{
+    DdpHeader, MessageOffset, QueueNumber, Tagged, UNTAGGED_HEADER_LEN, Untagged,
+};
 use gannet_wire::mpa::{Fpdu, pad_len};
 use gannet_wire::rdmap::{READ_REQUEST_LEN, ReadRequest, TerminateContext};
 use proptest::prelude::*;
@@ -13,7 +15,7 @@ const REGION_LEN: u64 = 1000;
 /// A segment made by hand; tests change what they want to be wrong.
 #[derive(Clone)]
 struct Segment {
-    header: Header,
+    header: DdpHeader,
     payload: Vec<u8>,
     /// XORed into the first two bytes of the ULPDU: versions and reserved bits.
     spoil: [u8; 2],
@@ -25,7 +27,7 @@ impl Segment {
     }
 
     fn untagged(opcode: Opcode, queue: QueueNumber, msn: u32, payload: &[u8]) -> Segment {
-        let header = Header::Untagged(Untagged {
+        let header = DdpHeader::Untagged(Untagged {
             last: true,
             ulp_control: opcode.control(),
             ulp_word: 0,
@@ -41,7 +43,7 @@ impl Segment {
     }
 
     fn tagged(opcode: Opcode, address: RemoteAddress, len: usize) -> Segment {
-        let header = Header::Tagged(Tagged {
+        let header = DdpHeader::Tagged(Tagged {
             last: true,
             ulp_control: opcode.control(),
             stag: STag(address.key.0),
@@ -74,21 +76,21 @@ impl Segment {
 
     fn not_last(mut self) -> Segment {
         match &mut self.header {
-            Header::Tagged(header) => header.last = false,
-            Header::Untagged(header) => header.last = false,
+            DdpHeader::Tagged(header) => header.last = false,
+            DdpHeader::Untagged(header) => header.last = false,
         }
         self
     }
 
     fn at(mut self, offset: u32) -> Segment {
-        if let Header::Untagged(header) = &mut self.header {
+        if let DdpHeader::Untagged(header) = &mut self.header {
             header.offset = MessageOffset(offset);
         }
         self
     }
 
     fn invalidating(mut self, key: u32) -> Segment {
-        if let Header::Untagged(header) = &mut self.header {
+        if let DdpHeader::Untagged(header) = &mut self.header {
             header.ulp_control = Opcode::SendWithInvalidate.control();
             header.ulp_word = key;
         }
@@ -157,7 +159,7 @@ impl Victim {
         let mut rest = &bytes[..];
         let mut found = None;
         while let Some((fpdu, used)) = Fpdu::parse(rest).unwrap() {
-            let (header, payload) = Header::parse(fpdu.ulpdu).unwrap();
+            let (header, payload) = DdpHeader::parse(fpdu.ulpdu).unwrap();
             if header.ulp_control() == Opcode::Terminate.control() {
                 found = Some(Terminate::parse(payload).unwrap().0);
             }
@@ -614,14 +616,14 @@ impl Hostile {
             None => (self.region as u32, 0),
         };
         let header = if self.is_tagged {
-            Header::Tagged(Tagged {
+            DdpHeader::Tagged(Tagged {
                 last: self.last,
                 ulp_control: self.control,
                 stag: STag(stag),
                 offset: TaggedOffset(base.wrapping_add(self.offset)),
             })
         } else {
-            Header::Untagged(Untagged {
+            DdpHeader::Untagged(Untagged {
                 last: self.last,
                 ulp_control: self.control,
                 ulp_word: stag,

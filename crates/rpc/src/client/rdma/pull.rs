@@ -9,7 +9,7 @@ use crate::limits::{CREDITS, RECORD_MAX};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Access, RemoteAddress, RemoteKey, Revocation, WorkId};
 use gannet_runtime::Buffer;
-use gannet_wire::rpcrdma::{ChunkLists, Header, Procedure, RDMA_VERSION};
+use gannet_wire::rpcrdma::{ChunkLists, RDMA_VERSION, TransportHeader, TransportProcedure};
 use gannet_wire::xdr::Encoder;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -232,11 +232,11 @@ impl Link {
 
     /// Tells the server that the reply to the call `xid` is read.
     fn post_done(&self, xid: u32) -> Result<(), Lost> {
-        let header = Header {
+        let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
             credits: CREDITS,
-            procedure: Procedure::Done,
+            procedure: TransportProcedure::Done,
         };
         let mut bytes = Vec::with_capacity(HEADER_LEN);
         header.emit(&mut Encoder::new(&mut bytes), &ChunkLists::new());

@@ -9,7 +9,7 @@ use crate::calls::{Entry, SharedPayload};
 use gannet_fabric::Revocation;
 use gannet_fabric::registration::Registered;
 use gannet_runtime::Buffer;
-use gannet_wire::rpcrdma::{ChunkLists, Header};
+use gannet_wire::rpcrdma::{ChunkLists, TransportHeader};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -145,7 +145,7 @@ pub(super) enum Late {
 pub(super) struct LateReply {
     pub(super) xid: u32,
     pub(super) withdrawal: Withdrawal,
-    pub(super) header: Option<Header>,
+    pub(super) header: Option<TransportHeader>,
     pub(super) lists: ChunkLists,
     pub(super) message: Vec<u8>,
     pub(super) placed: usize,

@@ -13,7 +13,8 @@ use gannet_runtime::Buffer;
 use gannet_session::Exceeded;
 use gannet_wire::rpc::CallHeaderError;
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, HeaderError, Procedure, RDMA_VERSION, TransportError,
+    ChunkLimits, ChunkLists, RDMA_VERSION, TransportError, TransportHeader, TransportHeaderError,
+    TransportProcedure,
 };
 use gannet_wire::xdr::Decoder;
 use std::future::Future;
@@ -67,7 +68,7 @@ impl<S: Service> Connection<S> {
         let mut lists = self.core.take_lists();
         let bytes = buffer.get(..len).unwrap_or(&buffer);
         let mut decoder = Decoder::new(bytes);
-        let header = match Header::parse(&mut decoder, &mut lists, LIMITS) {
+        let header = match TransportHeader::parse(&mut decoder, &mut lists, LIMITS) {
             Ok(header) => header,
             Err(error) => {
                 tracing::debug!(peer = %self.peer, %error, "call refused");
@@ -77,14 +78,14 @@ impl<S: Service> Connection<S> {
         };
         let answers = self.back.answered_by(decoder.remaining()) == Some(header.xid);
         let long = match header.procedure {
-            Procedure::Msg if !answers => false,
-            Procedure::Nomsg => true,
-            Procedure::Done => {
+            TransportProcedure::Msg if !answers => false,
+            TransportProcedure::Nomsg => true,
+            TransportProcedure::Done => {
                 self.core.put_lists(lists);
                 self.done(header.xid);
                 return self.without_credit(buffer);
             }
-            Procedure::Msg | Procedure::Error(_) => {
+            TransportProcedure::Msg | TransportProcedure::Error(_) => {
                 self.called_back(&header, &lists, decoder.remaining());
                 self.core.put_lists(lists);
                 return self.without_credit(buffer);
@@ -131,14 +132,14 @@ impl<S: Service> Connection<S> {
     }
 
     /// The peer has answered a call of ours, if it is one.
-    fn called_back(&mut self, header: &Header, lists: &ChunkLists, message: &[u8]) {
+    fn called_back(&mut self, header: &TransportHeader, lists: &ChunkLists, message: &[u8]) {
         let mut pending = self.back.pending();
         if !pending.is_under_way(header.xid) {
             return;
         }
         self.back_credits = (header.credits as usize).clamp(1, CALLBACKS_MAX);
         let taken = match header.procedure {
-            Procedure::Error(_) => Err(CallError::TransportRefused),
+            TransportProcedure::Error(_) => Err(CallError::TransportRefused),
             // RFC 8167 section 5: they are inline.
             _ if !lists.is_empty() => Err(CallError::Malformed("chunks of a reply")),
             _ => pending.take_reply(message).map_err(CallError::Malformed),
@@ -159,19 +160,18 @@ impl<S: Service> Connection<S> {
         place
     }
 
-    fn refuse_header(&mut self, buffer: Buffer, error: HeaderError) -> Result<(), End> {
+    fn refuse_header(&mut self, buffer: Buffer, error: TransportHeaderError) -> Result<(), End> {
         let (xid, version, error) = match error {
-            HeaderError::Short => return self.without_credit(buffer),
-            HeaderError::Version { xid, version } => {
+            TransportHeaderError::Short => return self.without_credit(buffer),
+            TransportHeaderError::Version { xid, version } => {
                 let range = TransportError::Version {
                     low: RDMA_VERSION,
                     high: RDMA_VERSION,
                 };
                 (xid, version, range)
             }
-            HeaderError::Procedure { xid, .. } | HeaderError::Chunk { xid, .. } => {
-                (xid, RDMA_VERSION, TransportError::Chunk)
-            }
+            TransportHeaderError::Procedure { xid, .. }
+            | TransportHeaderError::Chunk { xid, .. } => (xid, RDMA_VERSION, TransportError::Chunk),
         };
         drop(buffer);
         self.credits.request_came(self.deadlines.now())?;

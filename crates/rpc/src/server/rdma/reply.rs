@@ -11,7 +11,7 @@ use gannet_fabric::registration::Registered;
 use gannet_fabric::{Invalidate, PostError, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
 use gannet_runtime::Buffer;
 use gannet_wire::rpcrdma::{
-    ChunkLists, Design, Header, Procedure, RDMA_VERSION, Segment, TransportError,
+    ChunkLists, Design, RDMA_VERSION, Segment, TransportError, TransportHeader, TransportProcedure,
 };
 use gannet_wire::xdr::{Encoder, pad_len};
 use std::io;
@@ -302,11 +302,11 @@ impl<S: Service> Connection<S> {
         bytes.clear();
         let long = plan.is_long();
         let procedure = if long {
-            Procedure::Nomsg
+            TransportProcedure::Nomsg
         } else {
-            Procedure::Msg
+            TransportProcedure::Msg
         };
-        let header = Header {
+        let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
             credits,
@@ -437,11 +437,11 @@ impl<S: Service> Connection<S> {
     ) -> Result<(), End> {
         self.core.counters.transport_errors.add(1);
         let grant = self.grant(asked)?;
-        let header = Header {
+        let header = TransportHeader {
             xid,
             version,
             credits: grant.window,
-            procedure: Procedure::Error(error),
+            procedure: TransportProcedure::Error(error),
         };
         let mut bytes = Vec::with_capacity(28);
         header.emit(&mut Encoder::new(&mut bytes), &ChunkLists::new());
@@ -485,11 +485,11 @@ impl<S: Service> Connection<S> {
             let mut pending = self.back.pending();
             let next = pending.next_unsent(self.deadlines.now(), Duration::ZERO);
             let Some(xid) = next.map(|(xid, entry)| {
-                let header = Header {
+                let header = TransportHeader {
                     xid,
                     version: RDMA_VERSION,
                     credits: CALLBACKS_MAX as u32,
-                    procedure: Procedure::Msg,
+                    procedure: TransportProcedure::Msg,
                 };
                 let mut encoder = Encoder::new(&mut bytes);
                 header.emit(&mut encoder, &ChunkLists::new());

@@ -8,7 +8,8 @@ use gannet_fabric::{
 use gannet_runtime::{Buffer, Handle, timeout};
 use gannet_wire::rpc::{CallHeader, OpaqueAuth};
 use gannet_wire::rpcrdma::{
-    ChunkLimits, ChunkLists, Header, PrivateData, Procedure, Segment, TransportError,
+    ChunkLimits, ChunkLists, PrivateData, Segment, TransportError, TransportHeader,
+    TransportProcedure,
 };
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::cell::RefCell;
@@ -50,7 +51,7 @@ pub fn call_bytes_as(
 
 /// A received message.
 pub struct Answer {
-    pub header: Header,
+    pub header: TransportHeader,
     pub lists: ChunkLists,
     pub message: Vec<u8>,
     pub invalidated: Option<RemoteKey>,
@@ -58,7 +59,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn is_chunk_error(&self) -> bool {
-        self.header.procedure == Procedure::Error(TransportError::Chunk)
+        self.header.procedure == TransportProcedure::Error(TransportError::Chunk)
     }
 }
 
@@ -131,8 +132,14 @@ impl Raw {
         self.endpoint.flush();
     }
 
-    pub fn send(&self, xid: u32, procedure: Procedure, lists: &ChunkLists, message: &[u8]) {
-        let header = Header {
+    pub fn send(
+        &self,
+        xid: u32,
+        procedure: TransportProcedure,
+        lists: &ChunkLists,
+        message: &[u8],
+    ) {
+        let header = TransportHeader {
             xid,
             version: 1,
             credits: 128,
@@ -174,7 +181,7 @@ impl Raw {
             let buffer = completion.buffer.unwrap();
             let mut decoder = Decoder::new(&buffer[..len as usize]);
             let mut lists = ChunkLists::new();
-            let header = Header::parse(&mut decoder, &mut lists, LIMITS).unwrap();
+            let header = TransportHeader::parse(&mut decoder, &mut lists, LIMITS).unwrap();
             let message = decoder.remaining().to_vec();
             return Ok(Answer {
                 header,
@@ -189,7 +196,9 @@ impl Raw {
     pub async fn earn(&self, credits: u32) {
         for xid in 0xea00_0000.. {
             let (none, call) = (ChunkLists::new(), call_bytes(xid, super::NULL, |_| {}));
-            let answer = self.exchange(xid, Procedure::Msg, &none, &call).await;
+            let answer = self
+                .exchange(xid, TransportProcedure::Msg, &none, &call)
+                .await;
             let granted = answer.header.credits;
             let buffer = Buffer::zeroed(4096);
             self.endpoint.post_receive(WorkId(0), buffer).unwrap();
@@ -202,7 +211,7 @@ impl Raw {
     pub async fn exchange(
         &self,
         xid: u32,
-        procedure: Procedure,
+        procedure: TransportProcedure,
         lists: &ChunkLists,
         message: &[u8],
     ) -> Answer {
