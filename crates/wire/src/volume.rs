@@ -1,8 +1,8 @@
 //! The native protocol of volumes: messages between clients, the manager and I/O servers.
 //!
-//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`MessageHeader`] of 40 bytes, a body of
-//! XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a [`Caller`]; bodies
-//! of the I/O servers' are [`Transfer`]s and a few short records.
+//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`MessageHeader`] of 40 bytes, a
+//! body of XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a [`Caller`];
+//! bodies of the I/O servers' are [`Transfer`]s and a few short records.
 
 mod answers;
 mod attributes;

@@ -4,6 +4,7 @@ mod arrows;
 mod banned;
 mod documents;
 mod lengths;
+mod names;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use names::Names;
 use source::Source;
 
 /// Folders that hold nothing of ours.
@@ -61,6 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = arrows::check(root)?;
     let files = files_below(root)?;
+    let mut names = Names::default();
     for file in &files {
         let full = root.join(file);
         match file.extension().and_then(|extension| extension.to_str()) {
@@ -68,6 +71,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
                 let source = Source::new(file, read(&full)?);
                 lengths::check(&source, &mut findings);
                 banned::check(&source, &mut findings);
+                names.check(&source, &mut findings);
             }
             Some("toml" | "sh") => banned::check_promises(file, &read(&full)?, &mut findings),
             _ => {}

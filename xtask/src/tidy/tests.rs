@@ -1,5 +1,6 @@
 //! The tree itself is tidy, and the checks find what they are for.
 
+use super::names::Names;
 use super::source::Source;
 use super::{Finding, banned, check, documents, lengths};
 use std::path::Path;
@@ -32,6 +33,32 @@ fn the_tree_is_tidy() {
     let findings = check(&crate::workspace_root()).unwrap();
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(text.is_empty(), "{}", text.join("\n"));
+}
+
+#[test]
+fn a_public_type_has_a_name_of_its_own_in_its_crate() {
+    let mut names = Names::default();
+    let mut found = |file: &str, text: &str| {
+        let mut findings = Vec::new();
+        names.check(
+            &Source::new(Path::new(file), text.to_owned()),
+            &mut findings,
+        );
+        lines_of(&findings)
+    };
+    let text = "pub struct One;\npub(crate) enum Two {}\n// pub enum One {}\n#[cfg(test)]\nmod tests { pub struct One; }\n";
+    assert_eq!(found("crates/rpc/src/a.rs", text), Vec::<usize>::new());
+    assert_eq!(
+        found(
+            "crates/rpc/src/b.rs",
+            "\npub enum One<T> {}\npub enum Two {}\n"
+        ),
+        [2]
+    );
+    assert_eq!(
+        found("crates/nfs/src/b.rs", "pub enum One {}\n"),
+        Vec::<usize>::new()
+    );
 }
 
 #[test]

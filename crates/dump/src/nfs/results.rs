@@ -54,23 +54,9 @@ pub(crate) fn results(
         NfsProcedure::Create
         | NfsProcedure::Mkdir
         | NfsProcedure::Symlink
-        | NfsProcedure::Mknod => match status(from_bytes::<CreateResult<'_>>(bytes)?, part) {
-            Ok(it) => {
-                if let Some(object) = it.object {
-                    part.pair("fh", handle(object));
-                }
-                attributes(it.attributes, parts);
-            }
-            Err(directory) => wcc(directory, parts),
-        },
-        NfsProcedure::Rename => {
-            let it = status(from_bytes::<RenameResult>(bytes)?, part);
-            wcc(it.unwrap_or_else(|wcc| wcc).to, parts);
-        }
-        NfsProcedure::Link => {
-            let it = status(from_bytes::<LinkResult>(bytes)?, part);
-            attributes(it.unwrap_or_else(|wcc| wcc).attributes, parts);
-        }
+        | NfsProcedure::Mknod
+        | NfsProcedure::Rename
+        | NfsProcedure::Link => named(procedure, bytes, part, parts)?,
         NfsProcedure::Readdir => match status(from_bytes::<ReaddirResult<'_>>(bytes)?, part) {
             Ok(it) => listing(&it, reading, part, |entry| entry.name),
             Err(it) => attributes(it, parts),
@@ -84,6 +70,35 @@ pub(crate) fn results(
         NfsProcedure::Fsstat | NfsProcedure::Fsinfo | NfsProcedure::Pathconf => {
             file_system(procedure, bytes, part, parts)?;
         }
+    }
+    Ok(())
+}
+
+/// The results of the procedures that give names to objects.
+fn named(
+    procedure: NfsProcedure,
+    bytes: &[u8],
+    part: &mut Part,
+    parts: &mut Vec<Part>,
+) -> Result<(), XdrError> {
+    match procedure {
+        NfsProcedure::Rename => {
+            let it = status(from_bytes::<RenameResult>(bytes)?, part);
+            wcc(it.unwrap_or_else(|wcc| wcc).to, parts);
+        }
+        NfsProcedure::Link => {
+            let it = status(from_bytes::<LinkResult>(bytes)?, part);
+            attributes(it.unwrap_or_else(|wcc| wcc).attributes, parts);
+        }
+        _ => match status(from_bytes::<CreateResult<'_>>(bytes)?, part) {
+            Ok(it) => {
+                if let Some(object) = it.object {
+                    part.pair("fh", handle(object));
+                }
+                attributes(it.attributes, parts);
+            }
+            Err(directory) => wcc(directory, parts),
+        },
     }
     Ok(())
 }

@@ -126,7 +126,8 @@ impl TransportHeader {
         })
     }
 
-    /// Appends the header and, where its procedure has them, `lists`; the RPC message follows [`TransportProcedure::Msg`].
+    /// Appends the header and, where its procedure has them, `lists`; the RPC message follows
+    /// [`TransportProcedure::Msg`].
     pub fn emit(&self, encoder: &mut Encoder<'_>, lists: &ChunkLists) {
         encoder.u32(self.xid);
         encoder.u32(self.version);

@@ -118,7 +118,10 @@ proptest! {
         message in vec(any::<u8>(), 0..16),
     ) {
         let can_be_long = !lists.reads().is_empty() || lists.reply().is_some();
-        let procedure = if long && can_be_long { TransportProcedure::Nomsg } else { TransportProcedure::Msg };
+        let procedure = match long && can_be_long {
+            true => TransportProcedure::Nomsg,
+            false => TransportProcedure::Msg,
+        };
         let header = TransportHeader { xid, version: 1, credits, procedure };
         let mut bytes = emitted(|encoder| header.emit(encoder, &lists));
         prop_assert_eq!(bytes.len(), 16 + lists.encoded_len());
@@ -133,9 +136,11 @@ proptest! {
     #[test]
     fn transport_errors_come_back(xid: u32, version: u32, credits: u32, low: u32, high: u32) {
         for error in [TransportError::Chunk, TransportError::Version { low, high }] {
-            let header = TransportHeader { xid, version, credits, procedure: TransportProcedure::Error(error) };
+            let procedure = TransportProcedure::Error(error);
+            let header = TransportHeader { xid, version, credits, procedure };
             let bytes = emitted(|encoder| header.emit(encoder, &ChunkLists::new()));
-            let parsed = TransportHeader::parse(&mut Decoder::new(&bytes), &mut ChunkLists::new(), LIMITS);
+            let (mut decoder, mut lists) = (Decoder::new(&bytes), ChunkLists::new());
+            let parsed = TransportHeader::parse(&mut decoder, &mut lists, LIMITS);
             prop_assert_eq!(parsed, Ok(header));
         }
     }
