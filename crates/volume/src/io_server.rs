@@ -402,6 +402,10 @@ impl<V: Vfs> Handler for IoServer<V> {
             let done = match operation {
                 Operation::Read => {
                     let read = self.read(&link, &request).await;
+                    if let Err(status) = &read {
+                        let peer = link.endpoint().peer_address();
+                        tracing::debug!(%peer, %status, "a READ is refused");
+                    }
                     return Answer::with_data(read.map_err(status_of));
                 }
                 Operation::Write => self.write(&link, request).await,

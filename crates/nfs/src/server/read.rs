@@ -30,6 +30,8 @@ pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Re
     let opened = match opened {
         Ok(opened) => opened,
         Err(status) => {
+            let peer = call.peer;
+            tracing::debug!(%peer, offset = args.offset, count, %status, "a READ is refused");
             let result: ReadResult<'_> = Err(failed(status, None));
             return put(reply, &result);
         }
