@@ -306,6 +306,8 @@ fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
             spent.as_nanos() as f64 / measured.all_ops.max(1) as f64,
         ))
     };
+    // Over TCP there are no credits to wait for, and of bytes from elsewhere nobody knows how long they waited.
+    let is_here = measured.server_spent.is_some();
     let side = |spent: &Spent| {
         let of_memory = [spent.registration, spent.deregistration, spent.copy];
         let of_memory = if is_rdma {
@@ -322,7 +324,7 @@ fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
             copy: of_rdma(spent.copy),
             protocol: each(spent.busy.saturating_sub(known)),
             wire: each(spent.wire),
-            queueing: each(spent.queueing),
+            queueing: each(spent.queueing).filter(|_| is_rdma || is_here),
             ..Side::default()
         }
     };
