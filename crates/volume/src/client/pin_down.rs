@@ -5,10 +5,10 @@
 //! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing. A
 //! provider that cannot lend registered memory ([`gannet_fabric::SoftwareRegion`]) has it registered for each transfer.
 
-use crate::limits::{CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
+use crate::limits::{CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
 use gannet_runtime::{Buffer, SlotId, Zones};
-use gannet_wire::volume::{Memory, Shape, TRANSFER_MAX};
+use gannet_wire::volume::{Memory, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -34,11 +34,13 @@ pub struct PinDownCounters {
 impl PinDownCache {
     /// A cache of memory that peers of `domain` may be told of; none of it made yet.
     pub fn new(domain: Rc<dyn Domain>) -> PinDownCache {
-        // Bounded by TRANSFER_MAX, which fits.
-        let longest = TRANSFER_MAX as usize;
         PinDownCache {
             domain,
-            zones: Zones::new(CLIENT_MEMORY_LEN_MIN, longest, CLIENT_MEMORY_MAX),
+            zones: Zones::new(
+                CLIENT_MEMORY_LEN_MIN,
+                CLIENT_MEMORY_LEN_MAX,
+                CLIENT_MEMORY_MAX,
+            ),
             kept: RefCell::default(),
             counters: Cell::default(),
         }
