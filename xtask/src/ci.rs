@@ -46,7 +46,10 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             "simulation",
             Box::new(|root| simulate(root, Some(seed_of(root)), Some(SIM_SEEDS), false)),
         ),
-        ("papers", Box::new(papers)),
+        (
+            "papers",
+            cargo("run --release --locked -p gannet-lab -- papers all --check"),
+        ),
         (
             "fuzzing",
             Box::new(|root| fuzz(root, FUZZ_SECONDS, None, Some(seed_of(root)))),
@@ -82,33 +85,6 @@ fn rustdoc(root: &Path) -> Result<()> {
     Step::cargo("doc --workspace --no-deps --locked")
         .with_variable("RUSTDOCFLAGS", "-D warnings")
         .run(root)
-}
-
-/// Runs the papers' experiments again, and compares what comes out with what docs/papers says.
-fn papers(root: &Path) -> Result<()> {
-    let fresh = root.join("target/papers");
-    // What an earlier run left; there may be none.
-    let _ = std::fs::remove_dir_all(&fresh);
-    for name in ["nfs-rdma", "sandia", "pvfs-ib"] {
-        Step::cargo("run --release --locked -p gannet-lab -- papers --charts target/papers")
-            .with(name)
-            .run(root)?;
-    }
-    for entry in std::fs::read_dir(&fresh)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default();
-        let kept = root.join("docs/papers").join(name);
-        let same = std::fs::read(&kept).is_ok_and(|kept| {
-            let drawn = std::fs::read(&path);
-            drawn.is_ok_and(|drawn| drawn == kept)
-        });
-        anyhow::ensure!(
-            same,
-            "{} is not what comes out now: draw it again with `gannet-lab papers NAME --charts docs/papers`",
-            kept.display()
-        );
-    }
-    Ok(())
 }
 
 /// A number that follows from the files that were checked in, so that a run that failed fails again; 0 without git.

@@ -327,13 +327,43 @@ pub struct RegistrationOptions {
 #[derive(Debug, Args)]
 pub struct PapersOptions {
     /// Which paper
-    pub paper: Paper,
+    #[arg(default_value = "all")]
+    pub paper: Papers,
     /// One JSON object per row; the summary goes to standard error
     #[arg(long)]
     pub json: bool,
     /// Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
+    /// Print nothing, and fail unless this directory has what would be written now
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "docs/papers",
+        conflicts_with_all = ["charts", "json"])]
+    pub check: Option<PathBuf>,
+}
+
+/// One paper or all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Papers {
+    /// One after the other.
+    All,
+    /// As [`Paper::NfsRdma`].
+    NfsRdma,
+    /// As [`Paper::Sandia`].
+    Sandia,
+    /// As [`Paper::PvfsIb`].
+    PvfsIb,
+}
+
+impl Papers {
+    /// Which they are.
+    pub fn papers(self) -> &'static [Paper] {
+        match self {
+            Papers::All => &Paper::ALL,
+            Papers::NfsRdma => &[Paper::NfsRdma],
+            Papers::Sandia => &[Paper::Sandia],
+            Papers::PvfsIb => &[Paper::PvfsIb],
+        }
+    }
 }
 
 fn parse_simulated(text: &str) -> Result<Duration, String> {

@@ -184,8 +184,8 @@ pub const LENT_USE_AGE: Duration = Duration::from_secs(1);
 pub const DIRECT_PIECES_MAX: usize = 8;
 /// Bytes of the shortest memory that a client keeps registered.
 pub const CLIENT_MEMORY_LEN_MIN: usize = 4 << 10;
-/// Bytes of the longest: a process that shows a whole array (2048 by 1536 elements of 64 bytes are 192 MiB) registers it
-/// once.
+/// Bytes of the longest: a process that shows a whole array (2048 by 1536 elements of 64 bytes are 192 MiB) registers
+/// it once.
 pub const CLIENT_MEMORY_LEN_MAX: usize = 256 << 20;
 /// Bytes of all such memory of a core; who asks for more gets memory that is registered for each transfer.
 pub const CLIENT_MEMORY_MAX: usize = 512 << 20;

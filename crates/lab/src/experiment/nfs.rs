@@ -149,8 +149,9 @@ impl Outcome {
         (self.each(busy_ns), self.each(waited_ns))
     }
 
+    /// So much of `total` falls to a record.
     #[allow(clippy::cast_precision_loss)] // a mean
-    fn each(&self, total: u64) -> f64 {
+    pub fn each(&self, total: u64) -> f64 {
         total as f64 / self.operations.max(1) as f64
     }
 }

@@ -4,7 +4,6 @@ use super::Transport;
 use super::copies::Copies;
 use super::nfs::Workload;
 use gannet_fabric::Provider;
-use gannet_fabric::registration::StrategyKind;
 use gannet_nfs::client::Client;
 use gannet_nfs::server::{Export, Server, Squash};
 use gannet_rpc::{
@@ -15,7 +14,7 @@ use gannet_runtime::Handle;
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, PAGE_LEN, Profile};
-use gannet_sim::store::{CallMemory, Disk, SimStore};
+use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::{Node, PoolProfile};
 use gannet_wire::rpc::Groups;
 use std::cell::RefCell;
@@ -56,7 +55,7 @@ impl Testbed {
                 ..FabricProfile::default()
             },
         );
-        let machine = |name| {
+        let machine = |name, profile: &Profile| {
             let node = world.add_node(name);
             let host = Host::install(&node, profile);
             // What such threads do is charged for where they do it.
@@ -71,7 +70,7 @@ impl Testbed {
                 provider,
             }
         };
-        let server = machine("server");
+        let server = machine("server", profile);
         let options = RdmaOptions {
             registration: workload.server,
             design: workload.design,
@@ -88,7 +87,9 @@ impl Testbed {
             server,
             service,
             copies: RefCell::new(vec![of_server]),
-            clients: (0..workload.clients).map(|_| machine("client")).collect(),
+            clients: (0..workload.clients)
+                .map(|_| machine("client", &profile.of_client()))
+                .collect(),
         }
     }
 
@@ -132,10 +133,6 @@ impl Machine {
     fn serve(&self, disk: &Rc<Disk>, options: RdmaOptions) -> gannet_rpc::Server<Server<SimStore>> {
         let runtime = self.node.runtime();
         let store = SimStore::open(disk, Handle::clone(&runtime)).charged_to(&self.host);
-        let store = store.with_memory(match options.registration.kind() {
-            StrategyKind::ServerCache => CallMemory::Kept,
-            _ => CallMemory::Allocated,
-        });
         let mut export = Export::new("/").expect("the root is an absolute path");
         export.rules.squash = Squash::None;
         let service = Server::new([(export, store)]).expect("one export is neither none nor many");

@@ -53,7 +53,9 @@ pub enum Rows {
     /// Six requests with a sixth of the rows each, which lie as far apart in memory as in the file. The allocation that
     /// they lie in is registered by the first, and new for each tile.
     ListsInParent,
-    /// The same, and the allocation stays registered from tile to tile.
+    /// The same, of a whole array of twice as many rows of that length: four tiles.
+    ListsInWhole,
+    /// As [`Rows::ListsInParent`], and the allocation stays registered from tile to tile.
     ListsInKeptParent,
     /// The same, and each row in memory is registered for itself; it is not deregistered.
     ListsOfRegistered,
@@ -137,6 +139,10 @@ pub struct VolumeOutcome {
     pub client_cpu: f64,
     /// The same of an I/O node.
     pub server_cpu: f64,
+    /// Requests of a process for an operation.
+    pub requests: f64,
+    /// Registrations of a compute node for an operation.
+    pub registrations: f64,
 }
 
 struct Machine {
@@ -153,6 +159,8 @@ struct Stage {
     operations: Cell<u64>,
     latency_ns: Cell<u64>,
     bytes: Cell<u64>,
+    requests: Cell<u64>,
+    registrations: Cell<u64>,
     failure: RefCell<Option<Failure>>,
 }
 
@@ -185,7 +193,7 @@ pub fn run(profile: &Profile, load: &Load) -> Result<VolumeOutcome, Failure> {
     let bed = Bed::new(&world, carrier, load.io_nodes, load.unit).charged(&served, load.server);
     let compute_nodes = (0..load.compute_nodes).map(|_| {
         let node = world.add_node("compute node");
-        let host = install(&node, profile);
+        let host = install(&node, &profile.of_client());
         Machine { node, host }
     });
     let compute_nodes: Vec<Machine> = compute_nodes.collect();
@@ -250,6 +258,8 @@ fn outcome(
         latency_ns: stage.latency_ns.get() as f64 / operations.max(1) as f64,
         client_cpu: (after.1 - before.1) as f64 / (period_ns * load.compute_nodes as f64),
         server_cpu: (after.2 - before.2) as f64 / (period_ns * load.io_nodes as f64),
+        requests: stage.requests.get() as f64 / operations.max(1) as f64,
+        registrations: stage.registrations.get() as f64 / operations.max(1) as f64,
     }
 }
 
@@ -286,6 +296,7 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
                 domain,
                 rows: Vec::new(),
                 used: Vec::new(),
+                requests: 0,
             };
             if !load.writes {
                 process.fill().await?;
@@ -351,6 +362,10 @@ impl Load {
                 ..
             }
             | Access::Contiguous(_) => self.bytes(),
+            Access::Rows {
+                how: Rows::ListsInWhole,
+                ..
+            } => 4 * self.bytes(),
             Access::Rows { .. } => 2 * self.bytes(),
         };
         usize::try_from(len).unwrap_or(usize::MAX)
@@ -370,6 +385,8 @@ struct Process {
     /// Registrations of rows.
     rows: Vec<Region>,
     used: Vec<Buffer>,
+    /// So far.
+    requests: u64,
 }
 
 impl Process {
@@ -378,13 +395,24 @@ impl Process {
         let time = u64::try_from(self.load.time.as_nanos()).unwrap_or(u64::MAX);
         while self.host.now() < starts + time {
             let began = self.host.now();
+            let (asked, registered) = self.counted();
             self.move_once().await?;
             let took = self.host.now() - began;
+            let (asks, registers) = self.counted();
+            let requests = stage.requests.get() + asks - asked;
+            stage.requests.set(requests);
+            let registrations = stage.registrations.get() + registers - registered;
+            stage.registrations.set(registrations);
             stage.operations.set(stage.operations.get() + 1);
             stage.latency_ns.set(stage.latency_ns.get() + took);
             stage.bytes.set(stage.bytes.get() + self.load.bytes());
         }
         Ok(())
+    }
+
+    /// Requests of the process and registrations of its machine so far.
+    fn counted(&self) -> (u64, u64) {
+        (self.requests, self.host.usage().events.registrations)
     }
 
     /// Writes what will be read.
@@ -444,10 +472,13 @@ impl Process {
                         .await?;
                 }
             }
-            Rows::ListsInParent | Rows::ListsInKeptParent | Rows::ListsOfRegistered => {
+            Rows::ListsInParent
+            | Rows::ListsInWhole
+            | Rows::ListsInKeptParent
+            | Rows::ListsOfRegistered => {
                 match how {
                     Rows::ListsOfRegistered => self.register_each(len, count)?,
-                    Rows::ListsInParent => self.renew_memory(),
+                    Rows::ListsInParent | Rows::ListsInWhole => self.renew_memory(),
                     _ => {}
                 }
                 for first in firsts {
@@ -496,6 +527,7 @@ impl Process {
     async fn move_shape(&mut self, file: Shape, memory: Shape) -> Result<(), Failure> {
         let time = self.host.profile().machine.client_operation_ns.value;
         self.host.work(Activity::Protocol, time, 0).await;
+        self.requests += 1;
         let buffer = &mut self.buffer;
         let moved = match self.load.writes {
             true => {

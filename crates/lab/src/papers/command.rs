@@ -1,6 +1,7 @@
-//! `gannet-lab papers`: a paper's experiments on its simulated testbeds, beside what it published.
+//! `gannet-lab papers`: the papers' experiments on their simulated testbeds, beside what was published.
 
-use super::{Figure, Paper, Published, Report, Verdict};
+use super::page::{counted, digits, page, sensitivity, summary, verdict};
+use super::{Figure, Judged, Published, Row as Claim, Study, Verdict};
 use crate::chart::{self, Lines, Panel};
 use crate::cli::PapersOptions;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -8,12 +9,13 @@ use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::output;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
 /// Columns of the table: wide enough for its sentences, and the same wherever it is printed.
-const TABLE_WIDTH: u16 = 150;
+const TABLE_WIDTH: u16 = 170;
 /// Between two movements of the progress.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -22,21 +24,48 @@ const TICK: Duration = Duration::from_millis(100);
 struct Row<'a> {
     paper: &'static str,
     row: &'a str,
+    /// `level`, `ratio`, `count` or `order`.
+    kind: &'static str,
     unit: &'static str,
     /// A number, or the paper's words where it has none.
     published: serde_json::Value,
     simulated: f64,
-    /// Null for a row that a constant was fitted on: it proves nothing.
+    /// Null for a row that was put in: it proves nothing.
     within: Option<bool>,
+    /// Why it does not count.
+    excluded: Option<&'a str>,
+    /// The assumed constant that moves it most, halved or doubled, and by what share.
+    sensitivity: Option<Sensitivity>,
+    /// What it is without some cost; measured shorter than `simulated`, as `with all` is.
+    ablations: BTreeMap<&'static str, f64>,
+    of_paper: bool,
     note: &'a str,
 }
 
-/// Runs the experiments, prints the rows and draws the figures.
+#[derive(Debug, Serialize)]
+struct Sensitivity {
+    constant: &'static str,
+    how: &'static str,
+    share: f64,
+}
+
+/// One constant of a testbed.
+#[derive(Debug, Serialize)]
+struct ConstantLine {
+    paper: &'static str,
+    testbed: &'static str,
+    constant: &'static str,
+    value: u64,
+    /// `given`, `derived`, `assumed` or `fitted`.
+    label: &'static str,
+    source: &'static str,
+}
+
+/// Runs the experiments, prints the rows, and draws the figures or compares them with what was drawn.
 ///
 /// # Errors
-/// A simulation stopped, or a chart cannot be written.
+/// A simulation stopped, a chart cannot be written, or one is not what comes out now.
 pub(crate) fn run(options: &PapersOptions) -> Result<(), Failure> {
-    let paper = options.paper;
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
     } else {
@@ -44,59 +73,118 @@ pub(crate) fn run(options: &PapersOptions) -> Result<(), Failure> {
     };
     let progress = ProgressBar::with_draw_target(None, target);
     progress.enable_steady_tick(TICK);
-    let ran = paper.run(&mut |what| progress.set_message(what.to_owned()));
-    progress.finish_and_clear();
-    let report = ran.explain(|| format!("cannot run the experiments of {}", paper.name()))?;
-    if let Some(directory) = &options.charts {
-        write(&report, paper, directory)?;
-    }
-    show(&report, options.json)
-}
-
-fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
-    let summary = summary(report);
-    if as_json {
-        for row in &report.rows {
-            let published = match row.published {
-                Published::Number { value, .. } | Published::Fitted(value) => value.into(),
-                ref words => words.to_string().into(),
-            };
-            output::json(&Row {
-                paper: row.paper,
-                row: &row.row,
-                unit: row.unit,
-                published,
-                simulated: row.simulated,
-                within: match row.within {
-                    Verdict::Within => Some(true),
-                    Verdict::Outside => Some(false),
-                    Verdict::Fitted => None,
-                },
-                note: &row.note,
-            })?;
+    let (mut stale, mut studies) = (Vec::new(), Vec::new());
+    for paper in options.paper.papers() {
+        let ran = Study::run(*paper, &mut |what| progress.set_message(what.to_owned()));
+        let study = ran.explain(|| format!("cannot run the experiments of {}", paper.name()))?;
+        if let Some(directory) = &options.check {
+            compare(&study, directory, &mut stale)?;
+        } else {
+            if let Some(directory) = &options.charts {
+                write(&study, directory)?;
+            }
+            progress.suspend(|| show(&study, options.json))?;
         }
-        output::tell(&summary);
-        return Ok(());
+        studies.push(study);
     }
-    output::line(&table(report))?;
-    output::line(&summary)
+    progress.finish_and_clear();
+    if let (Some(first), Some(directory)) = (stale.first(), &options.check) {
+        let what = format!("{first} is not what comes out now");
+        let hint = format!(
+            "draw again: gannet-lab papers all --charts {}",
+            directory.display()
+        );
+        let why = format!("{} files differ", stale.len());
+        return Err(Failure::new(what, why).hint(hint));
+    }
+    output::tell(&counted(&studies));
+    Ok(())
 }
 
-fn table(report: &Report) -> String {
+fn show(study: &Study, as_json: bool) -> Result<(), Failure> {
+    if !as_json {
+        output::line(&format!("{}\n{}", study.paper.name(), table(study, true)))?;
+        if study.report.rows.iter().any(|row| !row.of_paper) {
+            output::line(&format!("not of the paper\n{}", table(study, false)))?;
+        }
+        return output::line(&summary(study));
+    }
+    for (row, judged) in study.rows() {
+        output::json(&json_row(row, judged))?;
+    }
+    for (testbed, name, constant) in &study.constants {
+        output::json(&ConstantLine {
+            paper: study.paper.name(),
+            testbed,
+            constant: name,
+            value: constant.value,
+            label: constant.source.label(),
+            source: constant.source.text(),
+        })?;
+    }
+    output::tell(&summary(study));
+    Ok(())
+}
+
+fn json_row<'a>(row: &'a Claim, judged: &'a Judged) -> Row<'a> {
+    let published = match row.published {
+        Published::Level { value, .. } | Published::Ratio(value) | Published::Count(value) => {
+            value.into()
+        }
+        ref words => words.to_string().into(),
+    };
+    let names = std::iter::once("with all").chain(Study::ablations());
+    Row {
+        paper: row.paper,
+        row: &row.row,
+        kind: row.published.kind(),
+        unit: row.unit,
+        published,
+        simulated: row.simulated,
+        within: match judged.excluded {
+            Some(_) => None,
+            None => Some(row.within == Verdict::Within),
+        },
+        excluded: judged.excluded.as_deref(),
+        sensitivity: judged.sensitivity.map(|moved| Sensitivity {
+            constant: moved.constant,
+            how: moved.how,
+            share: moved.share,
+        }),
+        ablations: names.zip(judged.ablated.iter().copied()).collect(),
+        of_paper: row.of_paper,
+        note: &row.note,
+    }
+}
+
+fn table(study: &Study, of_paper: bool) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::UTF8_BORDERS_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(TABLE_WIDTH)
-        .set_header(["row", "published", "simulated", "unit", "within", "note"]);
-    for row in &report.rows {
+        .set_header([
+            "row",
+            "published",
+            "simulated",
+            "unit",
+            "within",
+            "sensitivity",
+            "note",
+        ]);
+    for (row, judged) in study.rows().filter(|(row, _)| row.of_paper == of_paper) {
+        let note = match &judged.excluded {
+            Some(why) => format!("{why}. {}", row.note),
+            None => row.note.clone(),
+        };
         table.add_row([
             row.row.clone(),
             row.published.to_string(),
             digits(row.simulated),
             row.unit.to_owned(),
-            row.within.name().to_owned(),
-            row.note.clone(),
+            verdict(row, judged).to_owned(),
+            sensitivity(judged),
+            note,
         ]);
     }
     for column in table.column_iter_mut().skip(1).take(2) {
@@ -105,72 +193,37 @@ fn table(report: &Report) -> String {
     table.to_string()
 }
 
-/// Three digits are more than the papers have.
-fn digits(value: f64) -> String {
-    let decimals = match value.abs() {
-        large if large >= 100.0 => 0,
-        middle if middle >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
+/// Each figure as a file of its own, and the page.
+fn files(study: &Study) -> Result<Vec<(String, String)>, Failure> {
+    let mut files = Vec::new();
+    for figure in &study.report.figures {
+        let drawn = chart::svg(&[panel(figure)])?;
+        files.push((format!("{}.svg", figure.file), drawn));
+    }
+    files.push((format!("{}.md", study.paper.name()), page(study)));
+    Ok(files)
 }
 
-fn summary(report: &Report) -> String {
-    let (within, numbers) = report.numbers();
-    let is_order = |row: &&super::Row| matches!(row.published, Published::Order(_));
-    let orders = report.rows.iter().filter(is_order);
-    let (hold, orders) = orders.fold((0, 0), |(hold, count), row| {
-        (hold + usize::from(row.within == Verdict::Within), count + 1)
-    });
-    let is_fitted = |row: &&super::Row| row.within == Verdict::Fitted;
-    let fitted = report.rows.iter().filter(is_fitted).count();
-    format!(
-        "{within} of {numbers} numbers are within their tolerance (15 % unless the row says otherwise); {hold} of \
-         {orders} orderings hold; {fitted} rows were fitted and do not count."
-    )
-}
-
-/// Writes each figure to a file of its own, and a page with the rows and the figures.
-fn write(report: &Report, paper: Paper, directory: &Path) -> Result<(), Failure> {
+fn write(study: &Study, directory: &Path) -> Result<(), Failure> {
     let made = std::fs::create_dir_all(directory);
     made.explain(|| format!("cannot make {}", directory.display()))?;
-    let write = |name: String, content: String| {
+    for (name, content) in files(study)? {
         let path = directory.join(name);
-        std::fs::write(&path, content).explain(|| format!("cannot write {}", path.display()))
-    };
-    for figure in &report.figures {
-        write(
-            format!("{}.svg", figure.file),
-            chart::svg(&[panel(figure)])?,
-        )?;
+        let written = std::fs::write(&path, content);
+        written.explain(|| format!("cannot write {}", path.display()))?;
     }
-    write(format!("{}.md", paper.name()), page(report, paper))
+    Ok(())
 }
 
-/// The rows and the figures as Markdown.
-fn page(report: &Report, paper: Paper) -> String {
-    let name = paper.name();
-    let mut page = format!(
-        "# {name}\n\nWritten by `gannet-lab papers {name} --charts docs/papers`; see [README.md](README.md).\n\n\
-         {}\n\n| row | published | simulated | unit | within | note |\n|---|---|---|---|---|---|\n",
-        summary(report)
-    );
-    for row in &report.rows {
-        let cells = [
-            row.row.as_str(),
-            &row.published.to_string(),
-            &digits(row.simulated),
-            row.unit,
-            row.within.name(),
-            &row.note,
-        ]
-        .map(|cell| cell.replace('|', "\\|"));
-        page.push_str(&format!("| {} |\n", cells.join(" | ")));
+/// Adds the files of `directory` that are not what comes out now.
+fn compare(study: &Study, directory: &Path, stale: &mut Vec<String>) -> Result<(), Failure> {
+    for (name, content) in files(study)? {
+        let path = directory.join(name);
+        if !std::fs::read(&path).is_ok_and(|kept| kept == content.as_bytes()) {
+            stale.push(path.display().to_string());
+        }
     }
-    for figure in &report.figures {
-        page.push_str(&format!("\n![{}]({}.svg)\n", figure.title, figure.file));
-    }
-    page
+    Ok(())
 }
 
 fn panel(figure: &Figure) -> Panel {

@@ -1,25 +1,180 @@
-//! Runs experiments, each once, and tells which.
+//! Runs experiments, each once, and tells which: on a paper's machines, or on machines that differ from them in one
+//! thing.
 
 use super::{Failure, Series};
 use crate::experiment::Transport;
 use crate::experiment::nfs::{self as experiment, Outcome, Workload};
 use crate::experiment::volume;
-use gannet_sim::nic::Profile;
+use gannet_sim::nic::{Constant, Profile, Source};
+use std::time::Duration;
+
+/// In what the machines differ from the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// In nothing.
+    Nothing,
+    /// One constant is another multiple of itself, on the testbeds where it is of this kind.
+    Scaled(&'static str, Factor, Origin),
+    /// These cost nothing.
+    Free(&'static [&'static str]),
+}
+
+/// How many times a constant is what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Factor {
+    Halved,
+    Doubled,
+}
+
+/// Where a constant is from: of its labels, those that are treated alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Given or derived.
+    Stated,
+    Assumed,
+    Fitted,
+}
+
+impl Origin {
+    pub(super) fn of(constant: &Constant) -> Origin {
+        match constant.source {
+            Source::Given(_) | Source::Derived(_) => Origin::Stated,
+            Source::Assumed(_) => Origin::Assumed,
+            Source::Fitted(_) => Origin::Fitted,
+        }
+    }
+}
+
+impl Factor {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Factor::Halved => "halved",
+            Factor::Doubled => "doubled",
+        }
+    }
+
+    fn of(self, value: u64) -> u64 {
+        match self {
+            Factor::Halved => value / 2,
+            Factor::Doubled => value * 2,
+        }
+    }
+}
+
+impl Change {
+    /// The machines that differ so.
+    pub(super) fn of(self, profile: &Profile) -> Profile {
+        let changed = match self {
+            Change::Nothing => None,
+            Change::Scaled(name, factor, origin) => {
+                let constants = profile.constants();
+                let found = constants
+                    .iter()
+                    .find(|(own, constant)| *own == name && Origin::of(constant) == origin);
+                found.and_then(|(_, constant)| profile.with(name, factor.of(constant.value)))
+            }
+            Change::Free(names) => Some(names.iter().fold(*profile, |profile, name| {
+                profile.with(name, 0).unwrap_or(profile)
+            })),
+        };
+        changed.unwrap_or(*profile)
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All points of a figure.
+    Full,
+    /// The first and the last of each line, and the middle one of a long one, for a shorter time: enough to see what a
+    /// change does.
+    Ends,
+}
+
+/// Machines that were used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) profile: Profile,
+    /// Something went over TCP.
+    pub(super) tcp: bool,
+}
 
 /// Where a paper's experiments are run.
 pub(super) struct Laboratory<'a> {
     progress: &'a mut dyn FnMut(&str),
-    /// Rows share runs.
-    done: Vec<(Profile, Workload, Outcome)>,
+    change: Change,
+    extent: Extent,
+    used: Vec<Used>,
+    done: Done,
+}
+
+/// Runs that need not be made again: rows share some, and so do laboratories that differ in other machines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Done {
+    files: Vec<(Profile, Workload, Outcome)>,
     volumes: Vec<(Profile, volume::Load, volume::VolumeOutcome)>,
 }
 
 impl<'a> Laboratory<'a> {
-    pub(super) fn new(progress: &'a mut dyn FnMut(&str)) -> Laboratory<'a> {
+    pub(super) fn new(
+        progress: &'a mut dyn FnMut(&str),
+        change: Change,
+        extent: Extent,
+        done: Done,
+    ) -> Laboratory<'a> {
         Laboratory {
             progress,
-            done: Vec::new(),
-            volumes: Vec::new(),
+            change,
+            extent,
+            used: Vec::new(),
+            done,
+        }
+    }
+
+    /// The machines that experiments were run on, as the paper has them, and the runs.
+    pub(super) fn into_parts(self) -> (Vec<Used>, Done) {
+        (self.used, self.done)
+    }
+
+    /// True where only the ends of lines are asked for.
+    pub(super) fn is_short(&self) -> bool {
+        self.extent == Extent::Ends
+    }
+
+    /// Those of `xs` that are measured.
+    pub(super) fn points<T: Copy>(&self, xs: &[T]) -> Vec<T> {
+        match (self.extent, xs) {
+            (Extent::Ends, [first, .., last]) if xs.len() > 4 => {
+                vec![*first, xs[(xs.len() - 1) / 2], *last]
+            }
+            (Extent::Ends, [first, .., last]) => vec![*first, *last],
+            _ => xs.to_vec(),
+        }
+    }
+
+    fn time(&self, full: Duration) -> Duration {
+        match self.extent {
+            Extent::Full => full,
+            Extent::Ends => full / 4,
+        }
+    }
+
+    /// With few threads, credits are all there by then.
+    fn warm_up(&self, full: Duration) -> Duration {
+        match self.extent {
+            Extent::Full => full,
+            Extent::Ends => full / 2,
+        }
+    }
+
+    fn note(&mut self, profile: &Profile, transport: Transport) {
+        let tcp = transport == Transport::Tcp;
+        match self.used.iter_mut().find(|used| used.profile == *profile) {
+            Some(used) => used.tcp |= tcp,
+            None => self.used.push(Used {
+                profile: *profile,
+                tcp,
+            }),
         }
     }
 
@@ -29,14 +184,21 @@ impl<'a> Laboratory<'a> {
         profile: &Profile,
         workload: &Workload,
     ) -> Result<Outcome, Failure> {
+        self.note(profile, workload.transport);
+        let profile = self.change.of(profile);
+        let workload = Workload {
+            time: self.time(workload.time),
+            warm_up: self.warm_up(workload.warm_up),
+            ..*workload
+        };
         let is_same =
-            |done: &&(Profile, Workload, Outcome)| done.0 == *profile && done.1 == *workload;
-        if let Some((_, _, outcome)) = self.done.iter().find(is_same) {
+            |done: &&(Profile, Workload, Outcome)| done.0 == profile && done.1 == workload;
+        if let Some((_, _, outcome)) = self.done.files.iter().find(is_same) {
             return Ok(*outcome);
         }
-        (self.progress)(&describe(profile, workload));
-        let outcome = experiment::run(profile, workload)?;
-        self.done.push((*profile, *workload, outcome));
+        (self.progress)(&describe(&profile, &workload));
+        let outcome = experiment::run(&profile, &workload)?;
+        self.done.files.push((profile, workload, outcome));
         Ok(outcome)
     }
 
@@ -46,18 +208,24 @@ impl<'a> Laboratory<'a> {
         profile: &Profile,
         load: &volume::Load,
     ) -> Result<volume::VolumeOutcome, Failure> {
-        let is_same = |done: &&(Profile, volume::Load, volume::VolumeOutcome)| {
-            done.0 == *profile && done.1 == *load
+        self.note(profile, load.transport);
+        let profile = self.change.of(profile);
+        let load = volume::Load {
+            time: self.time(load.time),
+            ..*load
         };
-        if let Some((_, _, outcome)) = self.volumes.iter().find(is_same) {
+        let is_same = |done: &&(Profile, volume::Load, volume::VolumeOutcome)| {
+            done.0 == profile && done.1 == load
+        };
+        if let Some((_, _, outcome)) = self.done.volumes.iter().find(is_same) {
             return Ok(*outcome);
         }
         (self.progress)(&format!(
             "{}: {} I/O nodes, {} compute nodes, {:?}",
             profile.name, load.io_nodes, load.compute_nodes, load.access
         ));
-        let outcome = volume::run(profile, load)?;
-        self.volumes.push((*profile, *load, outcome));
+        let outcome = volume::run(&profile, &load)?;
+        self.done.volumes.push((profile, load, outcome));
         Ok(outcome)
     }
 
@@ -71,7 +239,7 @@ impl<'a> Laboratory<'a> {
         y: impl Fn(&Outcome) -> f64,
     ) -> Result<Series, Failure> {
         let mut points = Vec::with_capacity(xs.len());
-        for &x in xs {
+        for x in self.points(xs) {
             let outcome = self.run(profile, &workload(x))?;
             points.push((whole(x), y(&outcome)));
         }

@@ -2,26 +2,29 @@
 //!
 //! A [`Row`] is a sentence of a paper with a number or an order in it. The simulation runs the code that serves real
 //! files on machines whose constants are those of the paper's hardware ([`crate::profiles`]); what comes out is
-//! held against the sentence. Constants come from primitive operations; the few that were fitted name the row they
-//! were fitted on, and that row is marked and does not count.
+//! held against the sentence. Ratios, orders and counts are what is judged; a level that one constant of the testbed
+//! decides is shown and does not count. Which those are, and what each row hangs on, is found out by running all again
+//! with one thing changed ([`Study`]).
 //!
-//! First function to read: [`Paper::run`].
+//! First function to read: [`Study::run`].
 
 pub(crate) mod command;
 mod laboratory;
 mod nfs_rdma;
+mod page;
 mod pvfs_ib;
 mod row;
 mod sandia;
+mod study;
 
 pub use crate::experiment::Failure;
 pub use row::{Published, Row, Verdict};
+pub use study::{Ablated, Judged, Move, Study};
 
-use clap::ValueEnum;
-use laboratory::Laboratory;
+use laboratory::{Change, Done, Extent, Laboratory, Used};
 
 /// A paper whose experiments are run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paper {
     /// Noronha, Chai, Talpey, Panda: Better NFS through RDMA and efficient memory registration (2007).
     NfsRdma,
@@ -38,6 +41,13 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Its figures, redrawn from the simulation.
     pub figures: Vec<Figure>,
+}
+
+/// What a laboratory leaves behind.
+struct Ran {
+    report: Report,
+    used: Vec<Used>,
+    done: Done,
 }
 
 /// Lines in one pair of axes.
@@ -82,21 +92,25 @@ impl Paper {
     /// # Errors
     /// See [`Failure`].
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Result<Report, Failure> {
-        let mut laboratory = Laboratory::new(progress);
-        match self {
+        let ran = self.run_with(Change::Nothing, Extent::Full, Done::default(), progress)?;
+        Ok(ran.report)
+    }
+
+    /// Runs its experiments on machines that differ from its own as `change` says, but for those that are `done`.
+    fn run_with(
+        self,
+        change: Change,
+        extent: Extent,
+        done: Done,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Ran, Failure> {
+        let mut laboratory = Laboratory::new(progress, change, extent, done);
+        let report = match self {
             Paper::NfsRdma => nfs_rdma::run(&mut laboratory),
             Paper::Sandia => sandia::run(&mut laboratory),
             Paper::PvfsIb => pvfs_ib::run(&mut laboratory),
-        }
-    }
-}
-
-impl Report {
-    /// Rows with a number that count and came within their tolerance, and rows with a number that count.
-    pub fn numbers(&self) -> (usize, usize) {
-        let counted = self.rows.iter().filter(|row| row.published.is_number());
-        let counted: Vec<_> = counted.collect();
-        let within = counted.iter().filter(|row| row.within == Verdict::Within);
-        (within.count(), counted.len())
+        }?;
+        let (used, done) = laboratory.into_parts();
+        Ok(Ran { report, used, done })
     }
 }

@@ -3,8 +3,12 @@
 use super::Paper;
 use std::fmt;
 
-/// Share of a published number that a simulated one may be off.
+/// Share of a published level that a simulated one may be off.
 pub(super) const TOLERANCE: f64 = 0.15;
+/// A simulated gain may be so many times the published one, or that part of it: a ratio of 1.07 is not reproduced by 1.
+pub(super) const GAIN_FACTOR: f64 = 1.5;
+/// Two counts are the same; an operation at either end of the time measured may be counted in part.
+const EXACT: f64 = 0.01;
 
 /// One claim.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,13 +27,15 @@ pub struct Row {
     pub within: Verdict,
     /// Why they do not, or what one must know to judge that they do; may be empty.
     pub note: String,
+    /// The claim is the paper's; what is not stands in a table of its own and counts nowhere.
+    pub of_paper: bool,
 }
 
 /// What a paper says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
-    /// A number.
-    Number {
+    /// A number of some unit.
+    Level {
         /// The number.
         value: f64,
         /// Share of it that the simulation may be off.
@@ -39,10 +45,12 @@ pub enum Published {
     Between(f64, f64),
     /// A number below this one.
     Below(f64),
+    /// So many times: two of its numbers, one over the other.
+    Ratio(f64),
+    /// A count that no constant decides.
+    Count(f64),
     /// An order or a crossover, in words.
     Order(String),
-    /// A number that a constant of the testbed was fitted on.
-    Fitted(f64),
 }
 
 /// Whether simulation and paper agree.
@@ -52,37 +60,46 @@ pub enum Verdict {
     Within,
     /// They do not.
     Outside,
-    /// They must: the row was fed in.
-    Fitted,
 }
 
 impl Published {
-    /// A number with the usual tolerance of 15 %.
-    pub(super) fn number(value: f64) -> Published {
-        Published::Number {
+    /// A level with the usual tolerance of 15 %.
+    pub(super) fn level(value: f64) -> Published {
+        Published::Level {
             value,
             tolerance: TOLERANCE,
         }
     }
 
-    /// True for a number that counts.
-    pub fn is_number(&self) -> bool {
-        matches!(
-            self,
-            Published::Number { .. } | Published::Between(..) | Published::Below(_)
-        )
+    /// What kind of claim it is, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Published::Level { .. } | Published::Between(..) | Published::Below(_) => "level",
+            Published::Ratio(_) => "ratio",
+            Published::Count(_) => "count",
+            Published::Order(_) => "order",
+        }
+    }
+
+    /// True for a number whose unit is not a ratio or a count: one constant of a testbed may decide it.
+    pub fn is_level(&self) -> bool {
+        self.kind() == "level"
     }
 
     /// What `simulated` is worth beside it. An order is judged where it is measured.
     pub(super) fn judge(&self, simulated: f64) -> Verdict {
         let holds = match *self {
-            Published::Number { value, tolerance } => {
+            Published::Level { value, tolerance } => {
                 (simulated - value).abs() <= tolerance * value.abs()
             }
             Published::Between(least, most) => (least..=most).contains(&simulated),
             Published::Below(most) => simulated < most,
+            Published::Ratio(value) => {
+                let share = (simulated - 1.0) / (value - 1.0);
+                (1.0 / GAIN_FACTOR..=GAIN_FACTOR).contains(&share)
+            }
+            Published::Count(value) => (simulated - value).abs() <= EXACT * value.abs(),
             Published::Order(_) => false,
-            Published::Fitted(_) => return Verdict::Fitted,
         };
         Verdict::from(holds)
     }
@@ -91,7 +108,9 @@ impl Published {
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Published::Number { value, .. } | Published::Fitted(value) => write!(f, "{value}"),
+            Published::Level { value, .. } | Published::Ratio(value) | Published::Count(value) => {
+                write!(f, "{value}")
+            }
             Published::Between(least, most) => write!(f, "{least} to {most}"),
             Published::Below(most) => write!(f, "below {most}"),
             Published::Order(words) => f.write_str(words),
@@ -100,12 +119,11 @@ impl fmt::Display for Published {
 }
 
 impl Verdict {
-    /// Its name in tables and JSON.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Within => "yes",
             Verdict::Outside => "no",
-            Verdict::Fitted => "fitted",
         }
     }
 }
@@ -138,7 +156,7 @@ impl Table {
         self.rows
     }
 
-    /// A number that may be off by 15 %.
+    /// A level that may be off by 15 %.
     pub(super) fn number(
         &mut self,
         row: &str,
@@ -147,7 +165,18 @@ impl Table {
         simulated: f64,
         note: &str,
     ) {
-        self.judge(row, unit, Published::number(published), simulated, note);
+        self.judge(row, unit, Published::level(published), simulated, note);
+    }
+
+    /// So many times; see [`GAIN_FACTOR`].
+    pub(super) fn ratio(&mut self, row: &str, published: f64, simulated: f64, note: &str) {
+        self.judge(row, "times", Published::Ratio(published), simulated, note);
+    }
+
+    /// A count of something for each operation.
+    pub(super) fn count(&mut self, row: &str, published: f64, simulated: f64, note: &str) {
+        let published = Published::Count(published);
+        self.judge(row, "each", published, simulated, note);
     }
 
     /// Any claim but an order.
@@ -181,6 +210,21 @@ impl Table {
         );
     }
 
+    /// As [`Table::order`], of something that the paper does not have.
+    pub(super) fn beyond(
+        &mut self,
+        row: &str,
+        words: &str,
+        shown: (&'static str, f64),
+        holds: bool,
+        note: &str,
+    ) {
+        self.order(row, words, shown, holds, note);
+        if let Some(row) = self.rows.last_mut() {
+            row.of_paper = false;
+        }
+    }
+
     fn push(
         &mut self,
         row: &str,
@@ -196,6 +240,7 @@ impl Table {
             simulated,
             within,
             note: note.to_string(),
+            of_paper: true,
         });
     }
 }
@@ -204,26 +249,43 @@ impl Table {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_number_may_be_off_by_its_tolerance() {
-        let published = Published::number(400.0);
-        for (simulated, verdict) in [
-            (340.0, Verdict::Within),
-            (460.0, Verdict::Within),
-            (339.0, Verdict::Outside),
-            (461.0, Verdict::Outside),
-        ] {
-            assert_eq!(published.judge(simulated), verdict, "{simulated}");
+    fn assert_judged(published: &Published, expected: &[(f64, Verdict)]) {
+        for (simulated, verdict) in expected {
+            assert_eq!(
+                published.judge(*simulated),
+                *verdict,
+                "{published} {simulated}"
+            );
         }
     }
 
     #[test]
-    fn bounds_are_bounds_and_what_was_fitted_proves_nothing() {
-        assert_eq!(Published::Between(1.0, 2.0).judge(2.0), Verdict::Within);
-        assert_eq!(Published::Between(1.0, 2.0).judge(2.1), Verdict::Outside);
-        assert_eq!(Published::Below(1.0).judge(0.9), Verdict::Within);
-        assert_eq!(Published::Below(1.0).judge(1.0), Verdict::Outside);
-        assert_eq!(Published::Fitted(5.0).judge(5.0), Verdict::Fitted);
-        assert!(!Published::Fitted(5.0).is_number());
+    fn a_level_may_be_off_by_its_tolerance() {
+        let (yes, no) = (Verdict::Within, Verdict::Outside);
+        assert_judged(
+            &Published::level(400.0),
+            &[(340.0, yes), (460.0, yes), (339.0, no), (461.0, no)],
+        );
+        assert_judged(&Published::Between(1.0, 2.0), &[(2.0, yes), (2.1, no)]);
+        assert_judged(&Published::Below(1.0), &[(0.9, yes), (1.0, no)]);
+    }
+
+    #[test]
+    fn of_a_ratio_the_gain_is_judged() {
+        let (yes, no) = (Verdict::Within, Verdict::Outside);
+        assert_judged(
+            &Published::Ratio(1.067),
+            &[(1.0, no), (1.05, yes), (1.1, yes), (1.11, no), (0.93, no)],
+        );
+        assert_judged(
+            &Published::Ratio(2.1),
+            &[(1.7, no), (1.8, yes), (2.6, yes), (2.7, no)],
+        );
+    }
+
+    #[test]
+    fn a_count_is_a_count() {
+        let (yes, no) = (Verdict::Within, Verdict::Outside);
+        assert_judged(&Published::Count(3.0), &[(3.0, yes), (2.9, no), (4.0, no)]);
     }
 }

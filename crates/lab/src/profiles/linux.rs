@@ -3,12 +3,12 @@
 //! The client registers for every transfer; the server does not, since a kernel may use the adapter's key for all its
 //! memory locally, and takes what is read from the pages of its cache. A call moves 32 KiB, and its client's commands
 //! to the adapter take some 60 us with their interrupts: that is the bottleneck of READ. What makes WRITE slow nobody
-//! says; it is put into the pages that the server gets for the data, and fitted.
+//! says.
 
 use super::opensolaris::OPENSOLARIS;
 use super::tcp;
 use gannet_sim::nic::{Adapter, FileSystem, Machine, Profile};
-use gannet_sim::nic::{assumed, derived, fitted, given};
+use gannet_sim::nic::{assumed, derived, given};
 
 const KERNEL: &str = "a Linux kernel of 2006 on a processor of 2.2 GHz";
 
@@ -19,10 +19,6 @@ pub const LINUX: Profile = Profile {
     machine: Machine {
         interrupt_ns: assumed(2_500, KERNEL),
         context_switch_ns: assumed(2_000, KERNEL),
-        allocate_page_ns: fitted(
-            23_000,
-            "000 section 6: WRITE, regular registration, 240 MB/s at its peak",
-        ),
         client_operation_ns: assumed(3_000, KERNEL),
         transfer_bytes: assumed(
             32 << 10,

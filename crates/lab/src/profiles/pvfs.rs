@@ -57,6 +57,11 @@ pub const PVFS_IB_DISK: Profile = Profile {
 
 const MACHINE: Machine = Machine {
     cpus: given(2, BOARD),
+    client_cpus: assumed(
+        1,
+        "the library is part of the application and has no thread of its own; a stream's packets are handled where it \
+         runs",
+    ),
     interrupt_ns: assumed(3_000, KERNEL),
     context_switch_ns: assumed(4_000, KERNEL),
     copy_bytes_per_s: derived(1_108_344_832, RAMFS),
@@ -64,7 +69,6 @@ const MACHINE: Machine = Machine {
         3_325_034_496,
         "three times what is copied, as 000; the front side bus has 3.2 GB/s (001 section 6.1)",
     ),
-    allocate_page_ns: given(0, "001 section 3.3.2: buffers are kept, in zones"),
     client_operation_ns: assumed(5_000, "a call of the PVFS library, whatever it moves"),
     send_message_ns: assumed(2_000, KERNEL),
     receive_message_ns: assumed(2_000, KERNEL),
@@ -120,6 +124,10 @@ const RAMFS_COSTS: FileSystem = FileSystem {
     ),
     read_bytes_per_s: derived(1_108_344_832, RAMFS),
     write_bytes_per_s: derived(583_008_256, RAMFS),
+    threads: given(
+        1,
+        "001 section 3.3.2: \"the server is a single thread and all file operations are blocking\"",
+    ),
     cache_bytes: given(0, "001 section 6.3: a file system in memory"),
     block_bytes: given(0, "001 section 6.3: a file system in memory"),
     read_ahead_bytes: given(0, "001 section 6.3: a file system in memory"),

@@ -11,6 +11,7 @@ const CACHED: &str = "002 test configuration: read from the server's cache";
 
 const MACHINE: Machine = Machine {
     cpus: given(4, BOARD),
+    client_cpus: given(4, BOARD),
     copy_bytes_per_s: derived(1_057_000_000, COPIES),
     memory_bytes_per_s: derived(6_342_000_000, COPIES),
     ..LINUX.machine

@@ -308,7 +308,6 @@ fn workloads_that_make_no_sense_are_refused() {
 #[test]
 fn registering_nothing_per_operation_pays() {
     let with = |kind| Workload {
-        threads: 8,
         server: Registration::new(kind, Trust::Untrusted).unwrap(),
         ..Workload::default()
     };
@@ -318,7 +317,7 @@ fn registering_nothing_per_operation_pays() {
         StrategyKind::ServerCache,
     ]
     .map(|kind| run(&OPENSOLARIS, &with(kind)).unwrap());
-    assert!(cached.mb_per_s > 1.5 * fmr.mb_per_s);
+    assert!(cached.mb_per_s > fmr.mb_per_s && fmr.mb_per_s > dynamic.mb_per_s);
     let registering = |outcome: &Outcome| {
         let (busy, _) = outcome.per_operation(&outcome.server_usage, Activity::Registration);
         busy

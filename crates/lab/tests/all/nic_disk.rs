@@ -28,6 +28,7 @@ fn file_system(blocks: u64, read_ahead_blocks: u64) -> FileSystem {
         operation_ns: constant(0),
         read_bytes_per_s: constant(0),
         write_bytes_per_s: constant(0),
+        threads: constant(0),
         cache_bytes: constant(blocks * BLOCK),
         block_bytes: constant(BLOCK),
         read_ahead_bytes: constant(read_ahead_blocks * BLOCK),

@@ -517,6 +517,13 @@ impl End {
         if work.brings_memory() {
             self.domain.register_in_passing(work.len());
         }
+        if let Some(host) = &self.host {
+            host.count(|events| match work.kind {
+                WorkKind::Send { .. } => events.messages += 1,
+                WorkKind::Write { .. } => events.writes += 1,
+                WorkKind::Read { .. } => events.reads += 1,
+            });
+        }
         self.charge(|_, adapter| adapter.post_ns.value);
         work.posted_at = self.fabric.core.executor.now();
         let mut state = self.state.borrow_mut();
@@ -572,6 +579,9 @@ impl End {
             |completion: &&Completion| matches!(completion.outcome, Ok(Done::Received { .. }));
         let messages = completions.iter().filter(is_message).count() as u64;
         let was_asleep = self.interrupted.replace(false);
+        if let Some(host) = &self.host {
+            host.count(|events| events.completions += completions.len() as u64);
+        }
         self.charge(|machine, adapter| {
             let switch = machine.context_switch_ns.value * u64::from(was_asleep);
             let taking = adapter.completion_ns.value * completions.len() as u64;

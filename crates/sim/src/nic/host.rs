@@ -1,7 +1,7 @@
 //! A machine that is charged: see the module above.
 
 use super::calendar::{Calendar, Gap};
-use super::{Activity, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
+use super::{Activity, Events, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
 use crate::executor::Executor;
 use crate::node::Node;
 use crate::world::NodeId;
@@ -113,6 +113,13 @@ impl Host {
     pub(crate) fn enter(&self, activity: Activity, busy_ns: u64, waited_ns: u64) {
         let mut usage = self.usage.get();
         usage.enter(activity, busy_ns, waited_ns);
+        self.usage.set(usage);
+    }
+
+    /// Counts what the adapter does.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Events)) {
+        let mut usage = self.usage.get();
+        change(&mut usage.events);
         self.usage.set(usage);
     }
 
@@ -409,6 +416,7 @@ impl Host {
 
     /// Registers `len` bytes.
     pub(crate) fn register(&self, len: u64) {
+        self.count(|events| events.registrations += 1);
         let adapter = &self.profile.adapter;
         let pages = len.div_ceil(PAGE_LEN);
         let cpu = adapter.register_ns.value + pages * adapter.register_page_ns.value;
@@ -432,6 +440,7 @@ impl Host {
 
     /// Uses a pre-allocated mapping for `len` bytes.
     pub(crate) fn map_fast(&self, len: u64) {
+        self.count(|events| events.registrations += 1);
         let adapter = &self.profile.adapter;
         let pages = len.div_ceil(PAGE_LEN);
         let cpu = adapter.fast_map_ns.value + pages * adapter.fast_map_page_ns.value;

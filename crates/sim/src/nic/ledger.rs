@@ -80,6 +80,35 @@ pub struct Usage {
     spent: [Spent; Activity::ALL.len()],
     /// Nanoseconds of processor time, of all processors together.
     pub cpu_ns: u64,
+    /// What its adapter did for it.
+    pub events: Events,
+}
+
+/// What an adapter did for its host: counts, which no constant of a testbed moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Events {
+    /// Messages sent.
+    pub messages: u64,
+    /// RDMA Reads begun.
+    pub reads: u64,
+    /// RDMA Writes begun.
+    pub writes: u64,
+    /// Completions that the host took, of its own work and of messages that came.
+    pub completions: u64,
+    /// Registrations, pre-allocated ones included.
+    pub registrations: u64,
+}
+
+impl Events {
+    fn each(self, other: Events, of: impl Fn(u64, u64) -> u64) -> Events {
+        Events {
+            messages: of(self.messages, other.messages),
+            reads: of(self.reads, other.reads),
+            writes: of(self.writes, other.writes),
+            completions: of(self.completions, other.completions),
+            registrations: of(self.registrations, other.registrations),
+        }
+    }
 }
 
 impl Usage {
@@ -108,6 +137,7 @@ impl Add for Usage {
             self.enter(activity, spent.busy_ns, spent.waited_ns);
         }
         self.cpu_ns += other.cpu_ns;
+        self.events = self.events.each(other.events, |one, other| one + other);
         self
     }
 }
@@ -128,6 +158,9 @@ impl Sub for Usage {
         Usage {
             spent,
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
+            events: self
+                .events
+                .each(earlier.events, |later, earlier| later - earlier),
         }
     }
 }

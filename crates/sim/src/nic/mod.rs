@@ -36,7 +36,7 @@ mod tests;
 
 pub(crate) use host::{Bytes, Transfer};
 pub use host::{Debtor, Host, Work};
-pub use ledger::{Activity, Spent, Usage};
+pub use ledger::{Activity, Events, Spent, Usage};
 pub use ordinary::ORDINARY;
 pub use profile::{
     Adapter, Constant, FITTED_MAX, FileSystem, Link, Machine, Profile, Source, Tcp, assumed,

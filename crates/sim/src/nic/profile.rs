@@ -70,6 +70,28 @@ impl Constant {
     }
 }
 
+impl Source {
+    /// What kind of source it is, in one word.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Source::Given(_) => "given",
+            Source::Derived(_) => "derived",
+            Source::Assumed(_) => "assumed",
+            Source::Fitted(_) => "fitted",
+        }
+    }
+
+    /// Where it is, or why.
+    pub fn text(&self) -> &'static str {
+        match self {
+            Source::Given(text)
+            | Source::Derived(text)
+            | Source::Assumed(text)
+            | Source::Fitted(text) => text,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,6 +116,13 @@ macro_rules! constants {
             fn list(&self) -> Vec<(&'static str, Constant)> {
                 vec![$((stringify!($field), self.$field),)*]
             }
+
+            fn entry(&mut self, name: &str) -> Option<&mut Constant> {
+                match name {
+                    $(stringify!($field) => Some(&mut self.$field),)*
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -103,6 +132,8 @@ constants! {
     Machine {
         /// Processors.
         cpus,
+        /// Processors that a client works with: fewer, where its process and the kernel's work for it share one.
+        client_cpus,
         /// Processor time of an interrupt that tells of completions.
         interrupt_ns,
         /// Processor time from the interrupt to the task that waited.
@@ -112,9 +143,6 @@ constants! {
         /// Bytes that all traffic with the memory may move per second: three for each byte that a processor copies
         /// (source, target and what the target's line held before), one for each that an adapter moves.
         memory_bytes_per_s,
-        /// Processor time of allocating, mapping and unmapping one page for a call, where memory is not kept between
-        /// calls.
-        allocate_page_ns,
         /// Processor time of one operation of an application, above RPC: system call, NFS client, cache checks.
         client_operation_ns,
         /// Processor time of sending one RPC message, above the verbs: XDR, RPC, transport header.
@@ -219,6 +247,8 @@ constants! {
         read_bytes_per_s,
         /// Copying into it, likewise.
         write_bytes_per_s,
+        /// Threads of the server that are in the file system at a time; 0: as many as there are requests.
+        threads,
         /// Memory that holds files; 0: all there is (a file system in memory).
         cache_bytes,
         /// Bytes that enter and leave that memory together.
@@ -272,6 +302,26 @@ impl Profile {
         groups.into_iter().flatten().collect()
     }
 
+    /// The testbed with another value of one constant, which keeps its source; `None` when none is called so.
+    pub fn with(mut self, name: &str, value: u64) -> Option<Profile> {
+        let Profile {
+            machine,
+            adapter,
+            link,
+            tcp,
+            file_system,
+            ..
+        } = &mut self;
+        let entry = machine
+            .entry(name)
+            .or_else(|| adapter.entry(name))
+            .or_else(|| link.entry(name))
+            .or_else(|| tcp.entry(name))
+            .or_else(|| file_system.entry(name))?;
+        entry.value = value;
+        Some(self)
+    }
+
     /// The testbed as a benchmark of its verbs sees it: completions are polled for, and no RPC lies above.
     #[must_use]
     pub fn bare_verbs(mut self) -> Profile {
@@ -283,12 +333,23 @@ impl Profile {
         self
     }
 
-    /// The testbed as a server sees it that polls for its completions all the time: nothing interrupts or wakes it.
+    /// The testbed as one of its clients sees it.
+    #[must_use]
+    pub fn of_client(mut self) -> Profile {
+        self.machine.cpus = self.machine.client_cpus;
+        self
+    }
+
+    /// The testbed as a server sees it that polls for its completions all the time: nothing interrupts or wakes it. One
+    /// that is a single thread does all it does on the processor that it holds.
     #[must_use]
     pub fn polling(mut self) -> Profile {
         let nothing = assumed(0, "a server that polls is neither interrupted nor woken");
         self.machine.interrupt_ns = nothing;
         self.machine.context_switch_ns = nothing;
+        if self.file_system.threads.value == 1 {
+            self.machine.cpus.value = 1;
+        }
         self
     }
 }

@@ -10,7 +10,7 @@ mod cache;
 mod disk;
 mod file;
 
-use crate::nic::{Activity, Constant, Host, PAGE_LEN};
+use crate::nic::{Activity, Constant, Host};
 use crate::random::Random;
 use crate::world::World;
 use cache::PageCache;
@@ -25,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How a simulated disk behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,31 +106,25 @@ struct Costs {
     host: Rc<Host>,
     /// `None` when all files fit into memory.
     cache: Option<PageCache>,
-    memory: CallMemory,
+    /// Threads of the server that are free to enter the file system, if they are counted.
+    threads: Option<Semaphore>,
     /// No operation takes exactly as long as another; if it did, calls would fall into step.
     random: Random,
 }
 
-/// Where the memory comes from that a call's data are copied to or from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CallMemory {
-    /// It is kept from call to call, or lies in the file system.
-    #[default]
-    Kept,
-    /// It is allocated for each call and freed behind it.
-    Allocated,
-}
-
 impl Costs {
-    /// One operation, by a thread of its own: memory for a copy, what it does, and the copy of `len` bytes at `rate`.
+    /// A thread of the server, which is held for as long as what is given lives: it waits for the disk as well.
+    async fn thread(&self) -> Option<SemaphorePermit<'_>> {
+        match &self.threads {
+            Some(threads) => threads.acquire().await.ok(),
+            None => None,
+        }
+    }
+
+    /// One operation, by a thread of its own: what it does, and the copy of `len` bytes at `rate`.
     async fn pay(&self, len: u64, rate: Constant) {
         let profile = self.host.profile();
-        let pages = match self.memory {
-            CallMemory::Allocated if rate.value > 0 => len.div_ceil(PAGE_LEN),
-            _ => 0,
-        };
-        let allocating = pages * profile.machine.allocate_page_ns.value;
-        let working = profile.file_system.operation_ns.value + allocating;
+        let working = profile.file_system.operation_ns.value;
         let spread = working / WORK_SPREAD;
         let working = self.random.between(working - spread, working + spread);
         let copying = rate.time_for(len);
@@ -153,18 +148,12 @@ impl SimStore {
         self.costs = Some(Costs {
             host: Rc::clone(host),
             cache: PageCache::new(host),
-            memory: CallMemory::default(),
+            threads: match host.profile().file_system.threads.as_usize() {
+                0 => None,
+                count => Some(Semaphore::new(count)),
+            },
             random: self.disk.random.fork("work"),
         });
-        self
-    }
-
-    /// Says where the memory of calls comes from, for which its host then pays.
-    #[must_use]
-    pub fn with_memory(mut self, memory: CallMemory) -> SimStore {
-        if let Some(costs) = &mut self.costs {
-            costs.memory = memory;
-        }
         self
     }
 
@@ -177,6 +166,7 @@ impl SimStore {
     /// Spends what one operation costs that moves no data.
     async fn pay_operation(&self) {
         if let Some(costs) = &self.costs {
+            let _thread = costs.thread().await;
             costs.pay(0, Constant::FREE).await;
         }
     }
@@ -186,6 +176,7 @@ impl SimStore {
         let Some(costs) = &self.costs else {
             return;
         };
+        let _thread = costs.thread().await;
         let len = range.end - range.start;
         if let Some(cache) = &costs.cache {
             let ready_at = cache.read(inode, range, file_len);
@@ -202,6 +193,7 @@ impl SimStore {
         let Some(costs) = &self.costs else {
             return;
         };
+        let _thread = costs.thread().await;
         let rate = costs.host.profile().file_system.write_bytes_per_s;
         costs.pay(range.end - range.start, rate).await;
         if let (Some(cache), Ok(inode)) = (&costs.cache, inode) {
@@ -214,8 +206,11 @@ impl SimStore {
 
     /// Spends what it costs to bring all of a file to the disk.
     async fn pay_sync(&self, inode: Result<u64, Status>) {
-        let cache = self.costs.as_ref().and_then(|costs| costs.cache.as_ref());
-        if let (Some(cache), Ok(inode)) = (cache, inode) {
+        let Some(costs) = &self.costs else {
+            return;
+        };
+        let _thread = costs.thread().await;
+        if let (Some(cache), Ok(inode)) = (&costs.cache, inode) {
             let ready_at = cache.sync(inode);
             self.runtime
                 .sleep_until(Instant::from_nanos(ready_at))

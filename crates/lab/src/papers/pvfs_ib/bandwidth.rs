@@ -1,7 +1,7 @@
 //! Sections 6.3, 6.4 and 6.6: bandwidth by nodes, with and without a disk, processors, pipelining.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::{Published, Table};
+use super::super::row::Table;
 use super::super::{Failure, Figure, Series};
 use super::{last, line, rate, slope, transport_name};
 use crate::experiment::Transport;
@@ -13,9 +13,18 @@ use std::time::Duration;
 const NODES: [u32; 4] = [1, 2, 3, 4];
 /// Bytes that the server moves at a time, of 32 MiB in all.
 const UNITS_KIB: [u32; 6] = [64, 128, 256, 512, 1024, 2048];
-const OVERLAP: &str = "The file system's copy and the adapter overlap here, and 1057 and 827 MB/s leave 800 of them; \
-     one after the other, as in PVFS's one thread, they leave 464.";
+const OVERLAP: &str = "The file system's copy and the adapter overlap, as section 4.2 has it \
+     (\"read 1 MB, then start a 1 MB \
+     RDMA write\"), so that 1057 and 827 MB/s leave some 750 of them; one after the other they \
+     would leave 464.";
 const DISK: &str = "Only writing: what was read from which cache the paper does not say.";
+const TURNS: &str = "The simulated disk works beside the processors; on the testbed its driver \
+     and TCP took turns for them, which \
+     no primitive row describes. With one compute node what is written fits into the assumed \
+     cache over RDMA, and not \
+     into it over TCP.";
+/// Bytes of a stripe, and of a transfer: section 4.2.
+const STRIPE: u32 = 64 << 10;
 
 pub(super) fn run(
     laboratory: &mut Laboratory<'_>,
@@ -36,6 +45,11 @@ fn load(transport: Transport, writes: bool, io_nodes: usize, compute_nodes: usiz
         compute_nodes,
         // At most 8 MiB.
         access: Access::Contiguous(io_nodes as u32 * (2 << 20)),
+        unit: STRIPE,
+        server: ServerPolicy {
+            read_piece: STRIPE,
+            write_piece: STRIPE,
+        },
         ..Load::default()
     }
 }
@@ -98,8 +112,7 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
     let [read, write, tcp_read, tcp_write] = compute else {
         return;
     };
-    let note = "Software RNIC over the same streams and costs. One stream carries 185 MB/s at most: a \
-                row of table 2.";
+    let note = "The client's processor is the bound: copy, packets and interrupts of one process.";
     table.number(
         "6.3: TCP, reads, for each compute node",
         "MB/s",
@@ -112,7 +125,14 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
         "MB/s",
         160.0,
         slope(tcp_write),
-        note,
+        "PVFS sends data right behind the request; here the server asks for each piece first.",
+    );
+    table.order(
+        "6.3: TCP, writes over reads, for each compute node",
+        "writes ahead of reads",
+        ("times", slope(tcp_write) / slope(tcp_read).max(1.0)),
+        slope(tcp_write) > slope(tcp_read),
+        "As above: a write waits for the server's request for its data here.",
     );
     let [io_read, io_write, ..] = io else {
         return;
@@ -138,13 +158,29 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
         last(read) > last(write),
         "",
     );
+    gains(table, [read, write, tcp_read, tcp_write]);
+}
+
+/// What RDMA gains over TCP.
+fn gains(table: &mut Table, [read, write, tcp_read, tcp_write]: [&Series; 4]) {
     let gain = last(read).max(last(write)) / last(tcp_read).max(last(tcp_write)).max(1.0);
-    table.number(
-        "abstract: RDMA over TCP, four and four nodes",
-        "times",
+    table.ratio(
+        "abstract: RDMA over TCP, four and four nodes, the better of reads and writes",
         3.0,
         gain,
         "As the row of reads: the paper's 400 MB/s for each I/O node against ours.",
+    );
+    table.ratio(
+        "6.3: RDMA over TCP, writes, four and four nodes",
+        1600.0 / 640.0,
+        last(write) / last(tcp_write).max(1.0),
+        "From its increments: 400 for each I/O node, 160 for each compute node.",
+    );
+    table.ratio(
+        "6.3: RDMA over TCP, reads, four and four nodes",
+        1600.0 / 480.0,
+        last(read) / last(tcp_read).max(1.0),
+        "From its increments: 400 for each I/O node, 120 for each compute node.",
     );
     let both = [(read, tcp_read), (write, tcp_write)];
     let least = both
@@ -180,7 +216,8 @@ fn processors(table: &mut Table, cpu: &[Series]) {
         "TCP far above",
         ("times", tcp / rdma.max(0.01)),
         tcp > 10.0 * rdma,
-        "Of one processor, as above. None of the costs of a request at the client was measured by the paper.",
+        "Of one processor, as above. None of the costs of a request at the client was measured \
+        by the paper.",
     );
     let ends = |line: &Series| (line.points.first().map_or(0.0, |it| it.1), last(line));
     let (alone, four) = ends(&cpu[2]);
@@ -195,6 +232,10 @@ fn processors(table: &mut Table, cpu: &[Series]) {
 
 /// MPI-IO on ext3: four I/O nodes.
 fn disk(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
+    let nodes = match laboratory.is_short() {
+        true => vec![4],
+        false => vec![1, 2, 3, 4],
+    };
     let mut run = |transport, compute_nodes| {
         let load = Load {
             warm_up: 6,
@@ -204,7 +245,12 @@ fn disk(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failur
         let outcome = laboratory.run_volume(&PVFS_IB_DISK, &load)?;
         Ok::<f64, Failure>(outcome.mib_per_s)
     };
-    let four = run(Transport::Rdma, 4)?;
+    let (mut gains, mut four) = (Vec::new(), 0.0);
+    for count in nodes {
+        let (rdma, tcp) = (run(Transport::Rdma, count)?, run(Transport::Tcp, count)?);
+        gains.push(rdma / tcp.max(1.0));
+        four = rdma;
+    }
     table.number(
         "6.4: RDMA on ext3, four compute nodes write",
         "MB/s",
@@ -212,14 +258,12 @@ fn disk(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failur
         four,
         DISK,
     );
-    let tcp = run(Transport::Tcp, 4)?;
-    table.judge(
-        "6.4: RDMA above TCP on ext3, four compute nodes write",
-        "percent",
-        Published::Between(15.0, 42.0),
-        100.0 * (four / tcp.max(1.0) - 1.0),
-        "The simulated disk works beside both processors; on the testbed it took turns with TCP for them.",
-    );
+    let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = gains.iter().copied().fold(0.0, f64::max);
+    let row = "6.4: RDMA over TCP on ext3, writes, least of 1 to 4 compute nodes";
+    table.ratio(row, 1.15, least, TURNS);
+    let row = "6.4: RDMA over TCP on ext3, writes, most of 1 to 4 compute nodes";
+    table.ratio(row, 1.42, most, TURNS);
     Ok(())
 }
 
@@ -256,7 +300,8 @@ fn pipelining(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figu
             "slightly less with very small units",
             ("times", smallest / best),
             smallest < best,
-            "Several units are under way at once here, so that one's start-up is another's transfer; PVFS's one thread \
+            "Several units are under way at once here, so that one's start-up is another's \
+            transfer; PVFS's one thread \
              waited for each.",
         );
     }

@@ -1,4 +1,4 @@
-//! Not of the paper, which had eight machines: the same machines, up to 128.
+//! Not of the paper, which had eight machines: the same machines, up to 32.
 
 use super::super::laboratory::Laboratory;
 use super::super::row::Table;
@@ -8,7 +8,7 @@ use crate::experiment::volume::{Access, End, Load};
 use gannet_volume::client::TransferPolicy;
 use std::time::Duration;
 
-const IO_NODES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const IO_NODES: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// As many compute nodes as I/O nodes, each with a process that moves 16 MiB at a time, over all I/O nodes: 256 KiB for
 /// each of 64. Only whole operations count, so all are measured for the same time, which is that of many of them.
@@ -45,8 +45,8 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
             let row = format!(
                 "scale: {name}, {count} I/O and compute nodes over 1 and 1, share of linear"
             );
-            let note = "Not of the paper: eight machines were all it had.";
-            table.order(
+            let note = "Eight machines were all it had.";
+            table.beyond(
                 &row,
                 "at least 0.9 of linear",
                 ("times", share),

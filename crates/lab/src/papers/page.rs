@@ -1,0 +1,334 @@
+//! A paper's page (docs/papers): what was reproduced, what was not, what decides each figure, and what it rests on.
+
+use super::study::{DECIDED_MOVE_MIN, FITTED_MOVE_MAX};
+use super::{Ablated, Figure, Judged, Paper, Row, Study, Verdict};
+use std::fmt::Write as _;
+
+/// What one must know before the rows, by paper.
+fn story(paper: Paper) -> &'static str {
+    match paper {
+        Paper::NfsRdma => {
+            "The paper's headline, that a server which keeps its memory registered reads 2.1 \
+            times as fast, is *not* reproduced: \
+             with what primitive operations cost (the table of constants), a server that \
+             registers 128 KiB for every call \
+             reaches the same bound, its memory, with two or three calls under way. What the \
+             paper's machines did is \
+             modelled: the call's data are registered when the file system returns and taken \
+             back behind the reply \
+             (sections 7 and 8), each command takes the one adapter for itself while the driver \
+             sleeps, and physical pages \
+             lie apart, an entry each. That costs 63 us of a READ, and the paper's own section 7 \
+             agrees that it is the \
+             lesser part: 5 to 24 % of an operation, deregistration 1 to 2 %. Not to do it gains \
+             1 / (1 - 0.26) = 1.35 \
+             at most. The rest must lie in the 79 to 83 % that section 7 calls tmpfs: the server \
+             that registers also gets \
+             new memory for each call, and only the cache's comes from a slab. An earlier model \
+             charged 16 us a page for \
+             that; the number was fitted on the result, no paper has it, and it is gone."
+        }
+        Paper::Sandia => {
+            "The slides have no measured number in words, so only orders can be judged; their \
+            five numbers are the rates of \
+             its own links, which were put in."
+        }
+        Paper::PvfsIb => {
+            "Facts of PVFS 1.5 are in the profile: the I/O server is one thread, whose file \
+            operations block (section 3.3.2) \
+             and which holds a processor while it polls; the client's library has no thread of \
+             its own, so that its process \
+             and the streams' packets share a processor. Transfers are a stripe long (section \
+             4.2). What stays different: over \
+             TCP the volume's protocol asks for data of a write before they are sent, where PVFS \
+             sent them right behind \
+             the request; and our requests name one registration."
+        }
+    }
+}
+
+/// A number as the papers have them: three digits are more than that.
+pub(super) fn digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        large if large >= 100.0 => 0,
+        middle if middle >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// One sentence on how many rows of which kind agree.
+pub(super) fn summary(study: &Study) -> String {
+    let count = |kind| study.agreeing(&[kind]);
+    let [ratios, counts, orders, levels] = ["ratio", "count", "order", "level"].map(count);
+    let excluded = study.judged.iter().filter(|it| it.excluded.is_some());
+    let beyond = study.report.rows.iter().filter(|row| !row.of_paper);
+    format!(
+        "{} of {} ratios, {} of {} exact counts and {} of {} orders come out; of levels that no \
+        single constant decides, {} \
+         of {} are within 15 %. {} levels do not count, and {} rows are not the paper's.",
+        ratios.0,
+        ratios.1,
+        counts.0,
+        counts.1,
+        orders.0,
+        orders.1,
+        levels.0,
+        levels.1,
+        excluded.count(),
+        beyond.count(),
+    )
+}
+
+/// The largest move of a row by an assumed constant, in a few words.
+pub(super) fn sensitivity(judged: &Judged) -> String {
+    judged.sensitivity.map_or_else(
+        || String::from("none"),
+        |moved| {
+            let (share, how) = (100.0 * moved.share, moved.how);
+            format!("{share:+.0} %, {} {how}", moved.constant)
+        },
+    )
+}
+
+/// Whether a row agrees, or that it does not count.
+pub(super) fn verdict(row: &Row, judged: &Judged) -> &'static str {
+    match judged.excluded {
+        Some(_) => "excluded",
+        None => row.within.name(),
+    }
+}
+
+/// All of it, as Markdown.
+pub(super) fn page(study: &Study) -> String {
+    let name = study.paper.name();
+    let mut page = format!(
+        "# {name}\n\nWritten by `gannet-lab papers {name} --charts docs/papers`; how to read it: \
+        [README.md](README.md).\n\n\
+         {}\n\n{}\n",
+        summary(study),
+        story(study.paper)
+    );
+    list(&mut page, study, "Reproduced", Verdict::Within);
+    list(&mut page, study, "Not reproduced", Verdict::Outside);
+    excluded(&mut page, study);
+    decided(&mut page, study);
+    rows(&mut page, study, "Rows", true);
+    rows(&mut page, study, "Not of the paper", false);
+    figures(&mut page, study);
+    effects(&mut page, study);
+    constants(&mut page, study);
+    page
+}
+
+fn heading(page: &mut String, title: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(page, "\n## {title}\n");
+}
+
+fn line(page: &mut String, cells: &[String]) {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+fn header(page: &mut String, cells: &[String]) {
+    line(page, cells);
+    let _ = writeln!(page, "|{}", "---|".repeat(cells.len()));
+}
+
+fn list(page: &mut String, study: &Study, title: &str, verdict: Verdict) {
+    let rows = study
+        .rows()
+        .filter(|(row, judged)| row.of_paper && judged.excluded.is_none() && row.within == verdict)
+        .map(|(row, _)| row);
+    heading(page, title);
+    for row in rows {
+        let mut text = format!(
+            "- {}: {} published, {} simulated",
+            row.row,
+            row.published,
+            digits(row.simulated)
+        );
+        if verdict == Verdict::Outside && !row.note.is_empty() {
+            let _ = write!(text, ". {}", row.note);
+        }
+        let _ = writeln!(page, "{text}");
+    }
+}
+
+fn excluded(page: &mut String, study: &Study) {
+    let mut excluded = study
+        .rows()
+        .filter_map(|(row, judged)| Some((row, judged.excluded.as_ref()?)))
+        .peekable();
+    if excluded.peek().is_none() {
+        return;
+    }
+    heading(page, "Levels that one constant decides");
+    for (row, why) in excluded {
+        let (published, simulated) = (&row.published, digits(row.simulated));
+        let _ = writeln!(
+            page,
+            "- {}: {published} published, {simulated} simulated; {why}",
+            row.row
+        );
+    }
+}
+
+/// The line of a figure that moves most without some cost: the cost's number among all, the line, before and after.
+fn most_moved(ablated: &Ablated) -> Option<(usize, &str, f64, f64)> {
+    let moves = ablated.lines.iter().flat_map(|(line, means)| {
+        let base = means.first().copied().unwrap_or(0.0);
+        let without = means.iter().enumerate().skip(1);
+        without.map(move |(number, mean)| (number - 1, line.as_str(), base, *mean))
+    });
+    let share = |it: &(usize, &str, f64, f64)| (it.3 / it.2.max(1e-9) - 1.0).abs();
+    let moves = moves.filter(|it| share(it).is_finite());
+    moves.max_by(|one, other| share(one).total_cmp(&share(other)))
+}
+
+fn decided(page: &mut String, study: &Study) {
+    heading(page, "What decides each figure");
+    let figures = study.report.figures.iter().zip(&study.ablated);
+    for (figure, ablated) in figures {
+        let Some((number, name, before, after)) = most_moved(ablated) else {
+            continue;
+        };
+        let what = Study::ablations().nth(number).unwrap_or_default();
+        let (before, after) = (digits(before), digits(after));
+        let _ = writeln!(
+            page,
+            "- {}: most by \"{what}\" ({name}: {before} to {after} {})",
+            figure.title, figure.y
+        );
+    }
+}
+
+fn rows(page: &mut String, study: &Study, title: &str, of_paper: bool) {
+    let mut rows = study
+        .rows()
+        .filter(|(row, _)| row.of_paper == of_paper)
+        .peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    heading(page, title);
+    let cells = [
+        "row",
+        "kind",
+        "published",
+        "simulated",
+        "unit",
+        "within",
+        "sensitivity",
+        "note",
+    ];
+    header(page, &cells.map(String::from));
+    for (row, judged) in rows {
+        line(
+            page,
+            &[
+                row.row.clone(),
+                row.published.kind().to_owned(),
+                row.published.to_string(),
+                digits(row.simulated),
+                row.unit.to_owned(),
+                verdict(row, judged).to_owned(),
+                sensitivity(judged),
+                row.note.clone(),
+            ],
+        );
+    }
+}
+
+/// The name of a row or a line, with all costs, and without each.
+fn ablation_header(page: &mut String, first: &str) {
+    let mut cells = vec![first.to_owned(), String::from("with all")];
+    cells.extend(Study::ablations().map(String::from));
+    header(page, &cells);
+}
+
+fn ablation_line(page: &mut String, name: &str, numbers: &[f64]) {
+    let mut cells = vec![name.to_owned()];
+    cells.extend(numbers.iter().map(|number| match number.is_finite() {
+        true => digits(*number),
+        false => String::from("not measured"),
+    }));
+    line(page, &cells);
+}
+
+fn figures(page: &mut String, study: &Study) {
+    heading(page, "Figures, and what they are without some cost");
+    let figures = study.report.figures.iter().zip(&study.ablated);
+    for (figure, ablated) in figures {
+        let Figure { title, file, y, .. } = figure;
+        let _ = writeln!(page, "![{title}]({file}.svg)\n");
+        ablation_header(page, &format!("mean of the line, {y}"));
+        for (name, means) in &ablated.lines {
+            ablation_line(page, name, means);
+        }
+        page.push('\n');
+    }
+    let _ = writeln!(
+        page,
+        "Measured at the ends and the middle of each line, for a quarter of the time."
+    );
+}
+
+fn effects(page: &mut String, study: &Study) {
+    heading(page, "Rows without some cost");
+    ablation_header(page, "row");
+    for (row, judged) in study.rows() {
+        if row.of_paper && !row.published.is_level() {
+            ablation_line(page, &row.row, &judged.ablated);
+        }
+    }
+}
+
+fn constants(page: &mut String, study: &Study) {
+    heading(page, "Constants");
+    let count = |label: &str| {
+        let labelled = study.constants.iter();
+        let labelled = labelled.filter(|(_, _, constant)| constant.source.label() == label);
+        labelled.count()
+    };
+    let [given, derived, assumed, fitted] = ["given", "derived", "assumed", "fitted"].map(count);
+    let _ = writeln!(
+        page,
+        "{given} given, {derived} derived, {assumed} assumed, {fitted} fitted. A row that a \
+        fitted one moves by more than {} % \
+         is excluded; so is a level that falls by {} % or more when one given or derived rate is \
+         halved.\n",
+        100.0 * FITTED_MOVE_MAX,
+        100.0 * DECIDED_MOVE_MIN,
+    );
+    let cells = ["testbed", "constant", "value", "label", "source"];
+    header(page, &cells.map(String::from));
+    for (testbed, name, constant) in &study.constants {
+        line(
+            page,
+            &[
+                (*testbed).to_owned(),
+                (*name).to_owned(),
+                constant.value.to_string(),
+                constant.source.label().to_owned(),
+                constant.source.text().to_owned(),
+            ],
+        );
+    }
+}
+
+/// One sentence on several papers.
+pub(super) fn counted(studies: &[Study]) -> String {
+    let of_all = |kinds: &[&str]| {
+        let each = studies.iter().map(|study| study.agreeing(kinds));
+        each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    };
+    let effects = of_all(&["ratio", "count", "order"]);
+    format!(
+        "{} papers: {} of {} ratios, counts and orders come out.",
+        studies.len(),
+        effects.0,
+        effects.1
+    )
+}

@@ -1,0 +1,344 @@
+//! What decides a paper's rows: its experiments again with one constant halved or doubled, and with whole groups of
+//! costs at nothing.
+//!
+//! All of it follows from the constants' list ([`Profile::constants`]) and their labels; nothing is said row by row:
+//!
+//! - *Sensitivity*: each assumed constant is halved and doubled; the largest move of a row, and by which.
+//! - *Exclusion*: a row that a fitted constant moves by more than [`FITTED_MOVE_MAX`] proves nothing. Neither does a
+//!   level that moves nearly in proportion with one given or derived rate ([`DECIDED_MOVE_MIN`] when it is halved): it
+//!   was put in.
+//! - *Ablation*: [`ABLATIONS`].
+//!
+//! [`Profile::constants`]: gannet_sim::nic::Profile::constants
+
+use super::laboratory::{Change, Done, Extent, Factor, Origin, Used};
+use super::{Failure, Figure, Paper, Report, Row, Verdict};
+use gannet_sim::nic::Constant;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Share by which a fitted constant, halved or doubled, may move a row that counts.
+pub(super) const FITTED_MOVE_MAX: f64 = 0.05;
+/// Share by which a level moves at least when the rate that decides it is halved.
+pub(super) const DECIDED_MOVE_MIN: f64 = 0.4;
+/// Constants of a stream; they matter where something goes over TCP.
+const OF_TCP: [&str; 9] = [
+    "write_call_ns",
+    "read_call_ns",
+    "packet_bytes",
+    "queues",
+    "send_packet_ns",
+    "receive_packet_ns",
+    "stack_bytes_per_s",
+    "interrupt_packets",
+    "copy_stream_bytes_per_s",
+];
+
+/// What is left out, in words, and which constants are 0 then.
+pub(super) const ABLATIONS: [(&str, &[&str]); 5] = [
+    (
+        "registration cost 0",
+        &[
+            "register_ns",
+            "register_page_ns",
+            "register_command_ns",
+            "register_entry_ns",
+            "deregister_ns",
+            "deregister_command_ns",
+            "fast_map_ns",
+            "fast_map_page_ns",
+            "fast_unmap_ns",
+            "fast_unmap_command_ns",
+        ],
+    ),
+    (
+        "copies cost 0",
+        &[
+            "copy_bytes_per_s",
+            "read_bytes_per_s",
+            "write_bytes_per_s",
+            "copy_stream_bytes_per_s",
+        ],
+    ),
+    ("memory without a bound", &["memory_bytes_per_s"]),
+    (
+        "interrupts and switches 0",
+        &["interrupt_ns", "context_switch_ns"],
+    ),
+    (
+        "RPC, NFS and file system's work 0",
+        &[
+            "send_message_ns",
+            "receive_message_ns",
+            "client_operation_ns",
+            "operation_ns",
+        ],
+    ),
+];
+
+/// A paper's experiments, and what decides them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    /// Which paper.
+    pub paper: Paper,
+    /// Its rows and figures.
+    pub report: Report,
+    /// What is known of each row, in their order.
+    pub judged: Vec<Judged>,
+    /// Its figures, each with what they are without some cost.
+    pub ablated: Vec<Ablated>,
+    /// The constants of its testbeds: of which, the name, what it is.
+    pub constants: Vec<(&'static str, &'static str, Constant)>,
+}
+
+/// What is known of a row beside its number.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judged {
+    /// What moves it most among what was assumed.
+    pub sensitivity: Option<Move>,
+    /// Why it does not count, if it does not.
+    pub excluded: Option<String>,
+    /// The row without some cost, in the order of [`Study::ablations`]; the first is with all.
+    pub ablated: Vec<f64>,
+}
+
+/// By how much a row moves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Move {
+    /// The constant that was changed.
+    pub constant: &'static str,
+    /// `halved` or `doubled`.
+    pub how: &'static str,
+    /// Of the row's number.
+    pub share: f64,
+}
+
+/// A figure, and the means of its lines without some cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ablated {
+    /// The figure's file.
+    pub file: &'static str,
+    /// Each line's name and means, in the order of [`Study::ablations`]; the first is with all costs.
+    pub lines: Vec<(String, Vec<f64>)>,
+}
+
+impl Study {
+    /// What is left out one after the other.
+    pub fn ablations() -> impl Iterator<Item = &'static str> {
+        ABLATIONS.iter().map(|(name, _)| *name)
+    }
+
+    /// Runs a paper's experiments in all these ways, on all processors.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn run(paper: Paper, progress: &mut dyn FnMut(&str)) -> Result<Study, Failure> {
+        progress(&format!("{}: its machines", paper.name()));
+        let nothing = (Change::Nothing, Extent::Ends);
+        let ran = paper.run_with(nothing.0, nothing.1, Done::default(), &mut |_| {})?;
+        let (base, used, done) = (ran.report, ran.used, ran.done);
+        let variations = variations(&used);
+        // The longest comes first, so that nobody waits for it at the end.
+        let mut runs = vec![(Change::Nothing, Extent::Full)];
+        runs.extend(ABLATIONS.map(|(_, names)| (Change::Free(names), Extent::Ends)));
+        runs.extend(variations.iter().map(|it| (it.change(), Extent::Ends)));
+        let mut done = run_all(paper, &runs, &done, progress)?;
+        let report = std::mem::replace(&mut done[0], base);
+        let (short, first_variation) = (done, 1 + ABLATIONS.len());
+        let base = &short[0];
+        let judged = report.rows.iter().map(|row| {
+            // What is measured in full only is in none of the short runs.
+            let number_of = |report: &Report| {
+                let same = report.rows.iter().find(|it| it.row == row.row);
+                same.map_or(f64::NAN, |it| it.simulated)
+            };
+            let moves = variations.iter().zip(&short[first_variation..]);
+            let moves = moves.filter_map(|(variation, report)| {
+                let share = share_moved(number_of(base), number_of(report));
+                share.is_finite().then_some((variation, share))
+            });
+            let moves: Vec<_> = moves.collect();
+            Judged {
+                sensitivity: sensitivity(&moves),
+                excluded: excluded(row, &moves),
+                ablated: short[..first_variation].iter().map(number_of).collect(),
+            }
+        });
+        Ok(Study {
+            paper,
+            judged: judged.collect(),
+            ablated: ablated(&report, &short[..first_variation]),
+            constants: constants(&used),
+            report,
+        })
+    }
+
+    /// Rows with what is known of them.
+    pub fn rows(&self) -> impl Iterator<Item = (&Row, &Judged)> {
+        self.report.rows.iter().zip(&self.judged)
+    }
+
+    /// Rows of a paper that count, of some kinds: those that agree, and all.
+    pub fn agreeing(&self, kinds: &[&str]) -> (usize, usize) {
+        let counted = self.rows().filter(|(row, judged)| {
+            row.of_paper && judged.excluded.is_none() && kinds.contains(&row.published.kind())
+        });
+        counted.fold((0, 0), |(agreeing, all), (row, _)| {
+            let agrees = row.within == Verdict::Within;
+            (agreeing + usize::from(agrees), all + 1)
+        })
+    }
+}
+
+/// One constant, changed.
+struct Variation {
+    name: &'static str,
+    factor: Factor,
+    origin: Origin,
+    /// The label of its source.
+    label: &'static str,
+}
+
+impl Variation {
+    fn change(&self) -> Change {
+        Change::Scaled(self.name, self.factor, self.origin)
+    }
+}
+
+/// Every assumed or fitted constant halved and doubled; every other rate halved.
+fn variations(used: &[Used]) -> Vec<Variation> {
+    let mut variations: Vec<Variation> = Vec::new();
+    for used in used {
+        for (name, constant) in used.profile.constants() {
+            let origin = Origin::of(&constant);
+            let is_known = |it: &Variation| it.name == name && it.origin == origin;
+            if constant.value == 0
+                || (OF_TCP.contains(&name) && !used.tcp)
+                || variations.iter().any(is_known)
+            {
+                continue;
+            }
+            let factors: &[Factor] = match origin {
+                Origin::Assumed | Origin::Fitted => &[Factor::Halved, Factor::Doubled],
+                Origin::Stated if name.ends_with("bytes_per_s") => &[Factor::Halved],
+                Origin::Stated => &[],
+            };
+            variations.extend(factors.iter().map(|factor| Variation {
+                name,
+                factor: *factor,
+                origin,
+                label: constant.source.label(),
+            }));
+        }
+    }
+    variations
+}
+
+/// What comes of each of `runs`, in their order.
+fn run_all(
+    paper: Paper,
+    runs: &[(Change, Extent)],
+    known: &Done,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Report>, Failure> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((change, extent)) = runs.get(number) else {
+                return;
+            };
+            let ran = paper.run_with(*change, *extent, known.clone(), &mut |_| {});
+            let ran = ran.map(|ran| ran.report);
+            if let Ok(mut done) = done.lock() {
+                done.push((number, ran));
+            }
+        }
+    };
+    progress(&format!("{}: what decides its rows", paper.name()));
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, ran)| ran).collect()
+}
+
+/// Of what was; a row of 0 moves by what it becomes.
+fn share_moved(before: f64, after: f64) -> f64 {
+    match before.abs() {
+        some if some > 1e-9 => (after - before) / some,
+        _ => after - before,
+    }
+}
+
+fn sensitivity(moves: &[(&Variation, f64)]) -> Option<Move> {
+    let assumed = moves.iter().filter(|(it, _)| it.origin == Origin::Assumed);
+    let most = assumed.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()));
+    most.filter(|(_, share)| share.abs() >= 0.005)
+        .map(|(variation, share)| Move {
+            constant: variation.name,
+            how: variation.factor.name(),
+            share: *share,
+        })
+}
+
+fn excluded(row: &Row, moves: &[(&Variation, f64)]) -> Option<String> {
+    let decides = |(variation, share): &&(&Variation, f64)| match variation.origin {
+        Origin::Fitted => share.abs() > FITTED_MOVE_MAX,
+        Origin::Stated => row.published.is_level() && share.abs() >= DECIDED_MOVE_MIN,
+        Origin::Assumed => false,
+    };
+    let found = moves.iter().find(decides);
+    found.map(|(variation, share)| {
+        format!(
+            "{} ({}) decides it: {}, it moves by {:+.0} %",
+            variation.name,
+            variation.label,
+            variation.factor.name(),
+            100.0 * share
+        )
+    })
+}
+
+fn ablated(report: &Report, short: &[Report]) -> Vec<Ablated> {
+    let of = |figure: &Figure| Ablated {
+        file: figure.file,
+        lines: (figure.series.iter().enumerate())
+            .map(|(line, series)| {
+                let mean = |report: &Report| {
+                    let mut figures = report.figures.iter();
+                    let figure = figures.find(|it| it.file == figure.file);
+                    let series = figure.and_then(|figure| figure.series.get(line));
+                    series.map_or(f64::NAN, |series| {
+                        let sum: f64 = series.points.iter().map(|point| point.1).sum();
+                        sum / super::laboratory::whole(series.points.len().max(1))
+                    })
+                };
+                (series.name.clone(), short.iter().map(mean).collect())
+            })
+            .collect(),
+    };
+    report.figures.iter().map(of).collect()
+}
+
+/// Of each testbed, what differs from the one before it.
+fn constants(used: &[Used]) -> Vec<(&'static str, &'static str, Constant)> {
+    let mut constants: Vec<(&'static str, &'static str, Constant)> = Vec::new();
+    for used in used {
+        for (name, constant) in used.profile.constants() {
+            let is_known = constants
+                .iter()
+                .any(|(_, known, same)| *known == name && *same == constant);
+            if !is_known && (used.tcp || !OF_TCP.contains(&name)) {
+                constants.push((used.profile.name, name, constant));
+            }
+        }
+    }
+    constants
+}
