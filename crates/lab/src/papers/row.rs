@@ -108,9 +108,9 @@ impl Published {
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Published::Level { value, .. } | Published::Ratio(value) | Published::Count(value) => {
-                write!(f, "{value}")
-            }
+            Published::Level { value, .. } | Published::Count(value) => write!(f, "{value}"),
+            // Two published numbers of three digits, one over the other.
+            Published::Ratio(value) => write!(f, "{}", (value * 1e3).round() / 1e3),
             Published::Between(least, most) => write!(f, "{least} to {most}"),
             Published::Below(most) => write!(f, "below {most}"),
             Published::Order(words) => f.write_str(words),
