@@ -346,11 +346,11 @@ pub struct PapersOptions {
 pub enum Papers {
     /// One after the other.
     All,
-    /// As [`Paper::NfsRdma`].
+    /// NFS over RDMA and its registration strategies (2007)
     NfsRdma,
-    /// As [`Paper::Sandia`].
+    /// NFS over InfiniBand and iWARP (2007)
     Sandia,
-    /// As [`Paper::PvfsIb`].
+    /// PVFS over InfiniBand (2003)
     PvfsIb,
 }
 

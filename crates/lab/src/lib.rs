@@ -25,7 +25,12 @@ use gannet_runtime::tokio_plug::set_busy_poll;
 /// # Errors
 /// What failed, why, and what to do about it.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    logs::start(&arguments.logs, LogLevel::Warn);
+    let level = match arguments.command {
+        // Simulated servers start thousands of times, and say each time for whom they wait.
+        Command::Papers(_) => LogLevel::Error,
+        Command::Bench(_) => LogLevel::Warn,
+    };
+    logs::start(&arguments.logs, level);
     set_busy_poll(arguments.poll.time());
     match arguments.command {
         Command::Bench(options) => bench::run(&options.what),
