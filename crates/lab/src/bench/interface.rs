@@ -8,17 +8,21 @@ use crate::cli::InterfaceOptions;
 use comfy_table::{CellAlignment, Table, presets};
 use gannet::local::{Remote, connect};
 use gannet::url::Url;
-use gannet::{Buffer, Client, ConnectOptions, File, Server};
+use gannet::{Buffer, Client, ConnectOptions, File, FileReader, Server};
 use gannet_cli::bench::measure::{rounded, scatter};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::scratch::Scratch;
 use gannet_cli::{output, session, size};
 use gannet_client::{Files, Node, Transfer};
 use serde::Serialize;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// Bytes of the file that is read.
@@ -101,13 +105,9 @@ fn measure(
     options: &InterfaceOptions,
 ) -> Result<Row, Failure> {
     let what = || format!("cannot read from {url}");
-    let programs = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .explain(what)?;
-    let client = programs.block_on(Client::connect(url)).explain(what)?;
-    let file = programs.block_on(client.open(NAME)).explain(what)?;
+    let program = Program::start().explain(what)?;
+    let client = program.block_on(Client::connect(url)).explain(what)?;
+    let file = program.block_on(client.open(NAME)).explain(what)?;
     let (mut samples, place) = (Vec::new(), Url::parse(url).explain(what)?);
     session::run(async |runtime| {
         let connection = connect(&runtime, &place, &ConnectOptions::default()).await;
@@ -136,13 +136,41 @@ fn measure(
         for _ in 0..options.threes {
             let before = inner().await?;
             let (client, file) = (client.clone(), file.clone());
-            let public = programs.spawn(public((client, file), (work, in_flight), options.sample));
-            let public = public.await.explain(what)?.explain(what)?;
+            let public = public((client, file), (work, in_flight), options.sample);
+            let public = program.run(public).await.explain(what)?.explain(what)?;
             samples.push([before, public, inner().await?]);
         }
         Ok(())
     })?;
     Ok(Row::new((work, in_flight), &samples))
+}
+
+/// A program with an executor of its own, on a thread of its own.
+struct Program(Arc<Runtime>);
+
+impl Program {
+    fn start() -> io::Result<Program> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Program(Arc::new(runtime)))
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.0.block_on(work)
+    }
+
+    /// Runs `work` on the program's thread; fails if that cannot be had.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (runtime, (sender, done)) = (Arc::clone(&self.0), oneshot::channel());
+        let thread = std::thread::Builder::new().name(String::from("program"));
+        thread.spawn(move || {
+            // An error says that nobody waits any more.
+            let _ = sender.send(runtime.block_on(work));
+        })?;
+        done.await.map_err(io::Error::other)
+    }
 }
 
 /// What was done since it began.
@@ -277,7 +305,7 @@ async fn public_one(
             Work::Stream => {
                 let (mut reader, mut own) = (file.reader(0)?, vec![0; STREAM_LEN]);
                 loop {
-                    let read = reader.read(&mut own).await;
+                    let read = take_out(&mut reader, &mut own).await;
                     let count = read.map_err(|_| gannet::Error::Ended)?;
                     if count == 0 {
                         break;
@@ -288,6 +316,16 @@ async fn public_one(
         }
     }
     Ok(())
+}
+
+/// What a program takes out of a stream: the next bytes, none at its end.
+async fn take_out(reader: &mut FileReader, own: &mut [u8]) -> io::Result<usize> {
+    std::future::poll_fn(|context| {
+        let mut room = ReadBuf::new(own);
+        ready!(Pin::new(&mut *reader).poll_read(context, &mut room))?;
+        Poll::Ready(Ok(room.filled().len()))
+    })
+    .await
 }
 
 impl Row {
