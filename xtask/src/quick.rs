@@ -14,13 +14,18 @@ const SEEDS: u32 = 12;
 /// # Errors
 /// The first step that failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let build = Step::cargo("test --workspace --locked --no-run --quiet");
-    build.run(root)?;
+    // What fills a machine with sockets (the memory of idle connections), reads corpora or compiles examples is for
+    // `cargo test --workspace`, and so are the command line's tests, which start processes.
+    let libraries = "test --workspace --exclude gannet-cli --exclude gannet-fuzz --lib --bins --test all --locked --quiet";
+    let binaries = "test -p gannet-cli --lib --locked --quiet";
+    for tests in [libraries, binaries] {
+        Step::cargo(&format!("{tests} --no-run")).run(root)?;
+    }
+    Step::cargo("build --locked --quiet -p gannet-dst").run(root)?;
     let started = Instant::now();
-    // The command line's integration tests, and the fuzz targets' corpora, are for `cargo test --workspace`.
-    Step::cargo("test --workspace --exclude gannet-cli --exclude gannet-fuzz --locked --quiet")
-        .run(root)?;
-    Step::cargo("test -p gannet-cli --lib --locked --quiet").run(root)?;
+    for tests in [libraries, binaries] {
+        Step::cargo(tests).run(root)?;
+    }
     ci::simulate_debug(root, SEEDS)?;
     println!(
         "== test: passed in {:.0} s after the build",
