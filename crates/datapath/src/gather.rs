@@ -26,7 +26,8 @@ impl Gather {
         // Whoever waits for the file hears of any other error as well.
         if range.copy(self.room()).is_err() {
             let buffer = std::mem::take(&mut self.buffer);
-            self.buffer = range.read(runtime, buffer, at).await?;
+            // On the heap: rare, and as part of this future it would be moved with each warm read.
+            self.buffer = Box::pin(range.read(runtime, buffer, at)).await?;
         }
         self.filled += len;
         Ok(())
