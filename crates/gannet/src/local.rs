@@ -3,11 +3,10 @@
 //! What [`crate::Client`] runs on a thread of its own runs here on the caller's: for programs that are made of
 //! [`gannet_runtime`]'s cores, as the command line is.
 
-pub use crate::client::connect::{Connection, connect, find};
 #[cfg(feature = "volumes")]
-pub use crate::client::connect::{resolver, volume};
-pub use crate::client::options::{machine_name, own_credentials};
+pub use crate::client::connect::volume;
+pub use crate::client::connect::{Connection, connect};
+pub use crate::client::options::own_credentials;
 pub use crate::client::remote::Remote;
 #[cfg(feature = "mount")]
 pub use crate::mount::mount;
-pub use crate::provider::provider;

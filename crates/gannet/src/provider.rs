@@ -5,7 +5,7 @@ use gannet_runtime::Handle;
 use std::rc::Rc;
 
 /// A provider for the core of `runtime`; with MPA CRCs if `crc` asks for them, or the peer does.
-pub fn provider(runtime: &Handle, crc: bool) -> Rc<IwarpProvider> {
+pub(crate) fn provider(runtime: &Handle, crc: bool) -> Rc<IwarpProvider> {
     let config = IwarpConfig {
         crc,
         ..IwarpConfig::default()

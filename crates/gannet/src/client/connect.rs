@@ -214,7 +214,7 @@ async fn resolve(runtime: &Handle, url: &Url) -> Result<SocketAddr, ConnectError
 ///
 /// # Errors
 /// It has none, or the name service fails.
-pub async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<SocketAddr> {
+pub(crate) async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<SocketAddr> {
     let looked_up = run_blocking(runtime, move || {
         let mut found = (host.as_str(), port).to_socket_addrs()?;
         let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
@@ -227,7 +227,7 @@ pub async fn find(runtime: &Handle, host: String, port: u16) -> io::Result<Socke
 
 /// Looks hosts up for the clients and the manager of a volume.
 #[cfg(feature = "volumes")]
-pub fn resolver(runtime: &Handle) -> gannet_volume::client::Resolver {
+pub(crate) fn resolver(runtime: &Handle) -> gannet_volume::client::Resolver {
     let runtime = Handle::clone(runtime);
     Rc::new(move |host, port| {
         let runtime = Handle::clone(&runtime);

@@ -124,7 +124,7 @@ pub fn own_credentials() -> Credentials {
 }
 
 /// What this machine is called.
-pub fn machine_name() -> String {
+pub(crate) fn machine_name() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
 }

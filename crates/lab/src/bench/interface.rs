@@ -417,7 +417,7 @@ mod tests {
     fn a_median_lies_in_its_interval() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
         assert_eq!(median(&values), 8.0);
-        // The fourth and the twelfth hold it with 96 %.
+        // The fourth and the thirteenth hold it with 98 %.
         assert_eq!(median_interval(&values), (4.0, 13.0));
         assert_eq!(median(&[1.0, 2.0]), 1.5);
         assert_eq!(median(&[]), 0.0);

@@ -1,7 +1,8 @@
 //! The threads that run the servers of a volume, each with a core.
 
 use super::{IoServerSeat, Roles, on_a_core};
-use crate::local::{find, provider, resolver};
+use crate::client::connect::{find, resolver};
+use crate::provider::provider;
 use crate::volume::Place;
 use crate::volume::error::{ManagerError, VolumeError};
 use crate::volume::folder::FolderDisk;
