@@ -2,20 +2,24 @@
 
 use super::prepare::Kit;
 use super::process::{tied_to_us, use_packages};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
 
 /// Ports of a server in the guest: NFS over TCP, over RDMA, MOUNT. Also known to kernel-lab/guest/lib.sh.
 const NFS_PORTS: [u16; 3] = [2049, 20049, 20048];
+/// Ports of the host that lead into guests.
+const FORWARDED_PORTS: RangeInclusive<u16> = 22_000..=32_000;
 /// Bytes of a capture file before its first packet.
 const CAPTURE_HEADER: u64 = 24;
 
@@ -200,12 +204,26 @@ fn answer(mut control: &UnixStream, status: u8, text: &str) -> Result<()> {
         .context("the guest does not listen")
 }
 
-/// Ports of 127.0.0.1 that nobody uses at the moment.
+/// Ports of 127.0.0.1 that no other guest has been given and no process listens on.
+///
+/// QEMU binds them a moment later. They are below the range from which the kernel takes ports for connections: the
+/// scenarios of the other lane open many in that moment.
+///
+/// # Errors
+/// None is left.
 fn free_ports() -> Result<[u16; 4]> {
-    let listeners = [(); 4].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    static NEXT: AtomicU16 = AtomicU16::new(*FORWARDED_PORTS.start());
     let mut ports = [0; 4];
-    for (port, listener) in ports.iter_mut().zip(listeners) {
-        *port = listener.context("no free port")?.local_addr()?.port();
+    for free in &mut ports {
+        *free = loop {
+            let port = NEXT.fetch_add(1, Ordering::Relaxed);
+            if !FORWARDED_PORTS.contains(&port) {
+                bail!("no free port in {FORWARDED_PORTS:?}: which programs listen there?");
+            }
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                break port;
+            }
+        };
     }
     Ok(ports)
 }
@@ -258,4 +276,29 @@ fn arguments(
     add("-initrd", recipe.initramfs.display().to_string());
     add("-append", KERNEL_OPTIONS.to_owned());
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn guests_never_share_a_port_nor_take_one_of_a_listener() {
+        let listeners: Vec<_> = FORWARDED_PORTS
+            .step_by(3)
+            .take(20)
+            .filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok())
+            .collect();
+        let listening: Vec<u16> = listeners
+            .iter()
+            .map(|one| one.local_addr().unwrap().port())
+            .collect();
+        let given: Vec<u16> = (0..10).flat_map(|_| free_ports().unwrap()).collect();
+        let distinct: HashSet<u16> = given.iter().copied().collect();
+        assert_eq!(distinct.len(), given.len());
+        assert!(!listening.is_empty());
+        assert!(listening.iter().all(|port| !distinct.contains(port)));
+        assert!(given.iter().all(|port| FORWARDED_PORTS.contains(port)));
+    }
 }

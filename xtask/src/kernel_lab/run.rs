@@ -16,6 +16,8 @@ use std::{fmt, fs, thread};
 
 /// How long a guest may take to boot.
 const BOOT_MAX: Duration = Duration::from_secs(300);
+/// How many guests that ended while they booted are replaced, in one scenario.
+const BOOTS_AGAIN: usize = 2;
 /// How long after a scenario's limit a guest may take to end it, before it is ended itself.
 const GRACE: Duration = Duration::from_secs(15);
 
@@ -203,16 +205,27 @@ impl<'a> Lane<'a> {
             .retain(|machine| machine.captures == scenario.capture);
         let started = Instant::now();
         let there = self.machines.len();
-        for _ in there..scenario.guests {
-            let number = 1 + self.lab.started.fetch_add(1, Ordering::Relaxed);
-            let (recipe, sender) = (&self.lab.recipe, self.sender.clone());
-            let machine = Machine::start(recipe, number, scenario.capture, sender)?;
-            self.machines.push(machine);
-        }
-        for _ in there..scenario.guests {
-            let (guest, line) = self.next_line(BOOT_MAX).context("a guest does not boot")?;
-            if line != "ready" {
-                bail!("guest {guest} sends `{line}` before it is ready");
+        let mut starts_left = scenario.guests - there + BOOTS_AGAIN;
+        let mut ready = there;
+        while ready < scenario.guests {
+            while self.machines.len() < scenario.guests {
+                if starts_left == 0 {
+                    bail!("no guest boots: see above what they and QEMU said");
+                }
+                starts_left -= 1;
+                self.start(scenario.capture)?;
+            }
+            match self.next_event(BOOT_MAX).context("a guest does not boot")? {
+                (_, Some(line)) if line == "ready" => ready += 1,
+                (guest, Some(line)) => bail!("guest {guest} sends `{line}` before it is ready"),
+                (guest, None) if guest < there => bail!("guest {guest} has ended while it waited"),
+                (guest, None) => {
+                    let machine = self.machines.remove(guest);
+                    let said = machine.logs().map(|log| tail_of(&log)).join("\n");
+                    println!(
+                        "kernel-lab: a guest ended while it booted; QEMU and it said:\n{said}"
+                    );
+                }
             }
         }
         if self.machines.len() > there {
@@ -221,6 +234,14 @@ impl<'a> Lane<'a> {
                 started.elapsed().as_secs_f64()
             );
         }
+        Ok(())
+    }
+
+    /// Starts a guest, without waiting for it.
+    fn start(&mut self, captures: bool) -> Result<()> {
+        let number = 1 + self.lab.started.fetch_add(1, Ordering::Relaxed);
+        let machine = Machine::start(&self.lab.recipe, number, captures, self.sender.clone())?;
+        self.machines.push(machine);
         Ok(())
     }
 
@@ -248,6 +269,12 @@ impl<'a> Lane<'a> {
 
     /// The next line that one of the guests sends, and its index.
     fn next_line(&self, max: Duration) -> Result<(usize, String)> {
+        let (guest, line) = self.next_event(max)?;
+        Ok((guest, line.context("the guest has ended: see its console")?))
+    }
+
+    /// The next line that one of the guests sends, or nothing when it has ended; and its index.
+    fn next_event(&self, max: Duration) -> Result<(usize, Option<String>)> {
         let deadline = Instant::now() + max;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -261,8 +288,7 @@ impl<'a> Lane<'a> {
             let of_it = |machine: &Machine| machine.number == event.machine;
             // Those that were ended may still have lines under way.
             if let Some(index) = self.machines.iter().position(of_it) {
-                let line = event.line.context("the guest has ended: see its console")?;
-                return Ok((index, line));
+                return Ok((index, event.line));
             }
         }
     }
