@@ -8,12 +8,15 @@ use gannet_runtime::{Buffer, Handle, LocalFuture};
 use std::io;
 use std::rc::Rc;
 
-/// How the bytes of a range get into a peer's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
+/// How the bytes of a range get into a peer's memory (Dalessandro and Wyckoff 2007, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// They are copied into memory, which is registered where the provider wants that.
+    /// They are copied into memory that stays registered, where the provider wants that.
     Static,
+    /// They are read into memory that is registered for this use, sent, and deregistered, one piece after the other.
+    Dynamic,
+    /// The same, with several pieces under way: one is read and registered while others are sent.
+    Pipelined,
     /// The file is the source: the program neither copies nor maps it, and how its bytes leave is the provider's.
     Sendfile,
 }
@@ -81,7 +84,7 @@ impl Datapath {
     ) -> Ready {
         match self.engine(range.len) {
             Engine::Sendfile => Ready::File,
-            Engine::Static => copied(range, runtime, self.file_regions, memory),
+            _ => copied(range, runtime, self.file_regions, memory),
         }
     }
 

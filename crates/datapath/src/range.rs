@@ -28,6 +28,16 @@ impl FileRange {
         }
     }
 
+    /// `len` bytes behind the first `gone`, clipped to it.
+    #[must_use]
+    pub fn part(&self, gone: u64, len: usize) -> FileRange {
+        let rest = self.rest(usize::try_from(gone).unwrap_or(usize::MAX));
+        FileRange {
+            len: len.min(rest.len),
+            ..rest
+        }
+    }
+
     /// Bytes of memory that it takes as it is: none, but for bytes that a store has read from elsewhere.
     pub fn memory(&self) -> usize {
         let memory = self.file.memory(self.offset, self.len);

@@ -2,4 +2,5 @@
 
 mod nic;
 mod rpc;
+mod senders;
 mod suite;

@@ -1,0 +1,402 @@
+//! One call that sends a range of an open file: to a peer's memory, or as messages.
+
+mod pieces;
+
+use crate::{Engine, EngineError, FileRange, SenderOptions};
+use gannet_fabric::registration::{
+    Counters, Registered, Registration, Strategy, StrategyKind, Trust,
+};
+use gannet_fabric::{
+    Access, Capabilities, Completion, Connected, Disconnected, PostError, RegisterError,
+    RemoteAddress, Scope, SendOptions, Signal, Source, WorkError, WorkId,
+};
+use gannet_runtime::{Arena, Buffer, Handle, Instant, LocalFuture, sleep};
+use pieces::{Piece, Pieces};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use thiserror::Error;
+
+/// Work requests of a [`FileSender`] have this bit of their [`WorkId`] set; those of its endpoint's other users do not.
+pub const SENDER_WORK: u64 = 1 << 63;
+
+/// Where a file range goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Destination<'a> {
+    /// Segments of the peer's memory, address and bytes each, which are filled one behind the other.
+    Memory(&'a [(RemoteAddress, u32)]),
+    /// One message for each pipe's length of it.
+    Messages {
+        /// Receives that the peer has posted for them, each as long as a pipe at least.
+        receives: usize,
+    },
+}
+
+/// Why a range was not sent, or not to its end.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// The provider does not have the engine that was asked for.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The peer's segments or receives hold fewer bytes than the range has. Nothing was sent.
+    #[error("the peer has room for {room} bytes, and {len} are to be sent")]
+    Room {
+        /// Bytes that fit.
+        room: u64,
+        /// Bytes of the range.
+        len: u64,
+    },
+    /// The file could not be read.
+    #[error("the file cannot be read: {0}")]
+    File(#[from] io::Error),
+    /// Memory could not be registered.
+    #[error("memory for the file's bytes cannot be registered: {0}")]
+    Register(#[from] RegisterError),
+    /// The endpoint did not take the work.
+    #[error("the work was not accepted: {0}")]
+    Post(#[from] PostError),
+    /// The work failed; the connection is gone, or the peer's memory refused it.
+    #[error("the work failed: {0}")]
+    Work(#[from] WorkError),
+    /// The connection has ended.
+    #[error("the connection has ended: {0}")]
+    Disconnected(#[from] Disconnected),
+    /// No work was completed for [`SenderOptions::stalled_after`].
+    #[error("the peer took nothing for {} seconds", .0.as_secs())]
+    Stalled(std::time::Duration),
+}
+
+/// What a sender did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendCounts {
+    /// Ranges sent to their ends.
+    pub transfers: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Work requests posted.
+    pub work: u64,
+    /// Bytes that were copied from files to memory of ours.
+    pub copied_bytes: u64,
+    /// Pieces of files that were read, each by one system call or more.
+    pub reads: u64,
+    /// The most memory that pieces under way ever took together, in bytes.
+    pub memory_peak: usize,
+    /// Registrations, and the bytes that they pin.
+    pub registrations: Counters,
+}
+
+/// Sends ranges of files over one connection, one after the other.
+///
+/// A range is cut into pieces of a pipe's length, and as many are under way as there are pipes. Each completion starts
+/// the next piece: the fabric is the clock. At no time do the pieces under way take more memory than
+/// [`SenderOptions::memory_max`].
+pub struct FileSender {
+    endpoint: Connected,
+    runtime: Handle,
+    capabilities: Capabilities,
+    options: SenderOptions,
+    /// Memory that stays registered, a slot for each pipe.
+    slots: Arena,
+    /// Registers slots once.
+    kept: Rc<dyn Strategy>,
+    /// Registers memory for one use.
+    fresh: Rc<dyn Strategy>,
+    /// Pieces whose bytes are in memory, or on their way there; in order.
+    gathered: VecDeque<Gathered>,
+    /// Pieces that were posted; in order.
+    posted: VecDeque<Posted>,
+    /// Completions that were not looked at yet.
+    completions: VecDeque<Completion>,
+    /// Where the endpoint puts them.
+    arrived: Vec<Completion>,
+    /// Counts transfers: completions of one that was given up are told from those of the next.
+    number: u64,
+    /// The last time that something came to an end.
+    progress: Instant,
+    timer: Option<LocalFuture<()>>,
+    counts: SendCounts,
+}
+
+/// A piece before it is posted.
+struct Gathered {
+    piece: Piece,
+    bytes: Bytes,
+}
+
+/// Where the bytes of a piece are.
+enum Bytes {
+    /// In the file; the provider takes them from there.
+    File,
+    Memory(Buffer),
+    /// On their way from the disk.
+    Cold(LocalFuture<io::Result<Buffer>>),
+}
+
+/// A piece in the send queue.
+struct Posted {
+    /// Memory that it takes.
+    memory: usize,
+    /// What its bytes are in, where that is registered.
+    source: Option<Registered>,
+}
+
+impl FileSender {
+    /// A sender over `endpoint`, a connection of a provider with these capabilities.
+    ///
+    /// # Errors
+    /// [`EngineError`]: the provider does not have the engine that is asked for, or the options leave no memory.
+    pub fn new(
+        endpoint: Connected,
+        capabilities: Capabilities,
+        runtime: Handle,
+        options: SenderOptions,
+    ) -> Result<FileSender, EngineError> {
+        let options = options.checked(&capabilities)?;
+        let strategy = |kind| {
+            let registration = Registration::new(kind, Trust::Untrusted).unwrap_or_default();
+            registration.over(endpoint.domain(), Handle::clone(&runtime))
+        };
+        Ok(FileSender {
+            slots: Arena::new(options.pipe_len, options.pipes),
+            kept: strategy(StrategyKind::ServerCache),
+            fresh: strategy(StrategyKind::Dynamic),
+            progress: runtime.now(),
+            endpoint,
+            runtime,
+            capabilities,
+            options,
+            gathered: VecDeque::new(),
+            posted: VecDeque::new(),
+            completions: VecDeque::new(),
+            arrived: Vec::new(),
+            number: 0,
+            timer: None,
+            counts: SendCounts::default(),
+        })
+    }
+
+    /// What it works with, after memory and provider have bounded it.
+    pub fn options(&self) -> &SenderOptions {
+        &self.options
+    }
+
+    /// The engine for a range of `len` bytes.
+    pub fn engine(&self, len: usize) -> Engine {
+        let chosen = self.options.engine;
+        chosen.unwrap_or_else(|| Engine::choose(&self.capabilities, len))
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> SendCounts {
+        let registrations = self.kept.counters() + self.fresh.counters();
+        SendCounts {
+            registrations,
+            ..self.counts
+        }
+    }
+
+    /// Sends all of `range`, and returns when its last byte has left. Completions that are not the sender's own go to
+    /// `others`.
+    ///
+    /// Dropped before its end, it leaves the pieces that were posted to the endpoint; the next call waits for them
+    /// first.
+    ///
+    /// # Errors
+    /// See [`SendError`]. The peer may have got some of the range then.
+    pub async fn send(
+        &mut self,
+        range: &FileRange,
+        destination: Destination<'_>,
+        others: &mut Vec<Completion>,
+    ) -> Result<(), SendError> {
+        let engine = self.engine(range.len);
+        let mut pieces = Pieces::new(range.len, destination, self.options.pipe_len)?;
+        self.gathered.clear();
+        self.number += 1;
+        self.progress = self.runtime.now();
+        while !self.posted.is_empty() {
+            self.wait(others).await?;
+        }
+        let pipes = self.options.pipes_of(engine);
+        loop {
+            while self.gathered.len() + self.posted.len() < pipes
+                && let Some(piece) = pieces.next()
+            {
+                let bytes = self.gather(engine, range, &piece);
+                self.gathered.push_back(Gathered { piece, bytes });
+                self.post(engine, range, &mut pieces)?;
+            }
+            self.post(engine, range, &mut pieces)?;
+            if self.gathered.is_empty() && self.posted.is_empty() && pieces.are_done() {
+                self.counts.transfers += 1;
+                self.counts.bytes += range.len as u64;
+                return Ok(());
+            }
+            self.wait(others).await?;
+        }
+    }
+
+    /// What the work of this transfer is called.
+    fn id(&self) -> WorkId {
+        WorkId(SENDER_WORK | self.number)
+    }
+
+    /// Has the bytes of a piece where `engine` takes them from.
+    fn gather(&mut self, engine: Engine, range: &FileRange, piece: &Piece) -> Bytes {
+        if engine == Engine::Sendfile {
+            return Bytes::File;
+        }
+        let part = range.part(piece.offset, piece.len as usize);
+        let slot = match engine {
+            Engine::Static => self.slots.take(),
+            _ => None,
+        };
+        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(part.len));
+        self.counts.reads += 1;
+        self.counts.copied_bytes += part.len as u64;
+        if part.copy(&mut buffer).is_ok() {
+            return Bytes::Memory(buffer);
+        }
+        // Who waits for the disk hears of any other error as well.
+        let runtime = Handle::clone(&self.runtime);
+        Bytes::Cold(Box::pin(
+            async move { part.read(&runtime, buffer, 0).await },
+        ))
+    }
+
+    /// Posts the pieces at the front whose bytes are there.
+    fn post(
+        &mut self,
+        engine: Engine,
+        range: &FileRange,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<(), SendError> {
+        while let Some(Gathered { bytes, .. }) = self.gathered.front()
+            && !matches!(bytes, Bytes::Cold(_))
+        {
+            let Some(Gathered { piece, bytes }) = self.gathered.pop_front() else {
+                break;
+            };
+            let (source, registered, memory) = self.source(engine, range, &piece, bytes)?;
+            let id = self.id();
+            let posted = match piece.target {
+                Some(target) => self.endpoint.post_write(id, source, target, Signal::Always),
+                None => {
+                    let signal = Signal::Always;
+                    let options = SendOptions {
+                        signal,
+                        ..SendOptions::default()
+                    };
+                    self.endpoint.post_send(id, source, options)
+                }
+            };
+            match posted {
+                Ok(()) => {}
+                // Its bytes are gone with the refusal: it and those behind it are gathered again.
+                Err(PostError::QueueFull) if !self.posted.is_empty() => {
+                    self.gathered.clear();
+                    pieces.go_back_to(piece);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.counts.work += 1;
+            self.posted.push_back(Posted {
+                memory,
+                source: registered,
+            });
+            let memory: usize = self.posted.iter().map(|it| it.memory).sum();
+            self.counts.memory_peak = self.counts.memory_peak.max(memory);
+            self.endpoint.flush();
+        }
+        Ok(())
+    }
+
+    /// The source of a piece's work, its registration where there is one, and the memory that both take.
+    fn source(
+        &self,
+        engine: Engine,
+        range: &FileRange,
+        piece: &Piece,
+        bytes: Bytes,
+    ) -> Result<(Source, Option<Registered>, usize), SendError> {
+        let Piece { offset, len, .. } = *piece;
+        let Bytes::Memory(buffer) = bytes else {
+            return Ok((range.source(offset, len), None, len as usize));
+        };
+        let memory = buffer.len();
+        let strategy = match engine {
+            Engine::Static if !self.capabilities.needs_local_registration => {
+                return Ok((Source::Buffer { buffer, len }, None, memory));
+            }
+            Engine::Static => &self.kept,
+            _ => &self.fresh,
+        };
+        let scope = Scope::Endpoint(self.endpoint.id());
+        let registered = Rc::clone(strategy).register(buffer, Access::Local, scope)?;
+        let source = Source::Span(registered.span(0, len));
+        Ok((source, Some(registered), memory))
+    }
+
+    /// Waits until something has come to an end, and gives back what it held.
+    async fn wait(&mut self, others: &mut Vec<Completion>) -> Result<(), SendError> {
+        if self.completions.is_empty() {
+            std::future::poll_fn(|context| self.poll_progress(context)).await?;
+        }
+        self.progress = self.runtime.now();
+        let mut failed = None;
+        // One at a time: a call that is dropped here leaves the others to the next one.
+        while let Some(completion) = self.completions.pop_front() {
+            if completion.id.0 & SENDER_WORK == 0 {
+                others.push(completion);
+                continue;
+            }
+            // In the order of posting.
+            let posted = self.posted.pop_front();
+            if let Err(error) = completion.outcome
+                && completion.id == self.id()
+            {
+                failed = failed.or(Some(error));
+            }
+            if let Some(source) = posted.and_then(|it| it.source) {
+                // Its memory is under way until the revocation is done.
+                source.release(0).await;
+            }
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn poll_progress(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let mut arrived = false;
+        for gathered in &mut self.gathered {
+            if let Bytes::Cold(read) = &mut gathered.bytes
+                && let Poll::Ready(read) = read.as_mut().poll(context)
+            {
+                gathered.bytes = Bytes::Memory(read?);
+                arrived = true;
+            }
+        }
+        if arrived {
+            return Poll::Ready(Ok(()));
+        }
+        let completed = self.endpoint.poll_completions(context, &mut self.arrived);
+        self.completions.extend(self.arrived.drain(..));
+        if let Poll::Ready(completed) = completed {
+            return Poll::Ready(completed.map_err(SendError::from));
+        }
+        loop {
+            let runtime = &self.runtime;
+            let allowed = self.options.stalled_after;
+            let left = allowed.saturating_sub(runtime.now().duration_since(self.progress));
+            if left.is_zero() {
+                return Poll::Ready(Err(SendError::Stalled(allowed)));
+            }
+            let timer = self.timer.get_or_insert_with(|| sleep(runtime, left));
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.timer = None;
+        }
+    }
+}
