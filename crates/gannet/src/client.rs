@@ -5,18 +5,21 @@ mod contact;
 pub(crate) mod options;
 mod probe;
 pub(crate) mod remote;
-mod worker;
 
 pub use options::ConnectOptions;
 
 use crate::file::{File, write_durably};
 use crate::url::Url;
+use crate::worker;
 use crate::{ConnectError, Error};
+use connect::{Connection, connect};
 use gannet_client::{Existing, Files, Transfer};
 use gannet_vfs::{Attributes, FileSystemUsage};
 use remote::Remote;
 use std::sync::Arc;
-pub(crate) use worker::Worker;
+
+/// The thread of a connection.
+pub(crate) type Worker = worker::Worker<Connection>;
 
 /// A mounted export, or a volume: what is below the path of the URL that it was connected with.
 ///
@@ -56,7 +59,13 @@ impl Client {
     pub async fn connect_with(url: &str, options: ConnectOptions) -> Result<Client, ConnectError> {
         let url = Url::parse(url)?;
         let path = url.path.clone();
-        let (worker, export_len) = Worker::start(url, options).await?;
+        let connecting = async move |runtime| {
+            let connection = connect(&runtime, &url, &options).await?;
+            let export_len = connection.export_len;
+            Ok((connection, export_len))
+        };
+        let started = Worker::start("gannet-client", connecting, ConnectError::Start);
+        let (worker, export_len) = started.await?;
         let below = path.get(export_len..).unwrap_or_default();
         Ok(Client {
             worker,
@@ -201,8 +210,7 @@ impl Client {
     /// # Errors
     /// [`Error::Ended`].
     pub async fn reconnects(&self) -> Result<u64, Error> {
-        self.worker
-            .run(async |connection| connection.reconnects())
-            .await
+        let counted = self.worker.run(async |connection| connection.reconnects());
+        Ok(counted.await?)
     }
 }

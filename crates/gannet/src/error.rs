@@ -3,6 +3,7 @@
 #[cfg(feature = "volumes")]
 use crate::KeyError;
 use crate::url::UrlError;
+use crate::worker::Gone;
 use gannet_vfs::Status;
 use std::io;
 use thiserror::Error;
@@ -66,6 +67,12 @@ pub enum Error {
     /// The thread that serves the connection is gone.
     #[error("the connection's thread has ended")]
     Ended,
+}
+
+impl From<Gone> for Error {
+    fn from(_: Gone) -> Error {
+        Error::Ended
+    }
 }
 
 impl From<gannet_client::Error> for Error {

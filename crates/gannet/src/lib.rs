@@ -23,7 +23,9 @@
 //!
 //! A [`Mount`] is a server's directory in the tree of this machine, through FUSE.
 //!
-//! Features: `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE); with the first two, making
+//! A server with a protocol of its own has messages, registered memory and a `sendfile` over RDMA in the module `rdma`.
+//!
+//! Features: `rdma` (that module), `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE); with the first two, making
 //! and serving volumes. All are on by default.
 //!
 //! This crate puts the parts together and owns nothing of their working. What it refuses: command lines, configuration
@@ -38,11 +40,14 @@ pub mod local;
 #[cfg(feature = "mount")]
 mod mount;
 mod provider;
+#[cfg(feature = "rdma")]
+pub mod rdma;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod url;
 #[cfg(all(feature = "server", feature = "volumes"))]
 pub mod volume;
+mod worker;
 
 pub use client::{Client, ConnectOptions, Entry};
 pub use error::{ConnectError, Error};

@@ -53,6 +53,7 @@ mod sys;
 mod tree;
 
 pub use descriptors::descriptors_each;
+pub use object::file_source;
 pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};
 pub use store::LocalStore;
 pub use tree::LocalTree;

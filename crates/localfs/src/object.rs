@@ -7,7 +7,7 @@ use super::listing::Listing;
 use super::sync::WriteFile;
 use super::tree::LocalTree;
 use crate::sys;
-use gannet_runtime::FileSource;
+use gannet_runtime::{FileRef, FileSource};
 use gannet_vfs::{Attributes, FileHandle, FileKind, Status};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -34,6 +34,11 @@ const PLAIN: u8 = 1;
 const IMPOSSIBLE: u8 = 2;
 /// Magic numbers of file systems in memory: tmpfs, ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// An open file, for transports that send its bytes: they never wait for the disk unless they say so.
+pub fn file_source(file: std::fs::File) -> FileRef {
+    OpenFile::new(OwnedFd::from(file), &Arc::default())
+}
 
 impl OpenFile {
     pub(crate) fn new(descriptor: OwnedFd, open: &Arc<AtomicUsize>) -> Arc<OpenFile> {

@@ -23,7 +23,15 @@ pub struct Buffer {
 enum Memory {
     Heap(BytesMut),
     Mapped(MmapMut),
+    Lent(Box<dyn Lent>),
 }
+
+/// Memory that a program has already, in whatever form: a mapping, a boxed slice, an array of its own.
+///
+/// Whoever implements it promises that both methods give the same bytes at the same place for as long as it lives.
+pub trait Lent: AsRef<[u8]> + AsMut<[u8]> + Send + Sync {}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Send + Sync> Lent for T {}
 
 impl Default for Memory {
     fn default() -> Memory {
@@ -50,6 +58,7 @@ impl Deref for Memory {
         match self {
             Memory::Heap(bytes) => bytes,
             Memory::Mapped(bytes) => bytes,
+            Memory::Lent(bytes) => (**bytes).as_ref(),
         }
     }
 }
@@ -59,6 +68,7 @@ impl DerefMut for Memory {
         match self {
             Memory::Heap(bytes) => bytes,
             Memory::Mapped(bytes) => bytes,
+            Memory::Lent(bytes) => (**bytes).as_mut(),
         }
     }
 }
@@ -94,6 +104,15 @@ impl Buffer {
         let bytes = bytes::Bytes::from(bytes);
         Buffer {
             bytes: Memory::Heap(BytesMut::from(bytes)),
+            home: None,
+        }
+    }
+
+    /// Takes over memory that the program has already, without copying it. It is the program's again, and a mapping
+    /// unmapped, when the buffer is dropped.
+    pub fn from_lent(memory: impl Lent + 'static) -> Buffer {
+        Buffer {
+            bytes: Memory::Lent(Box::new(memory)),
             home: None,
         }
     }

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use buffer::{Arena, Buffer, SlotBudget, SlotId};
+pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;

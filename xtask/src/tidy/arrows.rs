@@ -37,8 +37,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "gannet",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "meta", "volume", "client", "fuse",
+            "wire", "runtime", "fabric", "session", "datapath", "iwarp", "verbs", "rpc", "vfs",
+            "localfs", "nfs", "meta", "volume", "client", "fuse",
         ],
     ),
     (

@@ -4,6 +4,8 @@
 
 mod client;
 mod mount;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod readme;
 mod server;
 #[cfg(feature = "volumes")]

@@ -1,0 +1,301 @@
+//! Messages, registered memory and files over RDMA, for servers and clients with a protocol of their own.
+//!
+//! An [`Adapter`] is a software RNIC with a thread of its own. An [`RdmaConnection`] brings messages, each whole and in
+//! order; lets the peer write to memory that was registered for it ([`RdmaConnection::register`]); and sends ranges of
+//! open files to the peer's memory without copying them in this process ([`RdmaConnection::send_file`]). A peer hears
+//! of a key by a message of the program's own, and a message that is sent after a file arrives after its bytes.
+//!
+//! Who connected speaks first, as iWARP wants it (RFC 5044 section 7.1): until its first message has come, nothing of the
+//! accepting side leaves.
+//!
+//! ```
+//! # use gannet::Buffer;
+//! # use gannet::rdma::{Access, Adapter, AdapterOptions, FileTarget, ServedFile};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("page");
+//! # std::fs::write(&path, "over RDMA")?;
+//! let adapter = Adapter::start(AdapterOptions::default()).await?;
+//! let listener = adapter.listen("127.0.0.1:0".parse()?).await?;
+//! let client = adapter.connect(listener.local_address()).await?;
+//! let server = listener.accept().await?;
+//!
+//! let memory = Buffer::from_vec(vec![0; 9]);
+//! let memory = client.register(memory, Access::RemoteWrite).await?;
+//! client.send(b"page".as_slice()).await?;
+//! assert_eq!(server.receive().await?, b"page");
+//! let file = ServedFile::from(std::fs::File::open(path)?);
+//! server.send_file(&file, 0, 9, FileTarget::Memory(vec![memory.segment()])).await?;
+//! server.send(b"done".as_slice()).await?;
+//! assert_eq!(client.receive().await?, b"done");
+//! assert_eq!(&*memory.take_back().await?, b"over RDMA");
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Runtime::new()?.block_on(example())
+//! # .map_err(|error| std::io::Error::other(error.to_string()))?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod connection;
+mod link;
+mod memory;
+
+pub use connection::{FileTarget, RdmaConnection, ServedFile};
+pub use gannet_datapath::{Engine, EngineError, SendCounts, SendError, SenderOptions};
+pub use gannet_fabric::Access;
+pub use memory::{RegisteredMemory, RemoteSegment};
+
+use crate::provider::provider;
+use crate::worker::{Gone, Worker};
+use gannet_fabric::{
+    ConnectError, ConnectOptions, Connected, Disconnected, EndpointId, Listener, PostError,
+    Provider, RegisterError,
+};
+use gannet_runtime::{Buffer, Handle};
+use link::Link;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+/// Why something over RDMA was not done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RdmaError {
+    /// The adapter's thread cannot be started.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// Nobody can listen at the address.
+    #[error("cannot listen: {0}")]
+    Listen(io::Error),
+    /// There is no connection.
+    #[error("cannot connect: {0}")]
+    Connect(#[from] ConnectError),
+    /// The options ask for an engine that the adapter does not have, or leave no memory.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The connection has ended.
+    #[error("the connection has ended: {0}")]
+    Disconnected(#[from] Disconnected),
+    /// The message or the work was not accepted.
+    #[error("not accepted: {0}")]
+    Post(#[from] PostError),
+    /// Messages are no longer than [`AdapterOptions::message_max`].
+    #[error("a message of {len} bytes: at most {max} are possible")]
+    Message {
+        /// Its bytes.
+        len: usize,
+        /// The most there may be.
+        max: usize,
+    },
+    /// The memory cannot be registered.
+    #[error("cannot register memory: {0}")]
+    Register(#[from] RegisterError),
+    /// The memory is gone: the adapter could not take its registration back.
+    #[error("the memory is lost to the adapter")]
+    Lost,
+    /// A file was not sent, or not to its end.
+    #[error(transparent)]
+    File(#[from] SendError),
+    /// The adapter's thread has ended.
+    #[error("the adapter's thread has ended")]
+    Ended,
+}
+
+impl From<Gone> for RdmaError {
+    fn from(_: Gone) -> RdmaError {
+        RdmaError::Ended
+    }
+}
+
+/// How an adapter's connections work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdapterOptions {
+    /// Asks for checksums (MPA CRC) on every connection. They are used too when a peer asks.
+    pub crc: bool,
+    /// Messages that the peer may have sent before the program has taken the first of them. One more ends the
+    /// connection: a protocol of requests and replies stays below by itself.
+    pub receives: usize,
+    /// Bytes of the longest message.
+    pub message_max: usize,
+    /// How files are sent.
+    pub files: SenderOptions,
+}
+
+impl Default for AdapterOptions {
+    fn default() -> AdapterOptions {
+        AdapterOptions {
+            crc: false,
+            receives: 16,
+            message_max: 4096,
+            files: SenderOptions::default(),
+        }
+    }
+}
+
+/// A software RNIC. Clones share it, and its thread ends with the last of them and the last of its connections.
+#[derive(Clone)]
+pub struct Adapter {
+    core: Worker<Device>,
+    options: AdapterOptions,
+}
+
+/// An adapter on its own thread.
+struct Device {
+    runtime: Handle,
+    provider: Rc<dyn Provider>,
+    options: AdapterOptions,
+    links: RefCell<HashMap<EndpointId, Rc<Link>>>,
+}
+
+impl Adapter {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// [`RdmaError::Start`].
+    pub async fn start(options: AdapterOptions) -> Result<Adapter, RdmaError> {
+        let set_up = async move |runtime: Handle| {
+            let provider = provider(&runtime, options.crc);
+            let device = Device {
+                runtime,
+                provider,
+                options,
+                links: RefCell::default(),
+            };
+            Ok((device, ()))
+        };
+        let (core, ()) = Worker::start("gannet-rdma", set_up, RdmaError::Start).await?;
+        Ok(Adapter { core, options })
+    }
+
+    /// Connects to who listens at `address`.
+    ///
+    /// # Errors
+    /// [`RdmaError::Connect`], [`RdmaError::Engine`].
+    pub async fn connect(&self, address: SocketAddr) -> Result<RdmaConnection, RdmaError> {
+        let connect = async move |device: Rc<Device>| {
+            let options = device.connect_options();
+            let endpoint = device.provider.connect(address, options).await?;
+            device.keep(endpoint)
+        };
+        Ok(self.connection(self.core.run(connect).await??))
+    }
+
+    /// Listens at `address`; port 0 picks a free one.
+    ///
+    /// # Errors
+    /// [`RdmaError::Listen`].
+    pub async fn listen(&self, address: SocketAddr) -> Result<RdmaListener, RdmaError> {
+        let (sender, waiters) = mpsc::unbounded_channel();
+        let listen = async move |device: Rc<Device>| {
+            let listener = device.provider.listen(address).map_err(RdmaError::Listen)?;
+            let local = listener.local_address();
+            let accepting = accept(Rc::clone(&device), listener, waiters);
+            device.runtime.spawn("accept", Box::pin(accepting));
+            Ok::<_, RdmaError>(local)
+        };
+        Ok(RdmaListener {
+            address: self.core.run(listen).await??,
+            waiters: sender,
+            adapter: self.clone(),
+        })
+    }
+
+    fn connection(&self, made: Made) -> RdmaConnection {
+        RdmaConnection::new(self.core.clone(), self.options, made)
+    }
+}
+
+/// A connection that was made on the core, as its handle finds it again.
+struct Made {
+    id: EndpointId,
+    peer: SocketAddr,
+}
+
+impl Device {
+    fn connect_options(&self) -> ConnectOptions {
+        let memory = (0..self.options.receives).map(|_| Buffer::zeroed(self.options.message_max));
+        ConnectOptions {
+            receives: memory.collect::<Vec<_>>().into(),
+            ..ConnectOptions::default()
+        }
+    }
+
+    /// Keeps a connection until its handle is dropped.
+    fn keep(&self, endpoint: Connected) -> Result<Made, RdmaError> {
+        let made = Made {
+            id: endpoint.id(),
+            peer: endpoint.peer_address(),
+        };
+        let link = Link::start(&self.runtime, &*self.provider, endpoint, self.options.files)?;
+        self.links.borrow_mut().insert(made.id, link);
+        Ok(made)
+    }
+
+    /// The connection, until its handle is dropped.
+    fn find(&self, id: EndpointId) -> Result<Rc<Link>, RdmaError> {
+        let link = self.links.borrow().get(&id).cloned();
+        link.ok_or(RdmaError::Ended)
+    }
+
+    fn drop_link(&self, id: EndpointId) {
+        let link = self.links.borrow_mut().remove(&id);
+        if let Some(link) = link {
+            link.close();
+        }
+    }
+}
+
+/// Accepts a peer for each that waits for one, until nobody can wait any more.
+async fn accept(
+    device: Rc<Device>,
+    mut listener: Box<dyn Listener>,
+    mut waiters: mpsc::UnboundedReceiver<Waiter>,
+) {
+    while let Some(waiter) = waiters.recv().await {
+        let accepted = async {
+            loop {
+                let incoming = listener.accept().await.map_err(RdmaError::Listen)?;
+                // A peer that goes away again is no reason to end.
+                match incoming.accept(device.connect_options()).await {
+                    Ok(endpoint) => return device.keep(endpoint),
+                    Err(error) => tracing::debug!(%error, "a peer did not connect"),
+                }
+            }
+        };
+        if let Err(Ok(made)) = waiter.send(accepted.await) {
+            // Nobody waits any more.
+            device.drop_link(made.id);
+        }
+    }
+}
+
+type Waiter = oneshot::Sender<Result<Made, RdmaError>>;
+
+/// Waits for peers at an address; dropped, it does no more.
+pub struct RdmaListener {
+    address: SocketAddr,
+    waiters: mpsc::UnboundedSender<Waiter>,
+    adapter: Adapter,
+}
+
+impl RdmaListener {
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next peer. Several may be waited for at a time.
+    ///
+    /// # Errors
+    /// [`RdmaError::Listen`], [`RdmaError::Engine`], [`RdmaError::Ended`].
+    pub async fn accept(&self) -> Result<RdmaConnection, RdmaError> {
+        let (waiter, made) = oneshot::channel();
+        self.waiters.send(waiter).map_err(|_| RdmaError::Ended)?;
+        let made = made.await.map_err(|_| RdmaError::Ended)??;
+        Ok(self.adapter.connection(made))
+    }
+}

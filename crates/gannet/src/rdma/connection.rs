@@ -1,0 +1,162 @@
+//! A connection, from any thread.
+
+use super::link::{FileJob, LinkTarget, range};
+use super::memory::{RegisteredMemory, RemoteSegment};
+use super::{AdapterOptions, Device, Made, RdmaError};
+use crate::worker::Worker;
+use gannet_datapath::SendCounts;
+use gannet_fabric::{Access, EndpointId, RemoteAddress, RemoteKey};
+use gannet_localfs::file_source;
+use gannet_runtime::{Buffer, FileRef};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// An open file that is served; it need be open for reading only. Clones share it.
+#[derive(Clone)]
+pub struct ServedFile(FileRef);
+
+impl From<File> for ServedFile {
+    fn from(file: File) -> ServedFile {
+        ServedFile(file_source(file))
+    }
+}
+
+/// Where the bytes of a file go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileTarget {
+    /// Memory of the peer, filled segment by segment.
+    Memory(Vec<RemoteSegment>),
+    /// Messages, of which the peer has as many receives ready as this says, each as long as a pipe.
+    Messages(usize),
+}
+
+/// A connection to one peer. It ends when it is dropped; messages and files that were accepted leave before.
+pub struct RdmaConnection {
+    worker: Worker<Device>,
+    link: EndpointId,
+    options: AdapterOptions,
+    peer: SocketAddr,
+}
+
+impl Drop for RdmaConnection {
+    fn drop(&mut self) {
+        let link = self.link;
+        // Where the thread has ended, so has the connection.
+        let _ = self
+            .worker
+            .begin(async move |device| device.drop_link(link));
+    }
+}
+
+impl RdmaConnection {
+    pub(super) fn new(
+        worker: Worker<Device>,
+        options: AdapterOptions,
+        made: Made,
+    ) -> RdmaConnection {
+        let Made { id, peer } = made;
+        RdmaConnection {
+            worker,
+            link: id,
+            options,
+            peer,
+        }
+    }
+
+    /// The other end.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Sends a message, and does not wait for the peer.
+    ///
+    /// # Errors
+    /// [`RdmaError::Message`], [`RdmaError::Post`], [`RdmaError::Disconnected`], [`RdmaError::Ended`].
+    pub async fn send(&self, message: impl Into<Vec<u8>>) -> Result<(), RdmaError> {
+        let (message, max) = (message.into(), self.options.message_max);
+        if message.len() > max {
+            let len = message.len();
+            return Err(RdmaError::Message { len, max });
+        }
+        let link = self.link;
+        let send = async move |device: Rc<Device>| device.find(link)?.send(message);
+        self.worker.run(send).await?
+    }
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// [`RdmaError::Disconnected`], [`RdmaError::Ended`].
+    pub async fn receive(&self) -> Result<Vec<u8>, RdmaError> {
+        let (receiver, message) = oneshot::channel();
+        let link = self.link;
+        self.worker.begin(async move |device| {
+            if let Ok(link) = device.find(link) {
+                link.receive(receiver);
+            }
+        })?;
+        message.await.map_err(|_| RdmaError::Ended)?
+    }
+
+    /// Registers memory for the peer: a `Vec` ([`Buffer::from_vec`]), or any memory that the program has already, as a
+    /// mapping ([`Buffer::from_lent`]). It is not copied, neither here nor when the peer writes to it.
+    ///
+    /// # Errors
+    /// [`RdmaError::Register`], [`RdmaError::Disconnected`], [`RdmaError::Ended`]; the memory is dropped then.
+    pub async fn register(
+        &self,
+        memory: Buffer,
+        access: Access,
+    ) -> Result<RegisteredMemory, RdmaError> {
+        let link = self.link;
+        let register = async move |device: Rc<Device>| device.find(link)?.register(memory, access);
+        let made = self.worker.run(register).await??;
+        let worker = self.worker.clone();
+        Ok(RegisteredMemory::new(worker, link, made))
+    }
+
+    /// Sends `len` bytes of a file from `offset` on, and returns when they have left; what its connection's sender did
+    /// so far. Bytes behind the end of the file come as zeros. Files go one after the other, and messages of the peer
+    /// that come meanwhile are delivered when a file has left.
+    ///
+    /// # Errors
+    /// [`RdmaError::File`], [`RdmaError::Disconnected`], [`RdmaError::Ended`].
+    pub async fn send_file(
+        &self,
+        file: &ServedFile,
+        offset: u64,
+        len: usize,
+        target: FileTarget,
+    ) -> Result<SendCounts, RdmaError> {
+        let (done, sent) = oneshot::channel();
+        let job = FileJob {
+            range: range(&file.0, offset, len),
+            target: link_target(target),
+            done,
+        };
+        let link = self.link;
+        self.worker.begin(async move |device| {
+            if let Ok(link) = device.find(link) {
+                link.send_file(job);
+            }
+        })?;
+        sent.await.map_err(|_| RdmaError::Ended)?
+    }
+}
+
+fn link_target(target: FileTarget) -> LinkTarget {
+    match target {
+        FileTarget::Messages(receives) => LinkTarget::Messages(receives),
+        FileTarget::Memory(segments) => {
+            let segment = |segment: RemoteSegment| {
+                let RemoteSegment { key, offset, len } = segment;
+                let key = RemoteKey(key);
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                (RemoteAddress { key, offset }, len)
+            };
+            LinkTarget::Memory(segments.into_iter().map(segment).collect())
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A connection on its core: messages to whoever waits for them, and files one after the other.
+
+use super::{RdmaError, RemoteSegment};
+use gannet_datapath::{Destination, FileRange, FileSender, SendCounts, SenderOptions};
+use gannet_fabric::registration::{Registered, Registration, Strategy};
+use gannet_fabric::{
+    Access, Completion, Connected, Disconnected, Done, Provider, RemoteAddress, RemoteKey, Scope,
+    SendOptions, Source, WorkId, next_completions,
+};
+use gannet_runtime::{Buffer, FileRef, Handle};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use tokio::sync::{mpsc, oneshot};
+
+/// The work of messages that leave.
+const MESSAGE: WorkId = WorkId(1 << 62);
+
+/// A file to be sent, and who waits for that.
+pub(super) struct FileJob {
+    pub(super) range: FileRange,
+    pub(super) target: LinkTarget,
+    pub(super) done: oneshot::Sender<Result<SendCounts, RdmaError>>,
+}
+
+/// See [`super::FileTarget`].
+pub(super) enum LinkTarget {
+    Memory(Vec<(RemoteAddress, u32)>),
+    Messages(usize),
+}
+
+/// Who waits for a message.
+type Receiver = oneshot::Sender<Result<Vec<u8>, RdmaError>>;
+
+/// See the module.
+pub(super) struct Link {
+    endpoint: Connected,
+    strategy: Rc<dyn Strategy>,
+    state: RefCell<State>,
+    /// `None` once it is closed.
+    files: RefCell<Option<mpsc::UnboundedSender<FileJob>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Messages that nobody has taken, in their memory: so many receives are missing.
+    messages: VecDeque<(WorkId, Buffer, usize)>,
+    receivers: VecDeque<Receiver>,
+    ended: Option<Disconnected>,
+    registered: HashMap<u64, Registered>,
+    /// Names the next registration.
+    next: u64,
+}
+
+impl Link {
+    /// Starts the task of a connection.
+    pub(super) fn start(
+        runtime: &Handle,
+        provider: &dyn Provider,
+        endpoint: Connected,
+        options: SenderOptions,
+    ) -> Result<Rc<Link>, RdmaError> {
+        let sender = FileSender::new(
+            Rc::clone(&endpoint),
+            provider.capabilities(),
+            Handle::clone(runtime),
+            options,
+        )?;
+        let (files, jobs) = mpsc::unbounded_channel();
+        let strategy = Registration::default().over(endpoint.domain(), Handle::clone(runtime));
+        let link = Rc::new(Link {
+            endpoint,
+            strategy,
+            state: RefCell::default(),
+            files: RefCell::new(Some(files)),
+        });
+        let task = drive(Rc::clone(&link), sender, jobs);
+        runtime.spawn("rdma connection", Box::pin(task));
+        Ok(link)
+    }
+
+    /// What was posted leaves, and the connection ends.
+    pub(super) fn close(&self) {
+        self.endpoint.close();
+        self.files.borrow_mut().take();
+        self.state.borrow_mut().registered.clear();
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&self, message: Vec<u8>) -> Result<(), RdmaError> {
+        self.check()?;
+        let buffer = Buffer::from_vec(message);
+        let len = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        let source = Source::Buffer { buffer, len };
+        let posted = self
+            .endpoint
+            .post_send(MESSAGE, source, SendOptions::default());
+        self.endpoint.flush();
+        Ok(posted?)
+    }
+
+    /// Has the next message go to `receiver`.
+    pub(super) fn receive(&self, receiver: Receiver) {
+        self.state.borrow_mut().receivers.push_back(receiver);
+        self.deliver();
+    }
+
+    /// Queues a file.
+    pub(super) fn send_file(&self, job: FileJob) {
+        let refused = match &*self.files.borrow() {
+            Some(files) => files.send(job).err().map(|refused| refused.0),
+            None => Some(job),
+        };
+        if let Some(job) = refused {
+            let error = self.check().err().unwrap_or(RdmaError::Ended);
+            // Who waited may be gone.
+            let _ = job.done.send(Err(error));
+        }
+    }
+
+    /// Registers memory for the peer; its name here, and where the peer finds it.
+    pub(super) fn register(
+        &self,
+        buffer: Buffer,
+        access: Access,
+    ) -> Result<(u64, RemoteSegment), RdmaError> {
+        self.check()?;
+        let len = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
+        let scope = Scope::Endpoint(self.endpoint.id());
+        let registered = Rc::clone(&self.strategy).register(buffer, access, scope)?;
+        let RemoteAddress {
+            key: RemoteKey(key),
+            offset,
+        } = registered.address();
+        let mut state = self.state.borrow_mut();
+        state.next += 1;
+        let name = state.next;
+        state.registered.insert(name, registered);
+        Ok((name, RemoteSegment { key, offset, len }))
+    }
+
+    /// Takes registered memory back.
+    pub(super) async fn take_back(&self, name: u64) -> Result<Buffer, RdmaError> {
+        let registered = self.state.borrow_mut().registered.remove(&name);
+        let registered = registered.ok_or(RdmaError::Ended)?;
+        let len = registered.len();
+        registered.release(len).await.ok_or(RdmaError::Lost)
+    }
+
+    /// Drops registered memory.
+    pub(super) fn forget(&self, name: u64) {
+        let registered = self.state.borrow_mut().registered.remove(&name);
+        drop(registered);
+    }
+
+    /// Why it can do no more, if so.
+    fn check(&self) -> Result<(), RdmaError> {
+        let ended = self.state.borrow().ended.clone();
+        ended.map_or(Ok(()), |reason| Err(reason.into()))
+    }
+
+    /// Gives messages to those who wait; their receives are posted again.
+    fn deliver(&self) {
+        loop {
+            let mut state = self.state.borrow_mut();
+            state.receivers.retain(|receiver| !receiver.is_closed());
+            let ended = state.ended.clone();
+            if state.receivers.is_empty() || (state.messages.is_empty() && ended.is_none()) {
+                return;
+            }
+            let Some(receiver) = state.receivers.pop_front() else {
+                return;
+            };
+            let message = state.messages.pop_front();
+            drop(state);
+            let received = match (message, ended) {
+                (Some((id, buffer, len)), _) => {
+                    let bytes = buffer.get(..len).unwrap_or_default().to_vec();
+                    // A connection that has ended needs no receives.
+                    let _ = self.endpoint.post_receive(id, buffer);
+                    Ok(bytes)
+                }
+                (None, Some(reason)) => Err(reason.into()),
+                (None, None) => return,
+            };
+            if let Err(Ok(_)) = receiver.send(received) {
+                tracing::debug!("a message was lost: who waited for it went away");
+            }
+        }
+    }
+
+    /// Takes completions that are not of files.
+    fn complete(&self, completions: &mut Vec<Completion>) {
+        for completion in completions.drain(..) {
+            if let (Ok(Done::Received { len, .. }), Some(buffer)) =
+                (completion.outcome, completion.buffer)
+            {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                let message = (completion.id, buffer, len);
+                self.state.borrow_mut().messages.push_back(message);
+            }
+        }
+        self.deliver();
+    }
+
+    fn end(&self, reason: Disconnected) {
+        self.state.borrow_mut().ended = Some(reason);
+        self.files.borrow_mut().take();
+        self.deliver();
+    }
+}
+
+/// Works until the connection has ended.
+async fn drive(link: Rc<Link>, mut sender: FileSender, mut jobs: mpsc::UnboundedReceiver<FileJob>) {
+    let mut completions = Vec::new();
+    let mut has_jobs = true;
+    loop {
+        let job = tokio::select! {
+            job = jobs.recv(), if has_jobs => {
+                has_jobs = job.is_some();
+                job
+            }
+            completed = next_completions(&*link.endpoint, &mut completions) => {
+                link.complete(&mut completions);
+                if let Err(reason) = completed {
+                    return link.end(reason);
+                }
+                None
+            }
+        };
+        let Some(FileJob {
+            range,
+            target,
+            done,
+        }) = job
+        else {
+            continue;
+        };
+        let destination = match &target {
+            LinkTarget::Memory(segments) => Destination::Memory(segments),
+            LinkTarget::Messages(receives) => Destination::Messages {
+                receives: *receives,
+            },
+        };
+        let sent = sender.send(&range, destination, &mut completions).await;
+        link.complete(&mut completions);
+        // Who waited may be gone.
+        let _ = done.send(sent.map(|()| sender.counts()).map_err(RdmaError::from));
+    }
+}
+
+/// `len` bytes of a file.
+pub(super) fn range(file: &FileRef, offset: u64, len: usize) -> FileRange {
+    FileRange {
+        file: FileRef::clone(file),
+        offset,
+        len,
+    }
+}

@@ -1,0 +1,78 @@
+//! Memory that a peer may reach.
+
+use super::{Device, RdmaError};
+use crate::worker::Worker;
+use gannet_fabric::EndpointId;
+use gannet_runtime::Buffer;
+
+/// Where a peer finds memory of ours: what it must be told, by a message of the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RemoteSegment {
+    /// The key (STag).
+    pub key: u32,
+    /// The first byte, in the offsets of that key.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Memory that is registered for a connection's peer, and the fabric's until it is taken back.
+///
+/// Dropped, its key is revoked and the memory freed; nothing of it is kept for a later registration, so that a key
+/// never outlives the memory it was made for.
+pub struct RegisteredMemory {
+    core: Worker<Device>,
+    link: EndpointId,
+    name: u64,
+    segment: RemoteSegment,
+    is_taken: bool,
+}
+
+impl RegisteredMemory {
+    pub(super) fn new(
+        core: Worker<Device>,
+        link: EndpointId,
+        (name, segment): (u64, RemoteSegment),
+    ) -> RegisteredMemory {
+        RegisteredMemory {
+            core,
+            link,
+            name,
+            segment,
+            is_taken: false,
+        }
+    }
+
+    /// What to tell the peer.
+    pub fn segment(&self) -> RemoteSegment {
+        self.segment
+    }
+
+    /// Revokes the key and gives the memory back: the same memory, with what the peer has written to it.
+    ///
+    /// # Errors
+    /// [`RdmaError::Lost`], [`RdmaError::Ended`].
+    pub async fn take_back(mut self) -> Result<Buffer, RdmaError> {
+        self.is_taken = true;
+        let (link, name) = (self.link, self.name);
+        let taken = self
+            .core
+            .run(async move |device| device.find(link)?.take_back(name).await);
+        taken.await?
+    }
+}
+
+impl Drop for RegisteredMemory {
+    fn drop(&mut self) {
+        if self.is_taken {
+            return;
+        }
+        let (link, name) = (self.link, self.name);
+        // Where the thread has ended, the memory is gone with it.
+        let _ = self.core.begin(async move |device| {
+            if let Ok(link) = device.find(link) {
+                link.forget(name);
+            }
+        });
+    }
+}

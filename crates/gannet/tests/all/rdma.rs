@@ -1,0 +1,189 @@
+//! Messages, memory and files over RDMA, from programs with a protocol of their own.
+
+use gannet::Buffer;
+use gannet::rdma::{
+    Access, Adapter, AdapterOptions, Engine, FileTarget, RdmaConnection, RdmaError, SendError,
+    SenderOptions, ServedFile,
+};
+use memmap2::MmapMut;
+use std::io::Write;
+use std::time::Duration;
+
+/// Runs a story, which may take a minute.
+fn run(story: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), story)
+            .await
+            .unwrap()
+    });
+}
+
+async fn pair(options: AdapterOptions) -> (RdmaConnection, RdmaConnection) {
+    let (server, client) = (
+        Adapter::start(options).await.unwrap(),
+        Adapter::start(options).await.unwrap(),
+    );
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let connecting = client.connect(listener.local_address());
+    let (accepted, connected) = tokio::join!(listener.accept(), connecting);
+    let (server, client) = (accepted.unwrap(), connected.unwrap());
+    client.send(b"hello".as_slice()).await.unwrap();
+    assert_eq!(server.receive().await.unwrap(), b"hello");
+    (server, client)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+    (0..len).map(byte).collect()
+}
+
+/// A file of these bytes that is open for reading only.
+fn served(bytes: &[u8]) -> ServedFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    ServedFile::from(std::fs::File::open(file.path()).unwrap())
+}
+
+fn with_engine(engine: Option<Engine>, crc: bool) -> AdapterOptions {
+    AdapterOptions {
+        crc,
+        files: SenderOptions {
+            engine,
+            pipe_len: 64 << 10,
+            ..SenderOptions::default()
+        },
+        ..AdapterOptions::default()
+    }
+}
+
+const LEN: usize = 1_500_000;
+
+#[test]
+fn a_file_arrives_in_the_memory_of_a_mapping_by_every_engine() {
+    run(async {
+        let engines = Engine::ALL.map(Some).into_iter().chain([None]);
+        for engine in engines {
+            for crc in [false, true] {
+                let (server, client) = pair(with_engine(engine, crc)).await;
+                let mapping = MmapMut::map_anon(LEN + 7).unwrap();
+                let address = mapping.as_ptr();
+                let memory = Buffer::from_lent(mapping);
+                let memory = client.register(memory, Access::RemoteWrite).await.unwrap();
+                let file = served(&pattern(LEN));
+                let target = FileTarget::Memory(vec![memory.segment()]);
+                let counts = server.send_file(&file, 0, LEN, target).await.unwrap();
+                server.send(b"done".as_slice()).await.unwrap();
+                assert_eq!(client.receive().await.unwrap(), b"done");
+                let bytes = memory.take_back().await.unwrap();
+                // Placed where the program's mapping is: nothing was copied on the way.
+                assert_eq!(bytes.as_ptr(), address);
+                assert!(
+                    bytes[..LEN] == pattern(LEN) && bytes[LEN..] == [0; 7],
+                    "{engine:?}"
+                );
+                let copied = match engine {
+                    None | Some(Engine::Sendfile) => 0,
+                    _ => LEN as u64,
+                };
+                assert_eq!((counts.copied_bytes, counts.bytes), (copied, LEN as u64));
+            }
+        }
+    });
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order_and_a_peer_that_goes_away_is_heard_of() {
+    run(async {
+        let (server, client) = pair(AdapterOptions::default()).await;
+        for round in 0..100_u8 {
+            let request = vec![round; usize::from(round) * 40];
+            client.send(request.clone()).await.unwrap();
+            client.send(b"next".as_slice()).await.unwrap();
+            assert_eq!(server.receive().await.unwrap(), request);
+            assert_eq!(server.receive().await.unwrap(), b"next");
+        }
+        let long = client.send(vec![0; 4097]).await;
+        assert!(
+            matches!(
+                long,
+                Err(RdmaError::Message {
+                    len: 4097,
+                    max: 4096
+                })
+            ),
+            "{long:?}"
+        );
+        client.send(b"last".as_slice()).await.unwrap();
+        drop(client);
+        assert_eq!(server.receive().await.unwrap(), b"last");
+        assert!(matches!(
+            server.receive().await,
+            Err(RdmaError::Disconnected(_))
+        ));
+        let file = served(b"x");
+        let sent = server.send_file(&file, 0, 1, FileTarget::Messages(1)).await;
+        assert!(sent.is_err());
+    });
+}
+
+#[test]
+fn a_key_ends_with_its_memory_also_where_other_memory_lies_there_then() {
+    run(async {
+        let (server, client) = pair(AdapterOptions::default()).await;
+        let mapping = MmapMut::map_anon(1 << 20).unwrap();
+        let address = mapping.as_ptr();
+        let memory = Buffer::from_lent(mapping);
+        let memory = client.register(memory, Access::RemoteWrite).await.unwrap();
+        let old = memory.segment();
+        // Unmapped with the buffer; the next mapping of this length takes its place.
+        drop(memory.take_back().await.unwrap());
+        let others: Vec<_> = (0..64)
+            .map(|_| MmapMut::map_anon(1 << 20).unwrap())
+            .collect();
+        let same = others.into_iter().find(|other| other.as_ptr() == address);
+        let same = same.expect("the system reuses the address of what was just unmapped");
+        let memory = Buffer::from_lent(same);
+        let memory = client.register(memory, Access::RemoteWrite).await.unwrap();
+        assert_ne!(memory.segment().key, old.key);
+        let file = served(&[0xa5; 4096]);
+        let sent = server
+            .send_file(&file, 0, 4096, FileTarget::Memory(vec![old]))
+            .await;
+        // The write itself may have left before the peer refused it.
+        if sent.is_ok() {
+            assert!(matches!(
+                server.receive().await,
+                Err(RdmaError::Disconnected(_))
+            ));
+        }
+        assert!(client.receive().await.is_err());
+        let bytes = memory.take_back().await.unwrap();
+        assert_eq!(bytes.as_ptr(), address);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_connection_goes_on() {
+    run(async {
+        let (server, client) = pair(AdapterOptions::default()).await;
+        let memory = Buffer::from_vec(vec![0; 10]);
+        let memory = client.register(memory, Access::RemoteWrite).await.unwrap();
+        let file = served(b"0123456789a");
+        let target = || FileTarget::Memory(vec![memory.segment()]);
+        let sent = server.send_file(&file, 0, 11, target()).await;
+        assert!(matches!(
+            sent,
+            Err(RdmaError::File(SendError::Room { room: 10, len: 11 }))
+        ));
+        server.send_file(&file, 1, 10, target()).await.unwrap();
+        server.send(b"done".as_slice()).await.unwrap();
+        assert_eq!(client.receive().await.unwrap(), b"done");
+        assert_eq!(&*memory.take_back().await.unwrap(), b"123456789a");
+    });
+}
