@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "localfs", "nfs", "meta", "volume", "client", "fuse",
         ],
     ),
+    ("capi", &["gannet"]),
     (
         "cli",
         &[

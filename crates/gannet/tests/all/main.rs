@@ -10,3 +10,9 @@ mod readme;
 mod server;
 #[cfg(feature = "volumes")]
 mod volume;
+
+/// The example's own story: a directory served and fetched by each engine.
+#[cfg(feature = "rdma")]
+#[path = "../../examples/web.rs"]
+#[allow(dead_code)]
+mod web;

@@ -187,3 +187,8 @@ fn what_does_not_fit_is_refused_and_the_connection_goes_on() {
         assert_eq!(&*memory.take_back().await.unwrap(), b"123456789a");
     });
 }
+
+#[test]
+fn the_web_server_of_the_examples_serves_by_every_engine() {
+    run(async { crate::web::demonstrate().await.unwrap() });
+}

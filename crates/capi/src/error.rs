@@ -1,0 +1,122 @@
+//! From results to what C understands, and from its pointers to references.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+    static WAITING: Option<tokio::runtime::Runtime> =
+        tokio::runtime::Builder::new_current_thread().build().ok();
+}
+
+/// Why the last call of this thread that failed did so. The text is there until the next one fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn gannet_error() -> *const c_char {
+    LAST.with_borrow(|text| text.as_ptr())
+}
+
+/// A failure, in words.
+#[derive(Debug)]
+pub(crate) struct Fault(String);
+
+impl Fault {
+    pub(crate) fn new(text: &str) -> Fault {
+        Fault(text.to_owned())
+    }
+}
+
+impl<E: Display> From<E> for Fault {
+    fn from(error: E) -> Fault {
+        Fault(error.to_string())
+    }
+}
+
+fn attempt<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
+    // A panic must not unwind into C.
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let done = done.unwrap_or_else(|_| Err(Fault::new("a fault of libgannet itself")));
+    done.map_err(|Fault(text)| {
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        LAST.set(text);
+    })
+    .ok()
+}
+
+/// A new object for C to hold, or null.
+pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<T, Fault>) -> *mut T {
+    attempt(work).map_or(std::ptr::null_mut(), |made| Box::into_raw(Box::new(made)))
+}
+
+/// A number, or -1.
+pub(crate) fn answer<T: From<i8>>(work: impl FnOnce() -> Result<T, Fault>) -> T {
+    attempt(work).unwrap_or_else(|| T::from(-1))
+}
+
+/// Waits for a future on this thread.
+pub(crate) fn wait<T, E: Into<Fault>>(
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, Fault> {
+    WAITING.with(|runtime| {
+        let runtime = runtime.as_ref();
+        let runtime = runtime.ok_or_else(|| Fault::new("the system refuses a runtime"))?;
+        runtime.block_on(future).map_err(Into::into)
+    })
+}
+
+/// # Safety
+/// `object` is null or of [`pointer`], and not used any more.
+pub(crate) unsafe fn free<T>(object: *mut T) {
+    if !object.is_null() {
+        // SAFETY: as the caller promises.
+        let object = unsafe { Box::from_raw(object) };
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
+    }
+}
+
+/// # Safety
+/// `object` is null or points to one that lives for `'a`.
+pub(crate) unsafe fn reference<'a, T>(object: *const T) -> Result<&'a T, Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { object.as_ref() }.ok_or_else(|| Fault::new("a null pointer"))
+}
+
+/// # Safety
+/// `first` is null or the first of `count` that live for `'a`.
+pub(crate) unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
+    match (first.is_null(), count) {
+        (true, 0) => Ok(&[]),
+        (true, _) => Err(Fault::new("a null pointer")),
+        // SAFETY: as the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
+    }
+}
+
+/// # Safety
+/// As [`slice`].
+pub(crate) unsafe fn bytes<'a>(first: *const u8, count: usize) -> Result<&'a [u8], Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { slice(first, count) }
+}
+
+/// # Safety
+/// As [`slice`], and nobody else uses them.
+pub(crate) unsafe fn bytes_mut<'a>(first: *mut u8, count: usize) -> Result<&'a mut [u8], Fault> {
+    match (first.is_null(), count) {
+        (true, 0) => Ok(&mut []),
+        (true, _) => Err(Fault::new("a null pointer")),
+        // SAFETY: as the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(first, count) }),
+    }
+}
+
+/// # Safety
+/// `string` is null or ends with a NUL, and lives for `'a`.
+pub(crate) unsafe fn text<'a>(string: *const c_char) -> Result<&'a str, Fault> {
+    if string.is_null() {
+        return Err(Fault::new("a null pointer"));
+    }
+    // SAFETY: as the caller promises.
+    Ok(unsafe { CStr::from_ptr(string) }.to_str()?)
+}
