@@ -32,6 +32,10 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             "the public crate without its features",
             cargo("check --locked -p gannet --no-default-features"),
         ),
+        (
+            "the public crate with RDMA alone",
+            cargo("check --locked -p gannet --no-default-features --features rdma"),
+        ),
         ("tidy", Box::new(tidy::run)),
         ("rustdoc", Box::new(rustdoc)),
         (
