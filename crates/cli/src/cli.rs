@@ -22,7 +22,7 @@ use gannet::url::{Location, Url};
 use gannet::volume::{Place, VolumeRole};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_nfs::server::Network;
-use gannet_rpc::Design;
+use gannet_rpc::{Design, Engine};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_volume::link::TrafficClasses;
 use std::ffi::OsString;
@@ -427,6 +427,11 @@ pub struct ServeOptions {
     /// The default now; refused with a word on that.
     #[arg(long, hide = true)]
     pub sync_metadata: bool,
+    /// How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory that
+    /// is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for
+    /// short READs, sendfile for others]
+    #[arg(long, value_name = "ENGINE", conflicts_with = "volume")]
+    pub engine: Option<Engine>,
     /// Registering memory, on RDMA.
     #[command(flatten)]
     pub memory: MemoryOptions,

@@ -1,7 +1,7 @@
 //! Which way a range goes by one provider.
 
-use crate::FileRange;
 use crate::limits::COPY_FILE_MAX;
+use crate::{EngineError, FileRange};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{Access, Capabilities, Endpoint, RegisterError, Scope};
 use gannet_runtime::{Buffer, Handle, LocalFuture};
@@ -34,28 +34,53 @@ pub enum Ready {
 /// One provider's way for file bytes.
 #[derive(Clone)]
 pub struct Datapath {
+    /// The provider's name.
+    provider: &'static str,
     strategy: Rc<dyn Strategy>,
     /// File ranges can be sources of Writes.
     file_regions: bool,
-    /// Sources of Writes must be registered.
+    /// Sources of Writes must be registered, or are by choice.
     needs_registration: bool,
+    /// What all ranges go by, whatever their length.
+    chosen: Option<Engine>,
 }
 
 impl Datapath {
     /// That of a provider of these capabilities, whose memory `strategy` registers.
     pub fn new(capabilities: &Capabilities, strategy: Rc<dyn Strategy>) -> Datapath {
         Datapath {
+            provider: capabilities.name,
             strategy,
             file_regions: capabilities.file_regions && !capabilities.needs_local_registration,
             needs_registration: capabilities.needs_local_registration,
+            chosen: None,
+        }
+    }
+
+    /// The same, with one engine for all ranges that leave by Writes.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFiles`]; [`EngineError::Pipes`], as ranges that leave many at a time are each other's pipes.
+    pub fn with_engine(self, engine: Engine) -> Result<Datapath, EngineError> {
+        match engine {
+            Engine::Pipelined => Err(EngineError::Pipes),
+            Engine::Sendfile if !self.file_regions => Err(EngineError::NoFiles {
+                provider: self.provider,
+            }),
+            _ => Ok(Datapath {
+                needs_registration: self.needs_registration || engine == Engine::Dynamic,
+                chosen: Some(engine),
+                ..self
+            }),
         }
     }
 
     /// How `len` bytes of a file get into a peer's memory.
     pub fn engine(&self, len: usize) -> Engine {
-        match self.file_regions && len > COPY_FILE_MAX {
-            true => Engine::Sendfile,
-            false => Engine::Static,
+        match (self.chosen, self.file_regions && len > COPY_FILE_MAX) {
+            (Some(engine), _) => engine,
+            (None, true) => Engine::Sendfile,
+            (None, false) => Engine::Static,
         }
     }
 
@@ -84,7 +109,12 @@ impl Datapath {
     ) -> Ready {
         match self.engine(range.len) {
             Engine::Sendfile => Ready::File,
-            _ => copied(range, runtime, self.file_regions, memory),
+            // Memory that no strategy knows: it is registered for this use.
+            Engine::Dynamic => copied(range, runtime, false, Buffer::zeroed),
+            Engine::Static | Engine::Pipelined => {
+                let may_be_file = self.file_regions && self.chosen.is_none();
+                copied(range, runtime, may_be_file, memory)
+            }
         }
     }
 

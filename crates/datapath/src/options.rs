@@ -49,6 +49,9 @@ pub enum EngineError {
         /// The provider's name.
         provider: &'static str,
     },
+    /// Who answers many requests at a time has no pipes of its own.
+    #[error("the requests of a connection are its pipes: use static, dynamic or sendfile")]
+    Pipes,
     /// Pipes, their length and their memory must be 1 at least.
     #[error("a sender needs a pipe, and memory for a byte at least")]
     NoMemory,

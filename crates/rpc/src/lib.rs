@@ -30,7 +30,7 @@ pub use client::{
     Response, Sink, Target,
 };
 pub use counters::{Counter, Counters, Gauge};
-pub use gannet_datapath::FileRange;
+pub use gannet_datapath::{Engine, EngineError, FileRange};
 pub use gannet_session::ConnectionLimits;
 pub use gannet_wire::rpcrdma::Design;
 pub use reply_cache::{CacheLimits, ReplyCache};

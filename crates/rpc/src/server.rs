@@ -13,6 +13,7 @@ use crate::limits::{
 };
 use crate::reply_cache::ReplyCache;
 use crate::service::Service;
+use gannet_datapath::{Datapath, Engine};
 use gannet_fabric::registration::{self, Registration};
 use gannet_fabric::{Completion, Provider, RegisterError};
 use gannet_runtime::{Buffer, Handle, Listener, LogLimit, Stream};
@@ -116,7 +117,7 @@ impl<S: Service> Server<S> {
     /// as `options` say; a [`Registration`] alone means the Read-Write design.
     ///
     /// # Errors
-    /// The listener is broken, or the provider's connections cannot share receives.
+    /// The listener is broken, the provider's connections cannot share receives, or it does not have the engine.
     pub async fn serve_rdma(
         &self,
         provider: Rc<dyn Provider>,
@@ -128,15 +129,21 @@ impl<S: Service> Server<S> {
         let RdmaOptions {
             registration,
             design,
+            engine,
         } = options.into();
         let strategy = registration.over(provider.domain(), runtime);
         self.core.payloads.add_strategy(&strategy);
+        let path = Datapath::new(&provider.capabilities(), strategy);
+        let path = match engine {
+            Some(engine) => path.with_engine(engine).map_err(io::Error::other)?,
+            None => path,
+        };
         let receives = rdma::receive_pool(&*provider).ok_or(io::ErrorKind::Unsupported)?;
         self.core.payloads.add_receives(&receives);
         tracing::debug!(address = %listener.local_address(), "answering rpc over rdma");
         while let Some(incoming) = activity.unless_stopped(listener.accept()).await {
             let (core, incoming) = (Rc::clone(&self.core), incoming?);
-            let memory = rdma::Memory::new(&*provider, &strategy, design, Rc::clone(&receives));
+            let memory = rdma::Memory::new(&*provider, &path, design, Rc::clone(&receives));
             let task = Box::pin(async move {
                 let payloads = Rc::clone(&core.payloads);
                 rdma::serve(core, memory, incoming).await;
@@ -205,13 +212,15 @@ pub struct RdmaOptions {
     /// The design for clients that ask for it; all others get Read-Write. Read-Read opens payload memory to them: each
     /// connection to its own replies, until RDMA_DONE.
     pub design: Design,
+    /// How file ranges leave; `None` chooses by provider and length.
+    pub engine: Option<Engine>,
 }
 
 impl From<Registration> for RdmaOptions {
     fn from(registration: Registration) -> RdmaOptions {
         RdmaOptions {
             registration,
-            design: Design::default(),
+            ..RdmaOptions::default()
         }
     }
 }

@@ -8,7 +8,7 @@ use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet::volume::HostOptions;
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_nfs::server::{Export, Rules, Squash};
-use gannet_rpc::{ConnectionLimits, RdmaOptions};
+use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,6 +18,17 @@ use std::sync::Arc;
 
 /// Most threads that serve, whatever is asked for.
 const CORES_MAX: usize = 256;
+
+/// The engine that was asked for, if a server can have it.
+fn engine(asked: Option<Engine>) -> Result<Option<Engine>, Failure> {
+    match asked {
+        Some(Engine::Pipelined) => Err(Failure::usage(
+            "--engine pipelined is refused",
+            EngineError::Pipes,
+        )),
+        other => Ok(other),
+    }
+}
 
 /// Settled: nothing is left to a default.
 pub(super) struct Settings {
@@ -83,6 +94,7 @@ impl Settings {
             rdma: RdmaOptions {
                 registration: options.memory.registration()?,
                 design: options.memory.design,
+                engine: engine(options.engine)?,
             },
             manage_gids: options.manage_gids || config.server.manage_gids,
             volume: options.volume.clone().map(|path| {

@@ -68,6 +68,28 @@ fn a_taken_port_is_explained() {
 }
 
 #[test]
+fn files_are_the_same_by_every_engine_that_a_server_can_have() {
+    let place = Place::new();
+    let content = bytes(3, 2_000_001);
+    fs::write(place.path("share/file"), &content).unwrap();
+    for engine in ["static", "dynamic", "sendfile"] {
+        let share = place.text("share");
+        let server = Server::start(&place.path("state"), &[&share, "--engine", engine]);
+        let [_, rdma] = server.urls();
+        let copy = place.text("copy");
+        succeed(&["cp", &format!("{rdma}file"), &copy]);
+        assert!(fs::read(&copy).unwrap() == content, "{engine}");
+    }
+    let refused = fail(&["serve", &place.text("share"), "--engine", "pipelined"], 2);
+    assert!(
+        refused.contains("use static, dynamic or sendfile"),
+        "{refused}"
+    );
+    let unknown = fail(&["serve", &place.text("share"), "--engine", "fast"], 2);
+    assert!(unknown.contains("no engine is called"), "{unknown}");
+}
+
+#[test]
 fn garbage_does_not_disturb_others() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();

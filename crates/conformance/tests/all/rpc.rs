@@ -7,8 +7,8 @@ use gannet_conformance::MemoryFile;
 use gannet_fabric::Provider;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::{
-    Call, CallError, Client, ClientConfig, Design, FileRange, Payload, Program, RdmaOptions, Reply,
-    Request, Response, Server, Service, Sink, Target,
+    Call, CallError, Client, ClientConfig, Design, Engine, EngineError, FileRange, Payload,
+    Program, RdmaOptions, Reply, Request, Response, Server, Service, Sink, Target,
 };
 use gannet_runtime::{Buffer, Handle, all, sleep};
 use gannet_sim::World;
@@ -156,6 +156,14 @@ struct Pair {
 }
 
 fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
+    pair_by(kind, (design, None), profile)
+}
+
+fn pair_by(
+    kind: StrategyKind,
+    (design, engine): (Design, Option<Engine>),
+    profile: NicProfile,
+) -> Pair {
     let world = World::new(profile.seed);
     let network = Rc::<NicNetwork>::default();
     let (near, far) = (world.add_node("client"), world.add_node("server"));
@@ -178,6 +186,7 @@ fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
         let options = RdmaOptions {
             registration,
             design,
+            engine,
         };
         let served = serving.serve_rdma(provider, options, listener).await;
         served.unwrap();
@@ -267,6 +276,58 @@ fn calls_of_every_form_by_every_strategy() {
             };
             world.run(rest).unwrap();
         }
+    }
+}
+
+#[test]
+fn files_leave_by_the_engine_that_was_asked_for() {
+    for engine in [Engine::Static, Engine::Dynamic] {
+        let profile = NicProfile::default();
+        let kind = StrategyKind::ServerCache;
+        let pair = pair_by(kind, (Design::ReadWrite, Some(engine)), profile);
+        let client = pair.client;
+        let reading = async move {
+            for len in SIZES {
+                read(&client, READ_FILE, len).await.unwrap();
+            }
+        };
+        pair.world.run(reading).unwrap();
+        let [counters] = pair.server.registrations()[..] else {
+            panic!("one listener");
+        };
+        // What fits into a message is in it.
+        assert_eq!(counters.registrations, 3, "{engine}");
+        assert_eq!(counters.bytes, 0);
+    }
+}
+
+#[test]
+fn an_engine_that_the_provider_does_not_have_is_refused_before_anybody_connects() {
+    for (engine, why) in [
+        (Engine::Sendfile, EngineError::NoFiles { provider: "nic" }),
+        (Engine::Pipelined, EngineError::Pipes),
+    ] {
+        let world = World::new(1);
+        let node = world.add_node("server");
+        let network = Rc::<NicNetwork>::default();
+        let profile = NicProfile::default();
+        let provider = NicProvider::provider(&network, (node.runtime(), node.ip()), profile);
+        let listener = provider.listen(SocketAddr::new(node.ip(), 20049)).unwrap();
+        let server = Server::new(
+            node.runtime(),
+            Rc::new(Echo),
+            Arc::default(),
+            Arc::default(),
+        );
+        let serving = async move {
+            let options = RdmaOptions {
+                engine: Some(engine),
+                ..RdmaOptions::default()
+            };
+            server.serve_rdma(provider, options, listener).await
+        };
+        let refused = world.run(serving).unwrap().unwrap_err();
+        assert_eq!(refused.to_string(), why.to_string());
     }
 }
 

@@ -43,6 +43,7 @@ impl Machine {
             options: RdmaOptions {
                 registration: plan.registration,
                 design: plan.designs.0,
+                ..RdmaOptions::default()
             },
             iwarp: IwarpConfig {
                 crc: plan.crc,

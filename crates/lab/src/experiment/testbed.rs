@@ -74,6 +74,7 @@ impl Testbed {
         let options = RdmaOptions {
             registration: workload.server,
             design: workload.design,
+            ..RdmaOptions::default()
         };
         let service = server.serve(&Disk::new(world), options);
         let of_server = {

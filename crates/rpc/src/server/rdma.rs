@@ -26,7 +26,6 @@ use crate::rounds;
 use crate::service::Service;
 use exposed::{Exposed, Part};
 use gannet_datapath::Datapath;
-use gannet_fabric::registration::Strategy;
 use gannet_fabric::{
     Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError, Provider,
     Revocation, SharedReceives, WorkError, WorkId,
@@ -156,7 +155,7 @@ pub(super) fn receive_pool(provider: &dyn Provider) -> Option<Rc<ReceivePool>> {
 impl Memory {
     pub(super) fn new(
         provider: &dyn Provider,
-        strategy: &Rc<dyn Strategy>,
+        path: &Datapath,
         design: Design,
         receives: Rc<ReceivePool>,
     ) -> Memory {
@@ -164,7 +163,7 @@ impl Memory {
         Memory {
             receives,
             design,
-            path: Datapath::new(&capabilities, Rc::clone(strategy)),
+            path: path.clone(),
             remote_invalidation: capabilities.remote_invalidation,
             read_depth_max: capabilities.read_depth_max,
         }

@@ -136,6 +136,7 @@ fn lab<F: Future<Output = ()> + 'static>(setting: Setting, test: impl FnOnce(Lab
     let options = RdmaOptions {
         registration,
         design: setting.served,
+        ..RdmaOptions::default()
     };
     let bench = Rc::new(Bench::new(&far.runtime()));
     let served = provider(&far);
