@@ -172,6 +172,18 @@ pub struct IozoneOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=16))]
     pub clients: u16,
+    /// Run the threads on another machine: the command that starts gannet-lab there, as `ssh HOST gannet-lab`. Several
+    /// make several machines, and each operation starts on all of them at once; rates are summed up, each counted until
+    /// the first thread of its machine has finished
+    #[arg(long, value_name = "COMMAND")]
+    pub host: Vec<String>,
+    /// Measure everything so often, and report the repeat in the middle
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeats: u16,
+    /// Wait for a line before each operation: what --host starts
+    #[arg(long, hide = true)]
+    pub gate: bool,
     /// Virtual time per row, on simulated testbeds
     #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_simulated)]
     pub simulated_time: Duration,

@@ -69,7 +69,11 @@ pub fn in_folder<T>(
     (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
     work: impl FnOnce(&Url) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let folder = url.child(format!("gannet-bench-{}", std::process::id()).as_bytes());
+    // Two machines may measure a server at the same time.
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    let name = format!("gannet-bench-{machine}-{}", std::process::id());
+    let folder = url.child(name.as_bytes());
     let made = with_session((url, client, interrupt), async |session| {
         let path = session.path_of(&folder);
         let made = session.files().make_directory(&path, 0o700).await;

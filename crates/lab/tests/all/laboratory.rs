@@ -155,6 +155,31 @@ fn servers_elsewhere_are_measured_as_far_as_they_can_be_seen() {
 }
 
 #[test]
+fn several_machines_measure_a_server_together_and_repeat_it() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let pid = server.pid().to_string();
+    let program = env!("CARGO_BIN_EXE_gannet-lab");
+    for url in server.urls() {
+        let words = [
+            "bench", "iozone", &url, "--host", program, "--host", program,
+        ];
+        let more = ["--op", "write,read", "--repeats", "3", "--server-pid", &pid];
+        let rows = rows(&succeed(&[&words[..], &more, &SMALL].concat()));
+        assert_eq!(rows.len(), 4 * 2);
+        for row in rows {
+            let number = |name: &str| row[name].as_f64().unwrap();
+            assert_eq!((number("clients"), number("repeats")), (2.0, 3.0), "{row}");
+            assert!(number("mb_per_s_min") <= number("mb_per_s"), "{row}");
+            assert!(number("mb_per_s") <= number("mb_per_s_max"), "{row}");
+            assert!(number("cpu_s_per_mb") > 0.0, "{row}");
+        }
+    }
+    let left = fs::read_dir(place.path("share")).unwrap().count();
+    assert_eq!(left, 0, "all clean up");
+}
+
+#[test]
 fn a_volume_is_measured_like_other_servers() {
     let place = Place::new();
     let (_server, url, key) = Server::of_volume(&place);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub(super) fn panels(rows: &[Row]) -> Vec<Panel> {
     let mut panels = Vec::new();
     let thread_counts: BTreeSet<u16> = rows.iter().map(|row| row.threads).collect();
-    for op in distinct(rows, |row| row.op) {
+    for op in distinct(rows, |row| row.op.clone()) {
         let of_op: Vec<&Row> = rows.iter().filter(|row| row.op == op).collect();
         if thread_counts.len() > 1 {
             for record in distinct(rows, |row| row.record) {

@@ -1,6 +1,7 @@
 //! `gannet-lab bench iozone`: IOzone's throughput mode, on real servers and on simulated testbeds.
 
 mod draw;
+mod hosts;
 mod local;
 mod real;
 mod row;
@@ -41,15 +42,12 @@ pub(super) fn run(options: &IozoneOptions) -> Result<(), Failure> {
     options.op.dedup();
     let interrupt = Interrupt::install()?;
     let mut rows = Vec::new();
-    let measured = options.targets.iter().try_for_each(|target| {
-        let mut report = |row: Row| {
-            if options.json {
-                output::json(&row)?;
-            }
-            rows.push(row);
-            Ok(())
-        };
-        measure(target, &options, &interrupt, &mut report)
+    let measured = measure_all(&options, &interrupt, &mut |row: Row| {
+        if options.json {
+            output::json(&row)?;
+        }
+        rows.push(row);
+        Ok(())
     });
     if !options.json && !rows.is_empty() {
         row::show(&rows)?;
@@ -66,6 +64,38 @@ pub(super) fn run(options: &IozoneOptions) -> Result<(), Failure> {
 
 /// Where rows go as they are measured.
 type Report<'a> = &'a mut dyn FnMut(Row) -> Result<(), Failure>;
+
+/// Measures all targets, as often as is asked for; each row is the one in the middle of its repeats.
+fn measure_all(
+    options: &IozoneOptions,
+    interrupt: &Interrupt,
+    report: Report<'_>,
+) -> Result<(), Failure> {
+    let once = |report: Report<'_>| match options.host.is_empty() {
+        true => (options.targets.iter())
+            .try_for_each(|target| measure(target, options, interrupt, report)),
+        false => hosts::run(options, interrupt, report),
+    };
+    if options.repeats == 1 {
+        return once(report);
+    }
+    let mut repeats: Vec<Vec<Row>> = Vec::new();
+    for _ in 0..options.repeats {
+        let mut number = 0;
+        once(&mut |row| {
+            match repeats.get_mut(number) {
+                Some(same) => same.push(row),
+                None => repeats.push(vec![row]),
+            }
+            number += 1;
+            Ok(())
+        })?;
+    }
+    repeats
+        .into_iter()
+        .filter_map(Row::middle_of)
+        .try_for_each(report)
+}
 
 fn measure(
     target: &BenchTarget,
@@ -152,6 +182,13 @@ fn check(options: &IozoneOptions) -> Result<(), Failure> {
         let why = "the processor time of other targets is known";
         return Err(
             Failure::usage("--server-pid makes no sense here", why).hint("give URL targets alone")
+        );
+    }
+    if !options.host.is_empty() && has(|target| !matches!(target, BenchTarget::Url(_))) {
+        let why =
+            "other machines cannot reach a server of this process, and testbeds have their own";
+        return Err(
+            Failure::usage("--host makes no sense here", why).hint("give URL targets alone")
         );
     }
     for target in &options.targets {

@@ -1,5 +1,6 @@
 //! Rows of real servers: somebody's, or one of this process.
 
+use super::hosts;
 use super::local::LocalServer;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
 use super::stopwatch::Deliveries;
@@ -66,6 +67,7 @@ pub(super) fn measure_local(
     let rdma = RdmaOptions {
         registration: variant.server.unwrap_or_default(),
         design: variant.design,
+        ..RdmaOptions::default()
     };
     let deliveries = Deliveries::default();
     let server = LocalServer::start(scheme, rdma, options.scratch.as_deref(), &deliveries)?;
@@ -95,6 +97,7 @@ fn measure(
     };
     let recorder = Arc::new(Recorder {
         server,
+        is_gated: options.gate,
         moments: Mutex::default(),
     });
     in_folder((url, &client, interrupt), |folder| {
@@ -135,6 +138,8 @@ fn measure(
 /// Takes down what all threads did.
 struct Recorder {
     server: Server,
+    /// Operations start when whoever started this program says so.
+    is_gated: bool,
     moments: Mutex<Moments>,
 }
 
@@ -192,13 +197,17 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn starts(&self) {
+    fn starts(&self) -> Result<(), Failure> {
+        if self.is_gated {
+            hosts::wait_at_gate()?;
+        }
         let known = Known {
             server_spent: self.server_spent(),
             server_cpu: self.server_cpu(),
             own_cpu: own_cpu(),
         };
         self.moments().start = known;
+        Ok(())
     }
 
     fn first_finished(&self) {
@@ -274,17 +283,20 @@ impl Shape<'_> {
         Row {
             target: self.target.to_owned(),
             simulated: false,
-            op: measured.op.name(),
+            op: measured.op.name().into(),
             clients: 1,
             threads: self.threads,
             record: self.record,
             size: self.size,
-            registration: client.map(|it| it.kind().name()),
-            server_registration: server.map(|it| it.kind().name()),
-            design: client.map(|_| measured.design.name()),
+            registration: client.map(|it| it.kind().name().into()),
+            server_registration: server.map(|it| it.kind().name().into()),
+            design: client.map(|_| measured.design.name().into()),
             ops,
             seconds: rounded(seconds, 6),
             mb_per_s: rounded(bytes / 1e6 / seconds, 1),
+            mb_per_s_min: rounded(bytes / 1e6 / seconds, 1),
+            mb_per_s_max: rounded(bytes / 1e6 / seconds, 1),
+            repeats: 1,
             ops_per_s: rounded(ops as f64 / seconds, 1),
             mean_us,
             p50_us: quantile(0.5),

@@ -5,15 +5,16 @@ use gannet_cli::bench::measure::rounded;
 use gannet_cli::failure::Failure;
 use gannet_cli::{output, size};
 use gannet_rpc::Design;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// One line of the result.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) target: String,
     /// Measured in virtual time, on machines that are constants.
     pub(super) simulated: bool,
-    pub(super) op: &'static str,
+    pub(super) op: Cow<'static, str>,
     /// Client machines.
     pub(super) clients: u16,
     /// Threads of each.
@@ -23,15 +24,21 @@ pub(super) struct Row {
     /// Bytes of each thread's file.
     pub(super) size: u64,
     /// How the clients registered; null on TCP.
-    pub(super) registration: Option<&'static str>,
+    pub(super) registration: Option<Cow<'static, str>>,
     /// How the server did; null on TCP, and where that is not known.
-    pub(super) server_registration: Option<&'static str>,
+    pub(super) server_registration: Option<Cow<'static, str>>,
     /// Who moves the bulk data; null on TCP.
-    pub(super) design: Option<&'static str>,
+    pub(super) design: Option<Cow<'static, str>>,
     /// Operations that count.
     pub(super) ops: u64,
     pub(super) seconds: f64,
+    /// Of the repeat in the middle, as all numbers.
     pub(super) mb_per_s: f64,
+    /// Of the slowest repeat.
+    pub(super) mb_per_s_min: f64,
+    /// Of the fastest.
+    pub(super) mb_per_s_max: f64,
+    pub(super) repeats: u16,
     pub(super) ops_per_s: f64,
     pub(super) mean_us: f64,
     pub(super) p50_us: f64,
@@ -43,12 +50,14 @@ pub(super) struct Row {
 }
 
 /// Processor time: 100 per cent is one processor all the time. Null where it is not known.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Cpu {
     pub(super) client_cpu_percent: Option<f64>,
     pub(super) server_cpu_percent: Option<f64>,
     pub(super) client_cpu_s_per_gb: Option<f64>,
     pub(super) server_cpu_s_per_gb: Option<f64>,
+    /// Paper 002's measure, the sum of %cpu / 100 / file size: processor seconds of all machines for each megabyte.
+    pub(super) cpu_s_per_mb: Option<f64>,
 }
 
 impl Cpu {
@@ -61,12 +70,14 @@ impl Cpu {
             server_cpu_percent: server.map(percent),
             client_cpu_s_per_gb: client.map(per_gb),
             server_cpu_s_per_gb: server.map(per_gb),
+            cpu_s_per_mb: (client.zip(server))
+                .map(|(client, server)| rounded((client + server) / (bytes.max(1.0) / 1e6), 7)),
         }
     }
 }
 
 /// Where the time of an operation went, on either side.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Breakdown {
     pub(super) client: Side,
     pub(super) server: Side,
@@ -77,7 +88,7 @@ pub(super) struct Breakdown {
 }
 
 /// Microseconds of an operation on one side; what is not known is left out.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Side {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) registration: Option<f64>,
@@ -184,7 +195,7 @@ fn cells(row: &Row) -> [String; 15] {
     };
     [
         row.target.clone(),
-        row.op.to_owned(),
+        row.op.clone().into_owned(),
         size::human(u64::from(row.record)),
         threads,
         row.strategies(),
@@ -202,17 +213,44 @@ fn cells(row: &Row) -> [String; 15] {
 }
 
 impl Row {
+    /// What it measures: rows that agree in this can be put together.
+    pub(super) fn is_about(&self) -> (&str, &str, u16, u32, u64, String) {
+        let Row {
+            target,
+            op,
+            threads,
+            record,
+            size,
+            ..
+        } = self;
+        (target, op, *threads, *record, *size, self.strategies())
+    }
+
+    /// The row in the middle of several of the same, which says how many there were and how far they lie apart.
+    pub(super) fn middle_of(mut rows: Vec<Row>) -> Option<Row> {
+        rows.sort_by(|one, other| one.mb_per_s.total_cmp(&other.mb_per_s));
+        let (least, most) = (rows.first()?.mb_per_s, rows.last()?.mb_per_s);
+        let repeats = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+        let middle = rows.swap_remove((rows.len() - 1) / 2);
+        Some(Row {
+            mb_per_s_min: least,
+            mb_per_s_max: most,
+            repeats,
+            ..middle
+        })
+    }
+
     /// How the sides registered, in few words, and the design, unless it is the usual one; empty on TCP.
     pub(super) fn strategies(&self) -> String {
-        let registration = match (self.registration, self.server_registration) {
+        let registration = match (&self.registration, &self.server_registration) {
             (Some(client), Some(server)) if client != server => {
                 format!("{client}, server {server}")
             }
-            (Some(client), _) => client.to_owned(),
+            (Some(client), _) => client.clone().into_owned(),
             (None, _) => String::new(),
         };
-        match self.design {
-            Some(design) if design != Design::default().name() => {
+        match &self.design {
+            Some(design) if *design != Design::default().name() => {
                 format!("{registration}, {design}")
             }
             _ => registration,

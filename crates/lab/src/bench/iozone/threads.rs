@@ -121,8 +121,11 @@ impl Spent {
 
 /// Hears of the phases of a cell, on the thread of one of its threads, while the others wait.
 pub(super) trait Observer: Send + Sync {
-    /// All threads are about to start.
-    fn starts(&self);
+    /// All threads are about to start, and do so when this returns.
+    ///
+    /// # Errors
+    /// They shall not.
+    fn starts(&self) -> Result<(), Failure>;
     /// The first thread has finished, just now.
     fn first_finished(&self);
     /// All have.
@@ -188,7 +191,7 @@ impl Shared {
             }
             if self.barrier.wait().await.is_leader() {
                 self.is_over.store(false, Ordering::Relaxed);
-                self.observer.starts();
+                self.keep(self.observer.starts());
             }
             self.barrier.wait().await;
             if let Some(worker) = worker.as_mut().filter(|_| lock(&self.failure).is_none()) {
