@@ -1012,7 +1012,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__serve)
-            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --secure --manage-gids --config --ready-file --native --role --lost-disk --force-term --manager --dscp --cores --crc --state-dir --async-metadata --sync-metadata --registration --trust-peer --design --log --log-format --busy-poll --help"
+            opts="-h --volume --nfs-tcp --nfs-rdma --read-only --no-root-squash --allow --secure --manage-gids --config --ready-file --native --role --lost-disk --force-term --manager --dscp --cores --crc --state-dir --async-metadata --sync-metadata --engine --registration --trust-peer --design --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1071,6 +1071,10 @@ _gannet() {
                     return 0
                     ;;
                 --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

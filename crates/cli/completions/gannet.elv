@@ -67,6 +67,7 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --cores 'How many threads serve [default: one per core of this machine]'
             cand --crc 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]'
             cand --state-dir 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]'
+            cand --engine 'How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory that is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for short READs, sendfile for others]'
             cand --registration 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical'
             cand --design 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison'
             cand --log 'How much to log on standard error [default: info for serve and cp, warn otherwise]'

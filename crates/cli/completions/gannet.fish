@@ -77,6 +77,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand serve" -l cores -d 'How ma
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l crc -d 'Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]' -r -f -a "on\t''
 off\t''"
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l state-dir -d 'Where to keep the key that signs file handles; without it they are stale after a restart [default: see gannet-serve(1)]' -r -F
+complete -c gannet -n "__fish_gannet_using_subcommand serve" -l engine -d 'How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory that is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for short READs, sendfile for others]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l registration -d 'How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand serve" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''

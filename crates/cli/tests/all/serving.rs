@@ -77,7 +77,7 @@ fn files_are_the_same_by_every_engine_that_a_server_can_have() {
         let server = Server::start(&place.path("state"), &[&share, "--engine", engine]);
         let [_, rdma] = server.urls();
         let copy = place.text("copy");
-        succeed(&["cp", &format!("{rdma}file"), &copy]);
+        succeed(&["cp", &format!("{rdma}/file"), &copy]);
         assert!(fs::read(&copy).unwrap() == content, "{engine}");
     }
     let refused = fail(&["serve", &place.text("share"), "--engine", "pipelined"], 2);
