@@ -4,12 +4,14 @@ mod linux;
 mod opensolaris;
 mod pvfs;
 mod sandia;
+mod sendfile;
 mod tcp;
 
 pub use linux::LINUX;
 pub use opensolaris::OPENSOLARIS;
 pub use pvfs::{PVFS_IB, PVFS_IB_DISK};
 pub use sandia::{SANDIA_IB, SANDIA_IB_UD, SANDIA_IWARP, SANDIA_TOE};
+pub use sendfile::{SENDFILE_IB, SENDFILE_IB_2X, SENDFILE_IB_4X};
 
 use gannet_sim::nic::Profile;
 
@@ -23,4 +25,7 @@ pub const ALL: &[&Profile] = &[
     &SANDIA_IB_UD,
     &SANDIA_IWARP,
     &SANDIA_TOE,
+    &SENDFILE_IB,
+    &SENDFILE_IB_2X,
+    &SENDFILE_IB_4X,
 ];

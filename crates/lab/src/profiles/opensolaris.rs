@@ -71,6 +71,7 @@ pub const OPENSOLARIS: Profile = Profile {
         remote_invalidation: assumed(0, TAVOR),
         register_ns: derived(3_000, REGISTER),
         register_page_ns: derived(100, PAGES),
+        register_file_page_ns: derived(100, PAGES),
         register_command_ns: derived(29_300, REGISTER),
         register_entry_ns: derived(250, PAGES),
         command_spins: assumed(

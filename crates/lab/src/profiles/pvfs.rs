@@ -93,6 +93,7 @@ const ADAPTER: Adapter = Adapter {
     remote_invalidation: assumed(0, TAVOR),
     register_ns: derived(40_000, REGISTER),
     register_page_ns: derived(3_600, REGISTER),
+    register_file_page_ns: derived(3_600, REGISTER),
     register_command_ns: derived(35_000, REGISTER),
     register_entry_ns: derived(500, REGISTER),
     command_spins: assumed(1, "the first drivers waited for their commands in place"),

@@ -2,7 +2,7 @@
 
 use super::SimFabric;
 use crate::nic::{Debtor, Host, PAGE_LEN};
-use gannet_fabric::{Access, Backing, Domain, Region, RegionStats, RegisterError, Scope};
+use gannet_fabric::{Access, Backing, Domain, Region, RegionStats, RegisterError, Scope, Source};
 use gannet_softrdma::ProtectionTable;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,6 +14,8 @@ pub(super) struct SimDomain {
     host: Option<Rc<Host>>,
     /// Registrations that have ended and were charged for it, or cost nothing to end.
     settled: Cell<u64>,
+    /// Registrations of files' pages whose work is done, and whose end was not charged yet.
+    let_go: Cell<u64>,
 }
 
 impl SimDomain {
@@ -27,6 +29,7 @@ impl SimDomain {
             fabric,
             host,
             settled: Cell::new(0),
+            let_go: Cell::new(0),
         });
         if let Some(host) = &domain.host {
             let weak = Rc::downgrade(&domain);
@@ -67,17 +70,24 @@ impl SimDomain {
         self.settled.set(self.settled.get() + registrations);
     }
 
-    /// Charges for memory that an operation brings along: it is registered for this one use.
-    pub(super) fn register_in_passing(&self, len: u32) {
-        if let Some(host) = &self.host {
-            host.register(u64::from(len));
+    /// Charges for memory or pages of a file that an operation brings along: they are registered for this one use.
+    pub(super) fn register_in_passing(&self, source: &Source) {
+        let Some(host) = &self.host else {
+            return;
+        };
+        match source {
+            Source::File { len, .. } => host.register_file(u64::from(*len)),
+            _ => host.register(u64::from(source.len())),
         }
     }
 
-    /// Charges for the end of that.
-    pub(super) fn deregister_in_passing(&self) {
-        if let Some(host) = &self.host {
-            host.deregister(1);
+    /// Charges for the end of that: of memory now; of a file's pages when their owner takes the completion, since it
+    /// asks the kernel to let go of them (004 section 3.3).
+    pub(super) fn deregister_in_passing(&self, source: &Source) {
+        match (source, &self.host) {
+            (Source::File { .. }, Some(_)) => self.let_go.set(self.let_go.get() + 1),
+            (_, Some(host)) => host.deregister(1),
+            (_, None) => {}
         }
     }
 }
@@ -98,7 +108,11 @@ impl Domain for SimDomain {
         access: Access,
         scope: Scope,
     ) -> Result<Region, RegisterError> {
-        self.enter(backing, access, scope, Host::register)
+        let pay = match backing {
+            Backing::File { .. } => Host::register_file,
+            Backing::Buffer(_) | Backing::Map => Host::register,
+        };
+        self.enter(backing, access, scope, pay)
     }
 
     fn register_fast(
@@ -138,7 +152,7 @@ impl Domain for SimDomain {
 impl Debtor for SimDomain {
     fn settle(&self) {
         let ended = self.stats().deregistrations;
-        let owed = ended - self.settled.replace(ended);
+        let owed = ended - self.settled.replace(ended) + self.let_go.take();
         if let Some(host) = self.host.as_ref().filter(|_| owed > 0) {
             host.deregister(owed);
         }

@@ -418,8 +418,8 @@ impl End {
             return;
         };
         state.outstanding -= 1;
-        if work.brings_memory() {
-            self.domain.deregister_in_passing();
+        if let Some(source) = work.unregistered() {
+            self.domain.deregister_in_passing(source);
         }
         if work.signal == Signal::Always {
             let done = match work.kind {
@@ -514,8 +514,8 @@ impl End {
             sent: 0,
             kind,
         };
-        if work.brings_memory() {
-            self.domain.register_in_passing(work.len());
+        if let Some(source) = work.unregistered() {
+            self.domain.register_in_passing(source);
         }
         if let Some(host) = &self.host {
             host.count(|events| match work.kind {
@@ -662,23 +662,12 @@ impl EndState {
 }
 
 impl Work {
-    /// Bytes to send.
-    fn len(&self) -> u32 {
+    /// The source of an RDMA Write that nobody registered: memory or a file. Messages have a pool of registered memory.
+    fn unregistered(&self) -> Option<&Source> {
         match &self.kind {
-            WorkKind::Send { source, .. } | WorkKind::Write { source, .. } => source.len(),
-            WorkKind::Read { .. } => 0,
+            WorkKind::Write { source, .. } if !matches!(source, Source::Span(_)) => Some(source),
+            _ => None,
         }
-    }
-
-    /// An RDMA Write of memory that nobody registered. Messages have a pool of registered memory.
-    pub(super) fn brings_memory(&self) -> bool {
-        matches!(
-            self.kind,
-            WorkKind::Write {
-                source: Source::Buffer { .. } | Source::File { .. },
-                ..
-            }
-        )
     }
 
     fn into_buffer(self) -> Option<Buffer> {

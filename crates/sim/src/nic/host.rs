@@ -1,7 +1,7 @@
 //! A machine that is charged: see the module above.
 
 use super::calendar::{Calendar, Gap};
-use super::{Activity, Events, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
+use super::{Activity, Constant, Events, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
 use crate::executor::Executor;
 use crate::node::Node;
 use crate::world::NodeId;
@@ -414,12 +414,21 @@ impl Host {
         self.profile.adapter.read_turnaround_ns.value
     }
 
-    /// Registers `len` bytes.
+    /// Registers `len` bytes of a program's memory.
     pub(crate) fn register(&self, len: u64) {
+        self.register_pages(len, self.profile.adapter.register_page_ns);
+    }
+
+    /// Registers `len` bytes of a file, as pages of the file system's cache.
+    pub(crate) fn register_file(&self, len: u64) {
+        self.register_pages(len, self.profile.adapter.register_file_page_ns);
+    }
+
+    fn register_pages(&self, len: u64, page_ns: Constant) {
         self.count(|events| events.registrations += 1);
         let adapter = &self.profile.adapter;
         let pages = len.div_ceil(PAGE_LEN);
-        let cpu = adapter.register_ns.value + pages * adapter.register_page_ns.value;
+        let cpu = adapter.register_ns.value + pages * page_ns.value;
         self.charge(Activity::Registration, cpu);
         let command = adapter.register_command_ns.value + pages * adapter.register_entry_ns.value;
         self.command(Activity::Registration, command);

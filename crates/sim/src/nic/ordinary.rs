@@ -32,6 +32,7 @@ pub const ORDINARY: Profile = Profile {
         remote_invalidation: usual(0),
         register_ns: usual(3_000),
         register_page_ns: usual(100),
+        register_file_page_ns: usual(100),
         register_command_ns: usual(29_300),
         register_entry_ns: usual(250),
         command_spins: usual(0),

@@ -179,6 +179,9 @@ constants! {
         register_ns,
         /// Processor time of registering one page of 4096 bytes: pinning and translating.
         register_page_ns,
+        /// The same for a page of the file system's cache, which the kernel registers when a file is the source: it has
+        /// the page's address, and walks no page table.
+        register_file_page_ns,
         /// Time that the adapter takes for the command; one at a time.
         register_command_ns,
         /// Time that the adapter takes to store one page's translation.
