@@ -60,8 +60,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "lab",
         &[
-            "wire", "runtime", "fabric", "iwarp", "rpc", "vfs", "nfs", "meta", "volume", "client",
-            "localfs", "gannet", "cli", "sim", "dst",
+            "wire", "runtime", "fabric", "datapath", "iwarp", "rpc", "vfs", "nfs", "meta",
+            "volume", "client", "localfs", "gannet", "cli", "sim", "dst",
         ],
     ),
     (

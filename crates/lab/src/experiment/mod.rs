@@ -1,7 +1,8 @@
-//! Benchmarks on simulated testbeds: of files behind NFS, and of volumes.
+//! Benchmarks on simulated testbeds: of files behind NFS, of volumes, and of files that are sent by one call.
 
 mod copies;
 pub mod nfs;
+pub mod serving;
 mod testbed;
 pub mod volume;
 

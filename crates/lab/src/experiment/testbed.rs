@@ -55,22 +55,7 @@ impl Testbed {
                 ..FabricProfile::default()
             },
         );
-        let machine = |name, profile: &Profile| {
-            let node = world.add_node(name);
-            let host = Host::install(&node, profile);
-            // What such threads do is charged for where they do it.
-            node.set_pool(PoolProfile {
-                delay_min_ns: 0,
-                delay_max_ns: 0,
-            });
-            let provider = fabric.provider(&node);
-            Machine {
-                node,
-                host,
-                provider,
-            }
-        };
-        let server = machine("server", profile);
+        let server = Machine::add(world, &fabric, ("server", profile));
         let options = RdmaOptions {
             registration: workload.server,
             design: workload.design,
@@ -89,7 +74,7 @@ impl Testbed {
             service,
             copies: RefCell::new(vec![of_server]),
             clients: (0..workload.clients)
-                .map(|_| machine("client", &profile.of_client()))
+                .map(|_| Machine::add(world, &fabric, ("client", &profile.of_client())))
                 .collect(),
         }
     }
@@ -127,7 +112,28 @@ impl Testbed {
 }
 
 impl Machine {
-    fn address(&self, port: u16) -> SocketAddr {
+    /// A node of `world` with an adapter of `fabric`, which cost what `profile` says.
+    pub(super) fn add(
+        world: &World,
+        fabric: &Rc<SimFabric>,
+        (name, profile): (&'static str, &Profile),
+    ) -> Machine {
+        let node = world.add_node(name);
+        let host = Host::install(&node, profile);
+        // What such threads do is charged for where they do it.
+        node.set_pool(PoolProfile {
+            delay_min_ns: 0,
+            delay_max_ns: 0,
+        });
+        let provider = fabric.provider(&node);
+        Machine {
+            node,
+            host,
+            provider,
+        }
+    }
+
+    pub(super) fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.node.ip(), port)
     }
 
