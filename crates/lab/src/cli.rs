@@ -364,6 +364,8 @@ pub enum Papers {
     Sandia,
     /// PVFS over InfiniBand (2003)
     PvfsIb,
+    /// Serving file data with RDMA: static, dynamic, pipelined and sendfile (2007)
+    Sendfile,
 }
 
 impl Papers {
@@ -374,6 +376,7 @@ impl Papers {
             Papers::NfsRdma => &[Paper::NfsRdma],
             Papers::Sandia => &[Paper::Sandia],
             Papers::PvfsIb => &[Paper::PvfsIb],
+            Papers::Sendfile => &[Paper::Sendfile],
         }
     }
 }

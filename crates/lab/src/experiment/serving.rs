@@ -235,9 +235,11 @@ async fn send_all(pair: &Pair, load: &Load) -> Result<Outcome, Failure> {
         runtime.spawn("serving thread", Box::pin(task));
         threads.push(waiting);
     }
+    // Once when all are ready, and again when what they did so far is known.
     start.wait().await;
     let host = &pair.server.host;
     let (began, copied, before) = (runtime.now(), copied_bytes(), host.usage());
+    start.wait().await;
     let (mut ended, mut memory_peak, mut work) = (began, 0, 0);
     for thread in threads {
         let (counts, at) = thread.await.map_err(failed)??;
@@ -308,6 +310,7 @@ impl Thread {
             let len = self.load.pipe_len.saturating_mul(self.load.pipes);
             self.send(len).await?;
         }
+        start.wait().await;
         start.wait().await;
         let before = self.sender.counts();
         for _ in 0..self.load.rounds {

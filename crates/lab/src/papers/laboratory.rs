@@ -4,6 +4,7 @@
 use super::{Failure, Series};
 use crate::experiment::Transport;
 use crate::experiment::nfs::{self as experiment, Outcome, Workload};
+use crate::experiment::serving;
 use crate::experiment::volume;
 use gannet_sim::nic::{Constant, Profile, Source};
 use std::time::Duration;
@@ -97,6 +98,8 @@ pub(super) struct Used {
     pub(super) profile: Profile,
     /// Something went over TCP.
     pub(super) tcp: bool,
+    /// Calls of NFS or a volume were answered there.
+    pub(super) calls: bool,
 }
 
 /// Where a paper's experiments are run.
@@ -113,6 +116,7 @@ pub(super) struct Laboratory<'a> {
 pub(super) struct Done {
     files: Vec<(Profile, Workload, Outcome)>,
     volumes: Vec<(Profile, volume::Load, volume::VolumeOutcome)>,
+    served: Vec<(Profile, serving::Load, serving::Outcome)>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -167,14 +171,18 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    fn note(&mut self, profile: &Profile, transport: Transport) {
-        let tcp = transport == Transport::Tcp;
+    fn note(&mut self, profile: &Profile, transport: Option<Transport>) {
+        let of_run = Used {
+            profile: *profile,
+            tcp: transport == Some(Transport::Tcp),
+            calls: transport.is_some(),
+        };
         match self.used.iter_mut().find(|used| used.profile == *profile) {
-            Some(used) => used.tcp |= tcp,
-            None => self.used.push(Used {
-                profile: *profile,
-                tcp,
-            }),
+            Some(used) => {
+                used.tcp |= of_run.tcp;
+                used.calls |= of_run.calls;
+            }
+            None => self.used.push(of_run),
         }
     }
 
@@ -184,7 +192,7 @@ impl<'a> Laboratory<'a> {
         profile: &Profile,
         workload: &Workload,
     ) -> Result<Outcome, Failure> {
-        self.note(profile, workload.transport);
+        self.note(profile, Some(workload.transport));
         let profile = self.change.of(profile);
         let workload = Workload {
             time: self.time(workload.time),
@@ -208,7 +216,7 @@ impl<'a> Laboratory<'a> {
         profile: &Profile,
         load: &volume::Load,
     ) -> Result<volume::VolumeOutcome, Failure> {
-        self.note(profile, load.transport);
+        self.note(profile, Some(load.transport));
         let profile = self.change.of(profile);
         let load = volume::Load {
             time: self.time(load.time),
@@ -227,6 +235,44 @@ impl<'a> Laboratory<'a> {
         let outcome = volume::run(&profile, &load)?;
         self.done.volumes.push((profile, load, outcome));
         Ok(outcome)
+    }
+
+    /// What comes of files that are sent by one call as `load` says, on `profile`'s machines.
+    pub(super) fn serve(
+        &mut self,
+        profile: &Profile,
+        load: &serving::Load,
+    ) -> Result<serving::Outcome, Failure> {
+        self.note(profile, None);
+        let profile = self.change.of(profile);
+        let is_same = |done: &&(Profile, serving::Load, serving::Outcome)| {
+            done.0 == profile && done.1 == *load
+        };
+        if let Some((_, _, outcome)) = self.done.served.iter().find(is_same) {
+            return Ok(*outcome);
+        }
+        (self.progress)(&format!(
+            "{}: {}, {} KiB in {} pipes of {} KiB",
+            profile.name,
+            load.engine,
+            load.file_len >> 10,
+            load.pipes,
+            load.pipe_len >> 10
+        ));
+        let outcome = serving::run(&profile, load)?;
+        self.done.served.push((profile, *load, outcome));
+        Ok(outcome)
+    }
+
+    /// What registering `len` bytes on `profile`'s machines takes, and deregistering them.
+    pub(super) fn registration(
+        &mut self,
+        profile: &Profile,
+        what: serving::Registered,
+        len: usize,
+    ) -> Result<(Duration, Duration), Failure> {
+        self.note(profile, None);
+        serving::registration(&self.change.of(profile), what, len)
     }
 
     /// A line: `y` of what comes of `workload` at each of `xs`.

@@ -15,6 +15,7 @@ mod page;
 mod pvfs_ib;
 mod row;
 mod sandia;
+mod sendfile;
 mod study;
 
 pub use crate::experiment::Failure;
@@ -32,6 +33,8 @@ pub enum Paper {
     Sandia,
     /// Wu, Wyckoff, Panda: PVFS over InfiniBand: design and performance evaluation (2003).
     PvfsIb,
+    /// Dalessandro, Wyckoff: Memory management strategies for data serving with RDMA (2007).
+    Sendfile,
 }
 
 /// What came of a paper's experiments.
@@ -76,7 +79,12 @@ pub struct Series {
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 3] = [Paper::NfsRdma, Paper::Sandia, Paper::PvfsIb];
+    pub const ALL: [Paper; 4] = [
+        Paper::NfsRdma,
+        Paper::Sandia,
+        Paper::PvfsIb,
+        Paper::Sendfile,
+    ];
 
     /// Its name on the command line and in rows.
     pub fn name(self) -> &'static str {
@@ -84,6 +92,7 @@ impl Paper {
             Paper::NfsRdma => "nfs-rdma",
             Paper::Sandia => "sandia",
             Paper::PvfsIb => "pvfs-ib",
+            Paper::Sendfile => "sendfile",
         }
     }
 
@@ -109,6 +118,7 @@ impl Paper {
             Paper::NfsRdma => nfs_rdma::run(&mut laboratory),
             Paper::Sandia => sandia::run(&mut laboratory),
             Paper::PvfsIb => pvfs_ib::run(&mut laboratory),
+            Paper::Sendfile => sendfile::run(&mut laboratory),
         }?;
         let (used, done) = laboratory.into_parts();
         Ok(Ran { report, used, done })

@@ -34,6 +34,33 @@ const OF_TCP: [&str; 9] = [
     "interrupt_packets",
     "copy_stream_bytes_per_s",
 ];
+/// Constants of calls and what answers them; they matter where there are calls.
+const OF_CALLS: [&str; 22] = [
+    "client_cpus",
+    "client_operation_ns",
+    "send_message_ns",
+    "receive_message_ns",
+    "transfer_bytes",
+    "match_receive_ns",
+    "read_depth",
+    "read_turnaround_ns",
+    "remote_invalidation",
+    "fast_map_ns",
+    "fast_map_page_ns",
+    "fast_unmap_ns",
+    "fast_unmap_command_ns",
+    "operation_ns",
+    "read_bytes_per_s",
+    "write_bytes_per_s",
+    "threads",
+    "cache_bytes",
+    "block_bytes",
+    "read_ahead_bytes",
+    "seek_ns",
+    "disk_bytes_per_s",
+];
+/// Constants of files that are sent without a call; they matter where that is done.
+const OF_FILES: [&str; 1] = ["register_file_page_ns"];
 
 /// What is left out, in words, and which constants are 0 then.
 pub(super) const ABLATIONS: [(&str, &[&str]); 5] = [
@@ -42,6 +69,7 @@ pub(super) const ABLATIONS: [(&str, &[&str]); 5] = [
         &[
             "register_ns",
             "register_page_ns",
+            "register_file_page_ns",
             "register_command_ns",
             "register_entry_ns",
             "deregister_ns",
@@ -191,6 +219,13 @@ impl Study {
     }
 }
 
+/// Whether a testbed's constant was charged for.
+fn matters(used: &Used, name: &str) -> bool {
+    (used.tcp || !OF_TCP.contains(&name))
+        && (used.calls || !OF_CALLS.contains(&name))
+        && (!used.calls || !OF_FILES.contains(&name))
+}
+
 /// One constant, changed.
 struct Variation {
     name: &'static str,
@@ -213,10 +248,7 @@ fn variations(used: &[Used]) -> Vec<Variation> {
         for (name, constant) in used.profile.constants() {
             let origin = Origin::of(&constant);
             let is_known = |it: &Variation| it.name == name && it.origin == origin;
-            if constant.value == 0
-                || (OF_TCP.contains(&name) && !used.tcp)
-                || variations.iter().any(is_known)
-            {
+            if constant.value == 0 || !matters(used, name) || variations.iter().any(is_known) {
                 continue;
             }
             let factors: &[Factor] = match origin {
@@ -335,7 +367,7 @@ fn constants(used: &[Used]) -> Vec<(&'static str, &'static str, Constant)> {
             let is_known = constants
                 .iter()
                 .any(|(_, known, same)| *known == name && *same == constant);
-            if !is_known && (used.tcp || !OF_TCP.contains(&name)) {
+            if !is_known && matters(used, name) {
                 constants.push((used.profile.name, name, constant));
             }
         }

@@ -1,0 +1,84 @@
+//! Paper 004: Memory Management Strategies for Data Serving with RDMA.
+//!
+//! Its shared library is [`gannet_datapath::FileSender`] here: the same call with the same four engines. Files are in
+//! the page cache; those that are mapped are open for writing, as in the paper's experiments. The pictures are lost;
+//! what the simulation is held against are the words about figures 2 to 10.
+
+mod costs;
+mod naive;
+mod pipes;
+mod summary;
+
+use super::laboratory::{Laboratory, whole};
+use super::row::Table;
+use super::{Failure, Figure, Paper, Report, Series};
+use crate::experiment::serving::{Load, Outcome};
+use crate::profiles::SENDFILE_IB;
+use gannet_datapath::Engine;
+use gannet_sim::nic::{PAGE_LEN, Profile};
+
+/// Bytes of the files of sections 5.2 to 5.6.
+const FILE_LEN: usize = 16 << 20;
+/// A gain that can be seen in a figure; less is "the same" or "similar". Chosen before anything was run.
+const VISIBLE: f64 = 1.1;
+
+pub(super) fn run(laboratory: &mut Laboratory<'_>) -> Result<Report, Failure> {
+    let mut table = Table::new(Paper::Sendfile);
+    let mut figures = vec![naive::run(laboratory, &mut table)?];
+    figures.extend(pipes::run(laboratory, &mut table)?);
+    figures.push(costs::run(laboratory, &mut table)?);
+    figures.extend(summary::run(laboratory, &mut table)?);
+    Ok(Report {
+        rows: table.into_rows(),
+        figures,
+    })
+}
+
+/// So many pages of 4096 bytes.
+fn pages(count: usize) -> usize {
+    count * usize::try_from(PAGE_LEN).unwrap_or(usize::MAX)
+}
+
+/// The paper's file in pieces of so many pages, with so many under way.
+fn piped(engine: Engine, pipes: usize, piece_pages: usize) -> Load {
+    Load::of(engine, (pipes, pages(piece_pages)), FILE_LEN)
+}
+
+/// The rate of a load on the paper's machines.
+fn rate(laboratory: &mut Laboratory<'_>, load: &Load) -> Result<f64, Failure> {
+    Ok(laboratory.serve(&SENDFILE_IB, load)?.mb_per_s)
+}
+
+/// A line: what comes of `load` at each of `xs`.
+fn line(
+    laboratory: &mut Laboratory<'_>,
+    name: &str,
+    (profile, xs): (&Profile, &[usize]),
+    load: impl Fn(usize) -> Load,
+    y: impl Fn(&Outcome) -> f64,
+) -> Result<Series, Failure> {
+    let mut points = Vec::with_capacity(xs.len());
+    for x in laboratory.points(xs) {
+        let outcome = laboratory.serve(profile, &load(x))?;
+        points.push((whole(x), y(&outcome)));
+    }
+    Ok(Series {
+        name: name.to_string(),
+        points,
+    })
+}
+
+fn figure(
+    file: &'static str,
+    title: &str,
+    (x, y): (&'static str, &'static str),
+    series: Vec<Series>,
+) -> Figure {
+    Figure {
+        file,
+        title: title.to_string(),
+        x,
+        y,
+        series,
+    }
+}
