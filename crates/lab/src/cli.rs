@@ -9,6 +9,7 @@ use gannet_cli::cli::{
     CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
 };
 use gannet_cli::size;
+use gannet_datapath::Engine;
 use gannet_fabric::registration::StrategyKind;
 use gannet_rpc::Design;
 use gannet_sim::nic::Profile;
@@ -80,6 +81,18 @@ pub enum BenchWhat {
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
     Registration(RegistrationOptions),
+    /// Measure files that are sent by one call, with each engine: on the software RNIC over loopback, or on simulated
+    /// testbeds
+    ///
+    /// Each connection writes a file of the page cache to the memory of a client, with so many pieces (pipes) of so many
+    /// bytes (depth) under way. Here, server and client have a thread each, a repeat ends when the clients have
+    /// everything, and processor time is that of the server's thread. With --profile virtual time is measured, and
+    /// nothing varies from run to run.
+    ///
+    /// Rows have the median and the interval that holds it (all repeats, if they are fewer than nine). Memory is the most
+    /// that the pieces under way of one connection took; copies count how often a processor moves the file's bytes.
+    /// *dynamic* has one piece under way, whatever --pipes says.
+    Serving(ServingOptions),
 }
 
 /// `gannet-lab bench fabric`.
@@ -296,16 +309,7 @@ impl BenchTarget {
                 "`{text}` is not nfs://..., nfs+rdma://..., local, local:tcp or profile:NAME"
             ));
         };
-        let profile = profiles::ALL.iter().find(|profile| profile.name == name);
-        profile
-            .map(|profile| BenchTarget::Profile(profile, scheme))
-            .ok_or_else(|| {
-                let names: Vec<&str> = profiles::ALL.iter().map(|profile| profile.name).collect();
-                format!(
-                    "no profile is called `{name}`: there are {}",
-                    names.join(", ")
-                )
-            })
+        profile_named(name).map(|profile| BenchTarget::Profile(profile, scheme))
     }
 }
 
@@ -333,6 +337,89 @@ pub struct RegistrationOptions {
     /// Time per row
     #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
     pub seconds: Duration,
+}
+
+/// `gannet-lab bench serving`.
+#[derive(Debug, Clone, Args)]
+pub struct ServingOptions {
+    /// How bytes leave: static, dynamic, pipelined or sendfile; several make several rows
+    #[arg(
+        long,
+        value_name = "ENGINE,..",
+        value_delimiter = ',',
+        default_value = "static,dynamic,pipelined,sendfile"
+    )]
+    pub engine: Vec<Engine>,
+    /// Pieces under way for each connection; several numbers make several rows
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,2,4,6"
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub pipes: Vec<u16>,
+    /// Bytes of a piece, at most 64M; several sizes make several rows
+    #[arg(
+        long,
+        value_name = "SIZE,..",
+        value_delimiter = ',',
+        default_value = "16K,64K,256K,1M"
+    )]
+    #[arg(value_parser = parse_depth)]
+    pub depth: Vec<u64>,
+    /// Bytes of the file that each connection sends, at most 1G
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_sent)]
+    pub size: u64,
+    /// Connections at a time; several numbers make several rows
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "1,8,64"
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub connections: Vec<u16>,
+    /// Simulated testbeds to measure, in place of this machine; a testbed without an engine is left out with a warning
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = profile_parser())]
+    pub profile: Vec<&'static Profile>,
+    /// How files are open: read-only ones are copied by all engines but sendfile, writable ones are mapped by dynamic
+    /// and pipelined (on simulated testbeds alone). Several make several rows
+    #[arg(
+        long,
+        value_name = "ACCESS,..",
+        value_delimiter = ',',
+        default_value = "read-only"
+    )]
+    pub open: Vec<OpenFor>,
+    /// Ask for a CRC over every FPDU of the software RNIC
+    #[arg(long)]
+    pub crc: bool,
+    /// Samples of a row
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: u16,
+    /// One JSON object per row
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How `gannet-lab bench serving` has its files open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OpenFor {
+    /// For reading: their bytes are copied
+    ReadOnly,
+    /// For writing too: they can be mapped and registered
+    Writable,
+}
+
+impl OpenFor {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpenFor::ReadOnly => "read-only",
+            OpenFor::Writable => "writable",
+        }
+    }
 }
 
 /// `gannet-lab papers`.
@@ -379,6 +466,36 @@ impl Papers {
             Papers::Sendfile => &[Paper::Sendfile],
         }
     }
+}
+
+fn parse_depth(text: &str) -> Result<u64, String> {
+    parse_up_to(text, 64 << 20)
+}
+
+fn parse_sent(text: &str) -> Result<u64, String> {
+    parse_up_to(text, 1 << 30)
+}
+
+fn parse_up_to(text: &str, max: u64) -> Result<u64, String> {
+    match size::parse_nonzero(text)? {
+        size if size > max => Err(format!("`{text}`: at most {}", size::human(max))),
+        size => Ok(size),
+    }
+}
+
+fn profile_named(name: &str) -> Result<&'static Profile, String> {
+    let profile = profiles::ALL.iter().find(|profile| profile.name == name);
+    profile.copied().ok_or_else(|| {
+        let names: Vec<&str> = profiles::ALL.iter().map(|profile| profile.name).collect();
+        format!(
+            "no profile is called `{name}`: there are {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn profile_parser() -> impl TypedValueParser<Value = &'static Profile> {
+    clap::builder::NonEmptyStringValueParser::new().try_map(|text| profile_named(&text))
 }
 
 fn parse_simulated(text: &str) -> Result<Duration, String> {

@@ -175,7 +175,7 @@ fn measure(settings: Settings) -> anyhow::Result<Vec<Row>> {
         .collect())
 }
 
-fn on_core<T, F>(main: impl FnOnce(Handle) -> F) -> anyhow::Result<T>
+pub(super) fn on_core<T, F>(main: impl FnOnce(Handle) -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
 {
@@ -668,17 +668,18 @@ impl FabricEnd {
 }
 
 /// A file that lives in the page cache only.
-struct MemoryFile {
+pub(super) struct MemoryFile {
     descriptor: OwnedFd,
 }
 
 impl MemoryFile {
-    fn new(len: usize) -> anyhow::Result<MemoryFile> {
+    pub(super) fn new(len: usize) -> anyhow::Result<MemoryFile> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let descriptor = rustix::fs::memfd_create("gannet-bench", flags)?;
         let bytes = vec![0xa5; BULK];
         for start in (0..len).step_by(BULK) {
-            rustix::io::pwrite(&descriptor, &bytes, start as u64)?;
+            let piece = bytes.get(..BULK.min(len - start)).unwrap_or(&bytes);
+            rustix::io::pwrite(&descriptor, piece, start as u64)?;
         }
         Ok(MemoryFile { descriptor })
     }

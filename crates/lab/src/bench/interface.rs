@@ -4,6 +4,7 @@
 //! Samples come in threes: inner, public, inner. The second is compared with the mean of its neighbours, and the third
 //! with the first, as the control.
 
+use super::median::{median, median_interval};
 use crate::cli::InterfaceOptions;
 use comfy_table::{CellAlignment, Table, presets};
 use gannet::local::{Remote, connect};
@@ -358,26 +359,6 @@ impl Row {
     }
 }
 
-/// Of sorted values; 0 of none.
-fn median(sorted: &[f64]) -> f64 {
-    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
-    let half = sorted.len() / 2;
-    match sorted.len() % 2 {
-        0 => (at(half.saturating_sub(1)) + at(half)) / 2.0,
-        _ => at(half),
-    }
-}
-
-/// The interval of order statistics that holds the median of what `sorted` are samples of with 95 %.
-fn median_interval(sorted: &[f64]) -> (f64, f64) {
-    let count = sorted.len() as f64;
-    let reach = 0.98 * count.sqrt();
-    let low = (count / 2.0 - reach).floor().max(0.0) as usize;
-    let high = ((count / 2.0 + reach).ceil() as usize).min(sorted.len().saturating_sub(1));
-    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
-    (at(low), at(high))
-}
-
 fn show(rows: &[Row]) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
@@ -407,19 +388,4 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     output::line(&table.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_lies_in_its_interval() {
-        let values: Vec<f64> = (1..=15).map(f64::from).collect();
-        assert_eq!(median(&values), 8.0);
-        // The fourth and the thirteenth hold it with 98 %.
-        assert_eq!(median_interval(&values), (4.0, 13.0));
-        assert_eq!(median(&[1.0, 2.0]), 1.5);
-        assert_eq!(median(&[]), 0.0);
-    }
 }

@@ -1,11 +1,13 @@
-//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, and servers and simulated testbeds
-//! as IOzone does.
+//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, files sent by one call, and servers
+//! and simulated testbeds as IOzone does.
 
 mod fabric;
 mod interface;
 mod iozone;
+mod median;
 mod raw;
 mod registration;
+mod serving;
 
 use crate::cli::BenchWhat;
 use gannet_cli::failure::Failure;
@@ -20,5 +22,6 @@ pub(crate) fn run(what: &BenchWhat) -> Result<(), Failure> {
         BenchWhat::Interface(options) => interface::run(options),
         BenchWhat::Iozone(options) => iozone::run(options),
         BenchWhat::Registration(options) => registration::run(options),
+        BenchWhat::Serving(options) => serving::run(options),
     }
 }

@@ -10,4 +10,5 @@ mod nic_papers;
 mod nic_pvfs;
 mod pair;
 mod papers_pvfs;
+mod serving;
 mod support;
