@@ -295,9 +295,10 @@ fn a_file_that_fails_or_does_not_fit_is_refused_and_the_next_one_goes() {
                 assert!(matches!(sent, Err(SendError::File(_))), "{sent:?}");
                 let long = range(MemoryFile::resident(Vec::new()), LEN + 1);
                 let sent = sender.send(&long, destination, &mut others).await;
+                let wanted = (LEN as u64, LEN as u64 + 1);
                 assert!(matches!(
                     sent,
-                    Err(SendError::Room { room, len }) if (room, len) == (LEN as u64, LEN as u64 + 1)
+                    Err(SendError::Room { room, len }) if (room, len) == wanted
                 ));
                 let good = range(MemoryFile::cold(pattern(LEN)), LEN);
                 sender.send(&good, destination, &mut others).await.unwrap();
