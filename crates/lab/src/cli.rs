@@ -84,14 +84,14 @@ pub enum BenchWhat {
     /// Measure files that are sent by one call, with each engine: on the software RNIC over loopback, or on simulated
     /// testbeds
     ///
-    /// Each connection writes a file of the page cache to the memory of a client, with so many pieces (pipes) of so many
-    /// bytes (depth) under way. Here, server and client have a thread each, a repeat ends when the clients have
+    /// Each connection writes a file of the page cache to the memory of a client, with so many pieces (pipes) of so
+    /// many bytes (depth) under way. Here, server and client have a thread each, a repeat ends when the clients have
     /// everything, and processor time is that of the server's thread. With --profile virtual time is measured, and
     /// nothing varies from run to run.
     ///
-    /// Rows have the median and the interval that holds it (all repeats, if they are fewer than nine). Memory is the most
-    /// that the pieces under way of one connection took; copies count how often a processor moves the file's bytes.
-    /// *dynamic* has one piece under way, whatever --pipes says.
+    /// Rows have the median and the interval that holds it (all repeats, if they are fewer than nine). Memory is the
+    /// most that the pieces under way of one connection took; copies count how often a processor moves the file's
+    /// bytes. *dynamic* has one piece under way, whatever --pipes says.
     Serving(ServingOptions),
 }
 

@@ -37,7 +37,7 @@ pub enum FileAccess {
 
 /// What is sent how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct ServingLoad {
     /// The engine.
     pub engine: Engine,
     /// Pieces under way at a time.
@@ -54,11 +54,11 @@ pub struct Load {
     pub rounds: usize,
 }
 
-impl Load {
+impl ServingLoad {
     /// One connection that sends a file once. A program with *static* memory reads the file, the others map it, as the
     /// paper's did.
-    pub fn of(engine: Engine, (pipes, pipe_len): (usize, usize), file_len: usize) -> Load {
-        Load {
+    pub fn of(engine: Engine, (pipes, pipe_len): (usize, usize), file_len: usize) -> ServingLoad {
+        ServingLoad {
             engine,
             pipes,
             pipe_len,
@@ -93,7 +93,7 @@ impl Load {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct ServingOutcome {
     /// Megabytes (10^6) per second of all connections together.
     pub mb_per_s: f64,
     /// Virtual time from the first byte to the last.
@@ -110,7 +110,7 @@ pub struct Outcome {
     pub server: Usage,
 }
 
-impl Outcome {
+impl ServingOutcome {
     /// Seconds of the server's processors for each 10^9 bytes.
     #[allow(clippy::cast_precision_loss)] // a rate
     pub fn cpu_s_per_gb(&self) -> f64 {
@@ -192,7 +192,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 ///
 /// # Errors
 /// See [`Failure`]: the load makes no sense, the profile's adapter does not have the engine, the simulation stopped.
-pub fn run(profile: &Profile, load: &Load) -> Result<Outcome, Failure> {
+pub fn run(profile: &Profile, load: &ServingLoad) -> Result<ServingOutcome, Failure> {
     load.check()?;
     let world = World::new(1);
     let pair = Pair::build(&world, profile);
@@ -200,7 +200,7 @@ pub fn run(profile: &Profile, load: &Load) -> Result<Outcome, Failure> {
     world.run(async move { send_all(&pair, &load).await })?
 }
 
-async fn send_all(pair: &Pair, load: &Load) -> Result<Outcome, Failure> {
+async fn send_all(pair: &Pair, load: &ServingLoad) -> Result<ServingOutcome, Failure> {
     let file = Arc::new(CachedFile {
         len: load.file_len as u64,
         read: AtomicU64::new(0),
@@ -248,7 +248,7 @@ async fn send_all(pair: &Pair, load: &Load) -> Result<Outcome, Failure> {
     }
     let time = ended.duration_since(began);
     let bytes = (load.connections * load.rounds) as u64 * load.file_len as u64;
-    Ok(Outcome {
+    Ok(ServingOutcome {
         mb_per_s: rate(bytes, time),
         time,
         bytes,
@@ -278,7 +278,7 @@ fn address_of(sink: &Region) -> RemoteAddress {
     }
 }
 
-fn sender(pair: &Pair, endpoint: Connected, load: &Load) -> Result<FileSender, Failure> {
+fn sender(pair: &Pair, endpoint: Connected, load: &ServingLoad) -> Result<FileSender, Failure> {
     let options = SenderOptions {
         engine: Some(load.engine),
         pipes: load.pipes,
@@ -298,7 +298,7 @@ struct Thread {
     sender: FileSender,
     runtime: Handle,
     range: FileRange,
-    load: Load,
+    load: ServingLoad,
     target: RemoteAddress,
 }
 

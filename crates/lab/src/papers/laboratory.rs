@@ -116,7 +116,7 @@ pub(super) struct Laboratory<'a> {
 pub(super) struct Done {
     files: Vec<(Profile, Workload, Outcome)>,
     volumes: Vec<(Profile, volume::Load, volume::VolumeOutcome)>,
-    served: Vec<(Profile, serving::Load, serving::Outcome)>,
+    served: Vec<(Profile, serving::ServingLoad, serving::ServingOutcome)>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -241,11 +241,11 @@ impl<'a> Laboratory<'a> {
     pub(super) fn serve(
         &mut self,
         profile: &Profile,
-        load: &serving::Load,
-    ) -> Result<serving::Outcome, Failure> {
+        load: &serving::ServingLoad,
+    ) -> Result<serving::ServingOutcome, Failure> {
         self.note(profile, None);
         let profile = self.change.of(profile);
-        let is_same = |done: &&(Profile, serving::Load, serving::Outcome)| {
+        let is_same = |done: &&(Profile, serving::ServingLoad, serving::ServingOutcome)| {
             done.0 == profile && done.1 == *load
         };
         if let Some((_, _, outcome)) = self.done.served.iter().find(is_same) {

@@ -46,16 +46,17 @@ fn story(paper: Paper) -> &'static str {
         }
         Paper::Sendfile => {
             "From two numbers that the paper cites (1 MB at 900 MB/s without and at 600 MB/s with \
-            registration) nearly all of its words about figures 2 to 10 come out: every order but \
-            one, and the levels of user space by memory (32 and 64 KiB: 268 and 424 MB/s; 128 KiB in \
-            2 pipes: 698; 256 KiB in 4: 707). *Not* reproduced: sendfile is ahead by a tenth from \
-            32 KiB on, not from 256, and has 508 MB/s with 64 KiB, above the published range. Weaker \
-            than published: with 6 pipes of 1 MiB sendfile is ahead of pipelined by 2 % only, since \
-            both fill the link, and user space without pipes has 619 of 700 MB/s. What decides is \
-            registration: 58 us each time, and 2.05 us a page in user space against 0.45 in the \
-            kernel, which does not walk page tables; of static memory, the copy. The paper's library \
-            is `FileSender` of the crate `datapath`, the same call with the same four engines; files \
-            are in the page cache, and open for writing where they are mapped, as the paper's were."
+            registration) nearly all of its words about figures 2 to 10 come out: every order \
+            but one, and the levels of user space by memory (32 and 64 KiB: 268 and 424 MB/s; \
+            128 KiB in 2 pipes: 698; 256 KiB in 4: 707). *Not* reproduced: sendfile is ahead by \
+            a tenth from 32 KiB on, not from 256, and has 508 MB/s with 64 KiB, above the \
+            published range. Weaker than published: with 6 pipes of 1 MiB sendfile is ahead of \
+            pipelined by 2 % only, since both fill the link, and user space without pipes has \
+            619 of 700 MB/s. What decides is registration: 58 us each time, and 2.05 us a page \
+            in user space against 0.45 in the kernel, which does not walk page tables; of static \
+            memory, the copy. The paper's library is `FileSender` of the crate `datapath`, the \
+            same call with the same four engines; files are in the page cache, and open for \
+            writing where they are mapped, as the paper's were."
         }
     }
 }

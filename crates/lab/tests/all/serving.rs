@@ -2,7 +2,7 @@
 
 use crate::support::{fail, succeed};
 use gannet_datapath::Engine;
-use gannet_lab::experiment::serving::{FileAccess, Load, Registered, registration, run};
+use gannet_lab::experiment::serving::{FileAccess, Registered, ServingLoad, registration, run};
 use gannet_lab::profiles::{SENDFILE_IB, SENDFILE_IB_4X};
 use gannet_sim::nic::Profile;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 const FILE_LEN: usize = 16 << 20;
 
 fn on(profile: &Profile, engine: Engine, pipes: (usize, usize), len: usize) -> f64 {
-    run(profile, &Load::of(engine, pipes, len))
+    run(profile, &ServingLoad::of(engine, pipes, len))
         .unwrap()
         .mb_per_s
 }
@@ -52,11 +52,11 @@ fn sendfile_needs_less_memory_for_the_same_rate() {
 #[test]
 fn what_is_copied_and_registered_is_counted() {
     let count = |engine, access| {
-        let load = Load {
+        let load = ServingLoad {
             access,
             connections: 3,
             rounds: 2,
-            ..Load::of(engine, (2, 64 << 10), 1 << 20)
+            ..ServingLoad::of(engine, (2, 64 << 10), 1 << 20)
         };
         let outcome = run(&SENDFILE_IB, &load).unwrap();
         assert_eq!(outcome, run(&SENDFILE_IB, &load).unwrap(), "it replays");

@@ -3,7 +3,7 @@
 use super::row::{Row, Samples};
 use super::{Case, Report};
 use crate::cli::OpenFor;
-use crate::experiment::serving::{FileAccess, Load, run};
+use crate::experiment::serving::{FileAccess, ServingLoad, run};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_datapath::Engine;
 use gannet_sim::nic::Profile;
@@ -26,7 +26,7 @@ pub(super) fn measure(
     }
     let able = |case: &&Case| has_files || case.engine != Engine::Sendfile;
     for case in cases.iter().filter(able) {
-        let load = Load {
+        let load = ServingLoad {
             engine: case.engine,
             pipes: case.pipes,
             pipe_len: case.depth,

@@ -12,7 +12,7 @@ mod summary;
 use super::laboratory::{Laboratory, whole};
 use super::row::Table;
 use super::{Failure, Figure, Paper, Report, Series};
-use crate::experiment::serving::{Load, Outcome};
+use crate::experiment::serving::{ServingLoad, ServingOutcome};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 use gannet_sim::nic::{PAGE_LEN, Profile};
@@ -40,12 +40,12 @@ fn pages(count: usize) -> usize {
 }
 
 /// The paper's file in pieces of so many pages, with so many under way.
-fn piped(engine: Engine, pipes: usize, piece_pages: usize) -> Load {
-    Load::of(engine, (pipes, pages(piece_pages)), FILE_LEN)
+fn piped(engine: Engine, pipes: usize, piece_pages: usize) -> ServingLoad {
+    ServingLoad::of(engine, (pipes, pages(piece_pages)), FILE_LEN)
 }
 
 /// The rate of a load on the paper's machines.
-fn rate(laboratory: &mut Laboratory<'_>, load: &Load) -> Result<f64, Failure> {
+fn rate(laboratory: &mut Laboratory<'_>, load: &ServingLoad) -> Result<f64, Failure> {
     Ok(laboratory.serve(&SENDFILE_IB, load)?.mb_per_s)
 }
 
@@ -54,8 +54,8 @@ fn line(
     laboratory: &mut Laboratory<'_>,
     name: &str,
     (profile, xs): (&Profile, &[usize]),
-    load: impl Fn(usize) -> Load,
-    y: impl Fn(&Outcome) -> f64,
+    load: impl Fn(usize) -> ServingLoad,
+    y: impl Fn(&ServingOutcome) -> f64,
 ) -> Result<Series, Failure> {
     let mut points = Vec::with_capacity(xs.len());
     for x in laboratory.points(xs) {

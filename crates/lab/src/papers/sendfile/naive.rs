@@ -4,7 +4,7 @@ use super::super::laboratory::Laboratory;
 use super::super::row::Table;
 use super::super::{Failure, Figure};
 use super::{VISIBLE, figure, line, rate};
-use crate::experiment::serving::{FileAccess, Load};
+use crate::experiment::serving::{FileAccess, ServingLoad};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 
@@ -32,18 +32,18 @@ const GOOD_MAX: usize = 64 << 10;
 const GOOD: f64 = 0.8;
 
 /// The file as one message, copied into memory that stays registered.
-fn copied(len: usize) -> Load {
-    Load::of(Engine::Static, (1, len), len)
+fn copied(len: usize) -> ServingLoad {
+    ServingLoad::of(Engine::Static, (1, len), len)
 }
 
 /// The file as one message, mapped, registered and deregistered.
-pub(super) fn registered(len: usize) -> Load {
-    Load::of(Engine::Dynamic, (1, len), len)
+pub(super) fn registered(len: usize) -> ServingLoad {
+    ServingLoad::of(Engine::Dynamic, (1, len), len)
 }
 
 /// The file as one message, with copy and registration out of the timing loop.
-pub(super) fn prepared(len: usize) -> Load {
-    Load {
+pub(super) fn prepared(len: usize) -> ServingLoad {
+    ServingLoad {
         access: FileAccess::Writable,
         ..copied(len)
     }
@@ -55,7 +55,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
     let axis = (&SENDFILE_IB, &SIZES[..]);
     let mut series = Vec::new();
     for (name, load) in [
-        ("no copy, no registration", prepared as fn(usize) -> Load),
+        (
+            "no copy, no registration",
+            prepared as fn(usize) -> ServingLoad,
+        ),
         ("static", copied),
         ("dynamic", registered),
     ] {
@@ -80,16 +83,16 @@ fn static_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(),
         "good up through about 64 kB, and no better beyond",
         ("times", good / large.max(1.0)),
         (GOOD..VISIBLE).contains(&(good / large.max(1.0))) && largest < VISIBLE * large,
-        "Judged: at 64 KiB at least 0.8 of what 1 MiB has, and 16 MiB less than 1.1 of it. Without a model of caches: at \
-         64 KiB fixed costs are paid off, and the copy's rate is left.",
+        "Judged: at 64 KiB at least 0.8 of what 1 MiB has, and 16 MiB less than 1.1 of it. \
+         Caches are not modelled: at 64 KiB fixed costs are paid off, and the copy's rate is left.",
     );
     table.order(
         "5.1: static, 16 MiB over no copy and no registration",
         "the memory bus becomes the bottleneck",
         ("times", largest / peak.max(1.0)),
         largest < GOOD * peak,
-        "Copy and transfer take turns, and the copy is what bounds it. The bus as such is never full here: without its \
-         bound nothing changes.",
+        "Copy and transfer take turns, and the copy is what bounds it. The bus as such is never \
+         full here: without its bound nothing changes.",
     );
     table.order(
         "5.1: static over dynamic, 64 KiB",

@@ -5,7 +5,7 @@ use super::super::row::Table;
 use super::super::{Failure, Figure, Series};
 use super::naive::{SIZES, registered};
 use super::{FILE_LEN, VISIBLE, figure, line, piped, rate};
-use crate::experiment::serving::{FileAccess, Load};
+use crate::experiment::serving::{FileAccess, ServingLoad};
 use crate::profiles::{SENDFILE_IB, SENDFILE_IB_2X, SENDFILE_IB_4X};
 use gannet_datapath::Engine;
 use gannet_sim::nic::Profile;
@@ -21,12 +21,12 @@ const LINKS: [(usize, &Profile); 3] = [
 /// An order between two engines that both fill the link. The simulation has no noise.
 const AHEAD: f64 = 1.01;
 
-fn pipelined(len: usize) -> Load {
-    Load::of(Engine::Pipelined, PIPES, len)
+fn pipelined(len: usize) -> ServingLoad {
+    ServingLoad::of(Engine::Pipelined, PIPES, len)
 }
 
-fn sendfile(len: usize) -> Load {
-    Load::of(Engine::Sendfile, PIPES, len)
+fn sendfile(len: usize) -> ServingLoad {
+    ServingLoad::of(Engine::Sendfile, PIPES, len)
 }
 
 pub(super) fn run(
@@ -41,7 +41,10 @@ pub(super) fn run(
     let axis = (&SENDFILE_IB, &SIZES[..]);
     let mut series = Vec::new();
     for (name, load) in [
-        ("user space, not pipelined", registered as fn(usize) -> Load),
+        (
+            "user space, not pipelined",
+            registered as fn(usize) -> ServingLoad,
+        ),
         ("user space, pipelined", pipelined),
         ("sendfile", sendfile),
     ] {
@@ -73,9 +76,9 @@ fn large(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         "the higher curve is sendfile",
         ("times", sent / piped),
         sent > AHEAD * piped,
-        "Six pipes of 1 MiB hide registration in user space too, so that both fill the link: what is left is the first \
-         piece's. The paper's pipelined code must have lost more; it names the second-level cache, which page tables of \
-         6 MiB exceed.",
+        "Six pipes of 1 MiB hide registration in user space too, so that both fill the link: what \
+         is left is the first piece's. The paper's pipelined code must have lost more; it names \
+         the second-level cache, which the page tables of a large working set exceed.",
     );
     Ok(())
 }
@@ -127,16 +130,16 @@ fn small(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         "starting from 256 kB",
         ("KiB", first),
         (128.0..=512.0).contains(&first),
-        "A page's walk costs as much here however few there are: 13 us of the 122 us that 32 KiB take. As a \
-         figure shows it, in MB/s, the gap passes a tenth of the link's rate at 128 KiB. What counts as visible was \
-         chosen before anything was run.",
+        "A page's walk costs as much here however few there are: 13 us of the 122 us that 32 KiB \
+         take. As a figure shows it, in MB/s, the gap passes a tenth of the link's rate at 128 \
+         KiB. What counts as visible was chosen before anything was run.",
     );
     Ok(())
 }
 
 /// "A reduction in CPU utilization."
 fn processors(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
-    let of = |laboratory: &mut Laboratory<'_>, load: &Load| {
+    let of = |laboratory: &mut Laboratory<'_>, load: &ServingLoad| {
         let outcome = laboratory.serve(&SENDFILE_IB, load);
         outcome.map(|outcome| outcome.cpu_s_per_gb())
     };
@@ -164,7 +167,10 @@ fn processors(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), 
 fn links(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, Failure> {
     let mut series = Vec::new();
     for (name, load) in [
-        ("user space, not pipelined", registered as fn(usize) -> Load),
+        (
+            "user space, not pipelined",
+            registered as fn(usize) -> ServingLoad,
+        ),
         ("user space, pipelined", pipelined),
         ("sendfile", sendfile),
     ] {
@@ -211,7 +217,7 @@ fn read_only(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), F
         ),
     ] {
         let mapped = rate(laboratory, &load)?;
-        let copied = Load {
+        let copied = ServingLoad {
             access: FileAccess::ReadOnly,
             ..load
         };
