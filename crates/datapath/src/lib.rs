@@ -12,8 +12,8 @@
 //! The rules that all share stand at [`FileRange`]: what is resident is not waited for; the disk is waited for on the
 //! blocking pool alone; the length of a range was promised, so a file that has become shorter leaves zeros.
 //!
-//! What this crate refuses: protocols, their messages and credits, and a provider's name. A [`Datapath`] has no memory of
-//! its own: who calls brings it, and bounds it.
+//! What this crate refuses: protocols, their messages and credits, and a provider's name. A [`Datapath`] has no memory
+//! of its own: who calls brings it, and bounds it.
 //!
 //! First types to read: [`FileRange`], then [`FileSender`] and [`Datapath`].
 
