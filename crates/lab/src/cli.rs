@@ -90,8 +90,8 @@ pub enum BenchWhat {
     /// nothing varies from run to run.
     ///
     /// Rows have the median and the interval that holds it (all repeats, if they are fewer than nine). Memory is the
-    /// most that the pieces under way of one connection took; copies count how often a processor moves the file's
-    /// bytes. *dynamic* has one piece under way, whatever --pipes says.
+    /// most that the pieces under way of one connection took; copies count how often the sender, not its provider,
+    /// copies the file's bytes. *dynamic* has one piece under way, whatever --pipes says.
     Serving(ServingOptions),
 }
 

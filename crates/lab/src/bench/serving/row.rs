@@ -38,7 +38,7 @@ pub(super) struct Row {
     server_cpu_s_per_gb_high: f64,
     /// The most bytes that the pieces under way of one connection took.
     memory_peak: usize,
-    /// Of each file: times that a processor copies its bytes, registrations, work requests.
+    /// Of each file: times that the sender (not its provider) copies its bytes, registrations, work requests.
     copies: f64,
     registrations: f64,
     work: f64,
