@@ -11,7 +11,7 @@ use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
 use gannet_fabric::{Completion, Disconnected, Domain};
-use gannet_runtime::stream::{ByteStream, is_connection_error};
+use gannet_runtime::stream::{ByteStream, Follow};
 use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -334,8 +334,6 @@ impl Connection {
                     state.engine.sent(count);
                     state.blocked = !all;
                 }
-                Ok(Step::FileEnded) => state.engine.file_ended(),
-                Ok(Step::FileUnsupported) => state.engine.send_file_unsupported(),
                 Ok(Step::Broken) => state.engine.cut_broken(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.blocked = true,
                 Err(error) => {
@@ -378,20 +376,11 @@ impl Connection {
         while let Some(fetch) = state.engine.fetch_wanted() {
             let connection = Rc::clone(self);
             let reading = async move {
-                let FileFetch {
-                    file,
-                    offset,
-                    len,
-                    place,
-                } = fetch;
+                let FileFetch { file, offset, len } = fetch;
                 let runtime = &connection.core.runtime;
                 let fetched = gannet_runtime::file::read_cold(runtime, file, offset, vec![0; len]);
                 let fetched = fetched.await;
-                connection
-                    .state
-                    .borrow_mut()
-                    .engine
-                    .file_fetched(place, fetched);
+                connection.state.borrow_mut().engine.file_fetched(fetched);
                 connection.work.notify();
             };
             self.core.runtime.spawn("iwarp-file", Box::pin(reading));
@@ -406,8 +395,6 @@ enum Step {
         count: usize,
         all: bool,
     },
-    FileEnded,
-    FileUnsupported,
     Broken,
 }
 
@@ -417,27 +404,14 @@ fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
             count: 0,
             all: true,
         }),
-        Outgoing::Bytes(slices, follow) => {
+        Outgoing::Bytes(slices) => {
             let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-            let count = stream.try_write(slices, follow)?;
+            let count = stream.try_write(slices, Follow::Nothing)?;
             Ok(Step::Sent {
                 count,
                 all: count == offered,
             })
         }
-        Outgoing::File { file, offset, len } => match stream.try_send_file(file, offset, len) {
-            Ok(0) => Ok(Step::FileEnded),
-            // Less than asked may also mean that the file ends: only the next call tells.
-            Ok(count) => Ok(Step::Sent { count, all: true }),
-            Err(error)
-                if error.kind() == io::ErrorKind::WouldBlock
-                    || is_connection_error(error.kind()) =>
-            {
-                Err(error)
-            }
-            // Something with the file: reading it will do, or say what is wrong.
-            Err(_) => Ok(Step::FileUnsupported),
-        },
         Outgoing::Broken => Ok(Step::Broken),
     })
 }

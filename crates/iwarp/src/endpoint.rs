@@ -49,7 +49,7 @@ pub(crate) fn start(
         ulpdu_max: config.ulpdu_max,
         send_queue_max: config.send_queue_max,
         receive_queue_max: config.receive_queue_max,
-        chunks: core.chunks.clone(),
+        batches: core.batches.clone(),
     };
     let receives = EndpointReceives::new(receives)
         .ok_or(ConnectError::Unsupported("receives of another provider"))?;

@@ -20,6 +20,7 @@
 //!
 //! First type to read: [`IwarpProvider`], then `engine::Engine`.
 
+mod chunks;
 mod config;
 mod connect;
 mod crc;

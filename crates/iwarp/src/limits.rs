@@ -1,6 +1,6 @@
 //! Bounds of the software RNIC, in one place.
 
-use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, fpdu_len};
+use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, ULPDU_MAX, fpdu_len};
 use std::time::Duration;
 
 /// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small
@@ -31,26 +31,26 @@ pub const BATCHES_MAX: usize = 2;
 /// Slices given to the stream with one call (Linux takes 1024).
 pub const SLICES_MAX: usize = 128;
 
+/// As many slices are shown without much ado: those of two batches of long FPDUs.
+pub const SLICES_FEW: usize = 20;
+
 /// Payloads up to this length are copied behind their header: cheaper than a slice of their own.
 pub const INLINE_PAYLOAD_MAX: usize = 256;
 
-/// File ranges from this length on leave by sendfile when CRCs are off; below, two more system
-/// calls cost more than the copy they save.
-pub const SEND_FILE_MIN: usize = 32 * 1024;
+/// Bytes of a buffer for the file bytes of a batch.
+pub const CHUNK_LEN: usize = BATCH_LEN;
 
-/// Bytes of a file page.
-pub const FILE_PAGE_LEN: u64 = 4096;
+/// Bytes of such a buffer for little, or while many connections hold a long one: any segment fits.
+pub const CHUNK_SHORT_LEN: usize = 64 * 1024;
 
-/// Most file bytes in an FPDU that leaves by sendfile, when they start at a page. A packet of the kernel carries 17
-/// pieces: fifteen pages and the headers fit one, while 64768 bytes that start within a page need two, which was
-/// measured to cost twice the processor time.
-pub const SEND_FILE_MAX: u64 = 15 * FILE_PAGE_LEN;
+/// Long ones that the connections of a core may hold: peers that take nothing cost no more than short ones beyond.
+pub const CHUNKS_LONG_MAX: usize = 32;
 
-/// How far ahead residency of a file range is asked for.
-pub const RESIDENCY_STEP: u64 = 1024 * 1024;
+/// Buffers of each length that a core keeps for the next connection that sends.
+pub const CHUNKS_SPARE_MAX: usize = 8;
 
-/// Chunk buffers a connection keeps for file ranges that must be read.
-pub const SPARE_CHUNKS_MAX: usize = 8;
+/// Empty batches that a core keeps.
+pub const BATCHES_SPARE_MAX: usize = 8;
 
 /// The largest read depth offered or accepted; Linux siw drops a peer that states more.
 pub const READ_DEPTH_MAX: u16 = 128;
@@ -70,6 +70,9 @@ pub const NUDGES_MAX: u32 = 5;
 
 /// A connection that moved nothing for so long gives up what its queues grew to.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
+
+// Any segment fits a short buffer, and what a batch carries a long one.
+const _: () = assert!(ULPDU_MAX <= CHUNK_SHORT_LEN && CHUNK_SHORT_LEN < CHUNK_LEN);
 
 // Any FPDU fits the staging buffer with room for the next receive.
 const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);

@@ -2,7 +2,7 @@
 
 use crate::config::IwarpConfig;
 use crate::connect;
-use crate::engine::ChunkPool;
+use crate::engine::BatchPool;
 use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
 use crate::staging::StagingPool;
@@ -29,7 +29,7 @@ pub(crate) struct Core {
     pub(crate) config: IwarpConfig,
     pub(crate) table: Rc<ProtectionTable>,
     pub(crate) staging: Rc<StagingPool>,
-    pub(crate) chunks: ChunkPool,
+    pub(crate) batches: BatchPool,
     refused_log: LogLimit,
     endpoints: Cell<u64>,
 }
@@ -58,7 +58,7 @@ impl IwarpProvider {
             runtime,
             config: config.bounded(),
             staging: Rc::default(),
-            chunks: ChunkPool::default(),
+            batches: BatchPool::default(),
             refused_log: LogLimit::new(LOG_INTERVAL),
             endpoints: Cell::new(0),
         };

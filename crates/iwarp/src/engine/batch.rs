@@ -1,34 +1,35 @@
 //! Bytes on their way out: pieces in stream order, most of them named rather than held.
 //!
 //! Headers, pads and CRCs of a batch stand in one `control` buffer, so that what lies between two
-//! payloads (the CRC of one FPDU, the header of the next) is a single slice. Payloads stay where
+//! payloads (the CRC of one FPDU, the header of the next) is a single slice. File bytes stand in one
+//! `data` buffer, so that one read brings those of several FPDUs. Payloads of other memory stay where
 //! they are until the stream takes them.
 
+use crate::chunks::{Chunk, ChunkPool};
+use crate::limits::BATCHES_SPARE_MAX;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::limits::SPARE_CHUNKS_MAX;
-
-/// Buffers for file ranges that must be read, shared by the connections of a core.
+/// Empty batches whose queues have grown already, shared by the connections of a core.
 #[derive(Clone, Default)]
-pub(crate) struct ChunkPool {
-    spare: Rc<RefCell<Vec<Vec<u8>>>>,
+pub(crate) struct BatchPool {
+    spare: Rc<RefCell<Vec<Batch>>>,
+    pub(super) chunks: ChunkPool,
 }
 
-impl ChunkPool {
-    /// A buffer of `len` bytes, with whatever its last user left.
-    pub(super) fn take(&self, len: usize) -> Vec<u8> {
-        let mut bytes = self.spare.borrow_mut().pop().unwrap_or_default();
-        bytes.resize(len, 0);
-        bytes
+impl BatchPool {
+    /// An empty batch.
+    pub(super) fn take(&self) -> Batch {
+        self.spare.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes a buffer that is free again.
-    pub(super) fn give_back(&self, bytes: Vec<u8>) {
+    /// Takes a batch that has left.
+    pub(super) fn give_back(&self, mut batch: Batch) {
+        batch.clear();
         let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE_CHUNKS_MAX {
-            spare.push(bytes);
+        if spare.len() < BATCHES_SPARE_MAX {
+            spare.push(batch);
         }
     }
 }
@@ -45,15 +46,14 @@ pub(super) enum Piece {
         len: usize,
         frame: Frame,
     },
-    /// Bytes at `offset` of the file of message `message`; they leave by sendfile.
-    File {
-        message: u64,
-        offset: u64,
-        len: usize,
-        frame: Frame,
+    /// Bytes `start..end` of the batch's data buffer.
+    Data { start: usize, end: usize },
+    /// Bytes `start..end` of a buffer of their own.
+    Kept {
+        bytes: Chunk,
+        start: usize,
+        end: usize,
     },
-    /// Bytes `start..` of a buffer of their own.
-    Chunk { bytes: Vec<u8>, start: usize },
     /// This many zeros: a file ended before its range did.
     Zeros { len: usize },
 }
@@ -70,21 +70,20 @@ pub(super) struct Frame {
 impl Piece {
     pub(super) fn len(&self) -> usize {
         match self {
-            Piece::Control { start, end } => end - start,
-            Piece::Memory { len, .. } | Piece::File { len, .. } | Piece::Zeros { len } => *len,
-            Piece::Chunk { bytes, start } => bytes.len() - start,
+            Piece::Control { start, end }
+            | Piece::Data { start, end }
+            | Piece::Kept { start, end, .. } => end - start,
+            Piece::Memory { len, .. } | Piece::Zeros { len } => *len,
         }
     }
 
     fn advance(&mut self, count: usize) {
         match self {
-            Piece::Control { start, .. } | Piece::Chunk { start, .. } => *start += count,
+            Piece::Control { start, .. }
+            | Piece::Data { start, .. }
+            | Piece::Kept { start, .. } => *start += count,
             Piece::Memory { offset, len, .. } => {
                 *offset += count;
-                *len -= count;
-            }
-            Piece::File { offset, len, .. } => {
-                *offset += count as u64;
                 *len -= count;
             }
             Piece::Zeros { len } => *len -= count,
@@ -96,12 +95,43 @@ impl Piece {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) control: Vec<u8>,
+    /// File bytes, of which the first `data_used` are taken.
+    data: Option<Chunk>,
+    data_used: usize,
     pub(super) pieces: VecDeque<Piece>,
     /// Bytes of all pieces.
     pub(super) len: usize,
+    /// Nothing more goes in: its data buffer is used up.
+    pub(super) is_full: bool,
 }
 
 impl Batch {
+    /// Bytes of file that still go in, of `wanted`. Takes a buffer from `chunks` if there is none yet.
+    pub(super) fn data_room(&mut self, wanted: usize, chunks: &ChunkPool) -> usize {
+        let data = self.data.get_or_insert_with(|| chunks.take(wanted));
+        wanted.min(data.len() - self.data_used)
+    }
+
+    /// The next `len` bytes of the data buffer, to be filled; no more than there is room for.
+    pub(super) fn data_space(&mut self, len: usize) -> &mut [u8] {
+        let (start, end) = (self.data_used, self.data_used + len);
+        let data = self.data.as_mut();
+        data.and_then(|data| data.get_mut(start..end))
+            .unwrap_or_default()
+    }
+
+    /// Says that the next `len` bytes of the data buffer were filled; where they start.
+    pub(super) fn data_filled(&mut self, len: usize) -> usize {
+        let start = self.data_used;
+        self.data_used += len;
+        start
+    }
+
+    /// `len` bytes of the data buffer from `start` on.
+    pub(super) fn data(&self, start: usize, len: usize) -> Option<&[u8]> {
+        self.data.as_ref()?.get(start..start.checked_add(len)?)
+    }
+
     /// Appends to the control buffer, joined to what stands there when nothing came between.
     pub(super) fn push_control(&mut self, bytes: &[u8]) {
         let start = self.control.len();
@@ -126,8 +156,8 @@ impl Batch {
         }
     }
 
-    /// Takes `count` bytes off the front; buffers that are free again go to `chunks`.
-    pub(super) fn take(&mut self, count: usize, chunks: &ChunkPool) {
+    /// Takes `count` bytes off the front.
+    pub(super) fn take(&mut self, count: usize) {
         let mut count = count.min(self.len);
         self.len -= count;
         while let Some(piece) = self.pieces.front_mut() {
@@ -137,11 +167,17 @@ impl Batch {
                 return;
             }
             count -= len;
-            if let Some(Piece::Chunk { bytes, .. }) = self.pieces.pop_front() {
-                chunks.give_back(bytes);
-            }
+            self.pieces.pop_front();
         }
         self.control.clear();
+    }
+
+    /// Holds nothing any more, but for the room of its queues.
+    pub(super) fn clear(&mut self) {
+        self.control.clear();
+        self.pieces.clear();
+        (self.data, self.data_used) = (None, 0);
+        (self.len, self.is_full) = (0, false);
     }
 
     /// The payload of an FPDU that has begun to leave, when it is the next one to.
@@ -160,9 +196,7 @@ impl Batch {
     /// begun to leave, zeros take the place of its payload instead.
     pub(super) fn cut(&mut self, index: usize) {
         let (len, frame) = match self.pieces.get(index) {
-            Some(Piece::Memory { len, frame, .. } | Piece::File { len, frame, .. }) => {
-                (*len, *frame)
-            }
+            Some(Piece::Memory { len, frame, .. }) => (*len, *frame),
             _ => return,
         };
         let before = index
@@ -211,8 +245,7 @@ mod tests {
         batch.push(Piece::Zeros { len: 0 });
         batch.push_control(b"ef");
         assert_eq!((batch.pieces.len(), batch.len), (3, 11));
-        let chunks = ChunkPool::default();
-        batch.take(6, &chunks);
+        batch.take(6);
         assert!(matches!(
             batch.pieces[0],
             Piece::Memory {
@@ -221,12 +254,12 @@ mod tests {
                 ..
             }
         ));
-        batch.take(4, &chunks);
+        batch.take(4);
         assert!(matches!(
             batch.pieces[0],
             Piece::Control { start: 5, end: 6 }
         ));
-        batch.take(1, &chunks);
+        batch.take(1);
         assert!(batch.control.is_empty() && batch.pieces.is_empty() && batch.len == 0);
     }
 
@@ -244,7 +277,7 @@ mod tests {
             });
             batch.push_control(b"ta");
         }
-        batch.take(taken, &ChunkPool::default());
+        batch.take(taken);
         batch
     }
 
@@ -286,16 +319,23 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_comes_back_when_it_has_left() {
-        let mut batch = Batch::default();
-        batch.push(Piece::Chunk {
-            bytes: vec![1, 2, 3],
-            start: 0,
-        });
+    fn file_bytes_of_several_fpdus_stand_in_one_buffer_that_comes_back() {
         let chunks = ChunkPool::default();
-        batch.take(2, &chunks);
-        assert!(chunks.spare.borrow().is_empty());
-        batch.take(1, &chunks);
-        assert_eq!(*chunks.spare.borrow(), [vec![1, 2, 3]]);
+        let mut batch = Batch::default();
+        assert_eq!(batch.data_room(300, &chunks), 300);
+        batch.data_space(300).fill(7);
+        let start = batch.data_filled(300);
+        for at in [start, start + 150] {
+            batch.push_control(b"head");
+            let end = at + 150;
+            batch.push(Piece::Data { start: at, end });
+        }
+        batch.take(4 + 149);
+        assert_eq!(batch.data(299, 1), Some(&[7][..]));
+        assert_eq!(batch.data(usize::MAX, 1), None);
+        batch.take(1 + 4 + 150);
+        assert_eq!((batch.len, chunks.spare()), (0, 0));
+        batch.clear();
+        assert_eq!(chunks.spare(), 1);
     }
 }

@@ -5,8 +5,7 @@
 //! - commands from the application: [`Engine::post_receive`], [`Engine::post_send`],
 //!   [`Engine::post_write`], [`Engine::post_read`], [`Engine::close`], [`Engine::disconnect`];
 //! - what the world did: [`Engine::receive`] with the bytes at the front of the incoming stream,
-//!   [`Engine::sent`] with how many outgoing ones the stream took, [`Engine::file_ended`],
-//!   [`Engine::file_fetched`];
+//!   [`Engine::sent`] with how many outgoing ones the stream took, [`Engine::file_fetched`];
 //! - what the world should do next: [`Engine::prepare`], then [`Engine::outgoing`] until nothing is
 //!   left, [`Engine::fetch_wanted`], [`Engine::completions`].
 //!
@@ -32,7 +31,7 @@ use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-pub(crate) use batch::ChunkPool;
+pub(crate) use batch::BatchPool;
 pub(crate) use outgoing::{FileFetch, Outgoing};
 
 /// What an engine is made with.
@@ -43,7 +42,7 @@ pub(crate) struct EngineOptions {
     pub(crate) ulpdu_max: usize,
     pub(crate) send_queue_max: u32,
     pub(crate) receive_queue_max: u32,
-    pub(crate) chunks: ChunkPool,
+    pub(crate) batches: BatchPool,
 }
 
 /// Where a connection is in its life.
@@ -136,7 +135,7 @@ impl Engine {
             receives,
             reads: VecDeque::new(),
             rx: receive::Receiver::new(),
-            tx: transmit::Transmitter::new(role, options.ulpdu_max, options.chunks),
+            tx: transmit::Transmitter::new(role, options.ulpdu_max, options.batches),
         };
         if role == Role::Initiator {
             engine.open();

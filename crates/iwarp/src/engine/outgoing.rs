@@ -3,12 +3,11 @@
 use super::Engine;
 use super::batch::{Batch, Piece};
 use super::transmit::Transmitter;
-use crate::limits::SLICES_MAX;
+use crate::limits::{SLICES_FEW, SLICES_MAX};
 use gannet_fabric::{
     AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, WorkError, WorkId,
 };
-use gannet_runtime::stream::Follow;
-use gannet_runtime::{Buffer, FileRef, FileSource};
+use gannet_runtime::{Buffer, FileRef};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::DdpHeader;
 use gannet_wire::rdmap::ReadRequest;
@@ -26,13 +25,7 @@ pub(crate) enum Outgoing<'a> {
     /// Nothing is framed, or it waits for file bytes.
     Nothing,
     /// These bytes, with one call.
-    Bytes(&'a [IoSlice<'a>], Follow),
-    /// This range of a file, without copying it.
-    File {
-        file: &'a dyn FileSource,
-        offset: u64,
-        len: usize,
-    },
+    Bytes(&'a [IoSlice<'a>]),
     /// The memory of a message was taken away while it was leaving: call [`Engine::cut_broken`].
     Broken,
 }
@@ -42,16 +35,6 @@ pub(crate) struct FileFetch {
     pub(crate) file: FileRef,
     pub(crate) offset: u64,
     pub(crate) len: usize,
-    pub(crate) place: FetchPlace,
-}
-
-/// What the bytes of a [`FileFetch`] are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FetchPlace {
-    /// They stand in for the file range shown last, which the stream could not send by itself.
-    Front,
-    /// They are the payload of the segment to be framed next.
-    Segment,
 }
 
 /// File bytes without which something cannot go on.
@@ -73,7 +56,7 @@ impl Awaited {
         }
     }
 
-    fn ask(&mut self, place: FetchPlace) -> Option<FileFetch> {
+    fn ask(&mut self) -> Option<FileFetch> {
         if std::mem::replace(&mut self.is_asked, true) {
             return None;
         }
@@ -81,7 +64,6 @@ impl Awaited {
             file: FileRef::clone(&self.file),
             offset: self.offset,
             len: self.len,
-            place,
         })
     }
 
@@ -186,7 +168,7 @@ impl LeavingSource {
 impl Engine {
     /// True when framed bytes can be given to the stream.
     pub(crate) fn has_outgoing(&self) -> bool {
-        self.has_unsent() && !self.tx.is_front_fetched()
+        self.has_unsent()
     }
 
     /// True while framed bytes have not left, whether or not they wait for a file.
@@ -197,61 +179,13 @@ impl Engine {
     /// Shows `body` what the stream should be given next. Tell [`Engine::sent`] how much it took.
     pub(crate) fn outgoing<T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
         let tx = &self.tx;
-        let mut pieces = tx
-            .batches
-            .iter()
-            .flat_map(|batch| batch.pieces.iter().map(move |piece| (batch, piece)))
-            .take(SLICES_MAX)
-            .peekable();
-        if tx.is_front_fetched() {
-            return body(Outgoing::Nothing);
-        }
-        if let Some((
-            _,
-            Piece::File {
-                message,
-                offset,
-                len,
-                ..
-            },
-        )) = pieces.peek()
-        {
-            let Some(file) = tx.source(*message).and_then(LeavingSource::file) else {
-                return body(Outgoing::Broken);
-            };
-            return body(Outgoing::File {
-                file: &**file,
-                offset: *offset,
-                len: *len,
-            });
-        }
         if let Some(bytes) = tx.only_control() {
-            return body(Outgoing::Bytes(&[IoSlice::new(bytes)], Follow::Nothing));
+            return body(Outgoing::Bytes(&[IoSlice::new(bytes)]));
         }
-        let mut follow = Follow::Nothing;
-        let mut memories = Vec::with_capacity(SLICES_MAX);
-        for (batch, piece) in pieces {
-            if matches!(piece, Piece::File { .. }) {
-                follow = Follow::More;
-                break;
-            }
-            let Some(memory) = tx.memory_of(batch, piece) else {
-                return body(Outgoing::Broken);
-            };
-            memories.push((memory, piece.len()));
-        }
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let mut count = 0;
-        for ((bytes, len), slot) in memories.iter().zip(&mut slices) {
-            *slot = IoSlice::new(bytes);
-            count += 1;
-            if bytes.len() < *len {
-                break;
-            }
-        }
-        match slices.get(..count) {
-            Some(slices) if count > 0 => body(Outgoing::Bytes(slices, follow)),
-            _ => body(Outgoing::Nothing),
+        if tx.pieces().nth(SLICES_FEW).is_none() {
+            tx.gather::<SLICES_FEW, T>(body)
+        } else {
+            tx.gather::<SLICES_MAX, T>(body)
         }
     }
 
@@ -262,12 +196,14 @@ impl Engine {
         let mut count = count;
         while let Some(batch) = tx.batches.front_mut() {
             let taken = count.min(batch.len);
-            batch.take(taken, &tx.chunks);
+            batch.take(taken);
             count -= taken;
             if batch.len > 0 {
                 break;
             }
-            tx.batches.pop_front();
+            if let Some(batch) = tx.batches.pop_front() {
+                tx.pool.give_back(batch);
+            }
         }
         if self.agreement.crc {
             tx.keep_begun();
@@ -303,55 +239,13 @@ impl Engine {
         self.fail_message(message, WorkError::Local(AccessError::InvalidKey));
     }
 
-    /// The file shown last ended before its range did: zeros stand for the rest.
-    pub(crate) fn file_ended(&mut self) {
-        if let Some(Piece::File { len, .. }) = self.tx.front_mut().map(|piece| &*piece) {
-            let len = *len;
-            if let Some(front) = self.tx.front_mut() {
-                *front = Piece::Zeros { len };
-            }
-        }
-    }
-
-    /// The stream cannot send files by itself: the range shown last, and all later ones, are read
-    /// instead.
-    pub(crate) fn send_file_unsupported(&mut self) {
-        self.tx.send_file_unsupported = true;
-        let Some(&mut Piece::File {
-            message,
-            offset,
-            len,
-            ..
-        }) = self.tx.front_mut()
-        else {
-            return;
-        };
-        if let Some(file) = self.tx.source(message).and_then(LeavingSource::file) {
-            self.tx.front_fetch = Some(Awaited::new(FileRef::clone(file), offset, len));
-        }
-    }
-
     /// A range to be read on the blocking pool now; the answer goes to [`Engine::file_fetched`].
     pub(crate) fn fetch_wanted(&mut self) -> Option<FileFetch> {
-        let front = self.tx.front_fetch.as_mut();
-        let fetch = front.and_then(|awaited| awaited.ask(FetchPlace::Front));
-        let segment = self.tx.fetch.as_mut();
-        fetch.or_else(|| segment.and_then(|awaited| awaited.ask(FetchPlace::Segment)))
+        self.tx.fetch.as_mut().and_then(Awaited::ask)
     }
 
     /// The bytes of a range that was wanted, of which the given number are of the file; what follows are zeros.
-    pub(crate) fn file_fetched(
-        &mut self,
-        place: FetchPlace,
-        fetched: io::Result<(Vec<u8>, usize)>,
-    ) {
-        match place {
-            FetchPlace::Front => self.front_fetched(fetched),
-            FetchPlace::Segment => self.segment_fetched(fetched),
-        }
-    }
-
-    fn segment_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
+    pub(crate) fn file_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
         // The connection may have ended meanwhile.
         let Some(awaited) = self.tx.fetch.take() else {
             return;
@@ -361,43 +255,38 @@ impl Engine {
             Err(error) => self.fail_locally(WorkError::File(error.kind())),
         }
     }
-
-    /// The FPDU around the front has begun to leave, so it must be finished even if the connection has ended
-    /// meanwhile: a Terminate may stand behind it.
-    fn front_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
-        let Some(awaited) = self.tx.front_fetch.take() else {
-            return;
-        };
-        let Some(&mut Piece::File { message, .. }) = self.tx.front_mut() else {
-            return;
-        };
-        if self
-            .tx
-            .source(message)
-            .and_then(LeavingSource::file)
-            .is_none()
-        {
-            // Its key was revoked: what was read must not leave. `outgoing` says so next.
-            return;
-        }
-        match fetched {
-            Ok(fetched) => {
-                let bytes = awaited.filled_up(fetched);
-                if let Some(front) = self.tx.front_mut() {
-                    *front = Piece::Chunk { bytes, start: 0 };
-                }
-            }
-            Err(error) => {
-                self.tx.cut(0, 0);
-                self.fail_message(message, WorkError::File(error.kind()));
-            }
-        }
-    }
 }
 
 impl Transmitter {
-    fn front_mut(&mut self) -> Option<&mut Piece> {
-        self.batches.front_mut()?.pieces.front_mut()
+    /// What has not left, in stream order.
+    fn pieces(&self) -> impl Iterator<Item = (&Batch, &Piece)> {
+        let batches = self.batches.iter();
+        batches.flat_map(|batch| batch.pieces.iter().map(move |piece| (batch, piece)))
+    }
+
+    /// Shows `body` the first `N` pieces.
+    fn gather<const N: usize, T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
+        let mut memories = [const { Memory::Slice(&[]) }; N];
+        let mut count = 0;
+        for ((batch, piece), slot) in self.pieces().zip(&mut memories) {
+            let Some(memory) = self.memory_of(batch, piece) else {
+                return body(Outgoing::Broken);
+            };
+            let is_whole = memory.len() == piece.len();
+            *slot = memory;
+            count += 1;
+            if !is_whole {
+                break;
+            }
+        }
+        let mut slices = [IoSlice::new(&[]); N];
+        for (slot, memory) in slices.iter_mut().zip(&memories) {
+            *slot = IoSlice::new(memory);
+        }
+        match slices.get(..count) {
+            Some(slices) if count > 0 => body(Outgoing::Bytes(slices)),
+            _ => body(Outgoing::Nothing),
+        }
     }
 
     /// What is framed, when it is one run of control bytes: short messages are.
@@ -409,11 +298,6 @@ impl Transmitter {
             (Some(Piece::Control { start, end }), None) => batch.control.get(*start..*end),
             _ => None,
         }
-    }
-
-    /// True while the piece at the front waits for the blocking pool.
-    fn is_front_fetched(&self) -> bool {
-        self.front_fetch.is_some()
     }
 
     /// An FPDU of a region that the peer reads has begun to leave: keeps the rest of its payload,
@@ -438,13 +322,17 @@ impl Transmitter {
         if !matches!(leaving.source, LeavingSource::Exposed(_)) {
             return;
         }
-        let mut bytes = self.chunks.take(len);
+        let mut bytes = self.pool.chunks.take(0);
         if leaving
             .source
-            .with_memory(offset, len, |memory| bytes.copy_from_slice(memory))
+            .with_memory(offset, len, |memory| bytes[..len].copy_from_slice(memory))
             .is_some()
         {
-            *piece = Piece::Chunk { bytes, start: 0 };
+            *piece = Piece::Kept {
+                bytes,
+                start: 0,
+                end: len,
+            };
         }
     }
 
@@ -466,10 +354,6 @@ impl Transmitter {
                         let is_there =
                             source.and_then(|source| source.with_memory(*offset, *len, |_| ()));
                         is_there.is_none().then_some((at, index, *message))
-                    }
-                    Piece::File { message, .. } => {
-                        let file = self.source(*message).and_then(LeavingSource::file);
-                        file.is_none().then_some((at, index, *message))
                     }
                     _ => None,
                 })
@@ -503,10 +387,10 @@ impl Transmitter {
         let (offset, len) = piece.range();
         match piece {
             Piece::Control { .. } => part(&batch.control, offset, len),
-            Piece::Chunk { bytes, .. } => part(bytes, offset, len),
+            Piece::Data { start, .. } => batch.data(*start, len).map(Memory::Slice),
+            Piece::Kept { bytes, .. } => part(bytes, offset, len),
             Piece::Zeros { .. } => part(&ZEROS, offset, len),
             Piece::Memory { message, .. } => self.source(*message)?.memory(offset, len),
-            Piece::File { .. } => None,
         }
     }
 }
@@ -519,10 +403,11 @@ impl Piece {
     /// Which bytes of its memory to give now.
     fn range(&self) -> (usize, usize) {
         match self {
-            Piece::Control { start, .. } | Piece::Chunk { start, .. } => (*start, self.len()),
+            Piece::Control { start, .. }
+            | Piece::Data { start, .. }
+            | Piece::Kept { start, .. } => (*start, self.len()),
             Piece::Memory { offset, len, .. } => (*offset, *len),
             Piece::Zeros { len } => (0, (*len).min(ZEROS.len())),
-            Piece::File { .. } => (0, 0),
         }
     }
 }

@@ -5,15 +5,12 @@
 //! message. The CRC of memory is computed when the FPDU is framed: whoever changes a region that
 //! the peer is just reading breaks the connection, as with an RNIC.
 
-use super::batch::{Batch, ChunkPool, Piece};
+use super::batch::{Batch, BatchPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
 use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
 use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
 use crate::crc;
-use crate::limits::{
-    BATCH_LEN, BATCHES_MAX, FILE_PAGE_LEN, INLINE_PAYLOAD_MAX, RESIDENCY_STEP, SEND_FILE_MAX,
-    SEND_FILE_MIN, SLICES_MAX,
-};
+use crate::limits::{BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, SLICES_MAX};
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
     AccessError, Done, MemoryRegion, SendOptions, Signal, Source, WorkError, WorkId,
@@ -47,7 +44,7 @@ pub(super) struct Transmitter {
     /// The number of the oldest of `leaving`.
     pub(super) leaving_base: u64,
     pub(super) batches: VecDeque<Batch>,
-    pub(super) chunks: ChunkPool,
+    pub(super) pool: BatchPool,
     /// Bytes framed so far, which is the stream position of the next FPDU.
     position: u64,
     /// Bytes the stream took so far.
@@ -55,14 +52,8 @@ pub(super) struct Transmitter {
     last_was_response: bool,
     /// File bytes wanted before anything else can be framed.
     pub(super) fetch: Option<Awaited>,
-    /// Bytes wanted in place of the file range at the front of the first batch.
-    pub(super) front_fetch: Option<Awaited>,
-    /// They have come: exactly the next segment's payload.
+    /// They have come: those of the next segments.
     pub(super) fetched: Option<Vec<u8>>,
-    /// Up to where the file being framed was found in the page cache.
-    resident_until: u64,
-    /// The stream cannot send files by itself.
-    pub(super) send_file_unsupported: bool,
 }
 
 /// A message on its way into FPDUs.
@@ -73,6 +64,9 @@ struct Framing {
     framed: usize,
     /// Where its bytes start in its buffer, region or file.
     source_start: u64,
+    /// Bytes of its file that stand in the youngest batch, and where they start there: those of the next segments.
+    ahead: usize,
+    ahead_start: usize,
 }
 
 /// Where the payload of one segment is.
@@ -80,14 +74,12 @@ enum Payload {
     None,
     /// In the memory of the message, from this offset.
     Memory(usize),
-    /// In its file, from this offset; leaves by sendfile.
-    File(u64),
-    /// Read from its file.
-    Chunk(Vec<u8>),
+    /// In the data buffer of the youngest batch, from this offset.
+    Data(usize),
 }
 
 impl Transmitter {
-    pub(super) fn new(role: Role, ulpdu_max: usize, chunks: ChunkPool) -> Transmitter {
+    pub(super) fn new(role: Role, ulpdu_max: usize, pool: BatchPool) -> Transmitter {
         Transmitter {
             enabled: role == Role::Initiator,
             ulpdu_max,
@@ -97,15 +89,12 @@ impl Transmitter {
             leaving: VecDeque::new(),
             leaving_base: 0,
             batches: VecDeque::new(),
-            chunks,
+            pool,
             position: 0,
             sent: 0,
             last_was_response: false,
             fetch: None,
-            front_fetch: None,
             fetched: None,
-            resident_until: 0,
-            send_file_unsupported: false,
         }
     }
 
@@ -154,7 +143,6 @@ impl Transmitter {
     /// Forgets bytes that have not left.
     pub(super) fn drop_unsent(&mut self) {
         self.batches.clear();
-        self.front_fetch = None;
         self.framing_dropped();
     }
 
@@ -182,16 +170,48 @@ impl Transmitter {
     }
 
     fn fits(&self, batch: &Batch) -> bool {
-        batch.len + fpdu_len(self.ulpdu_max) <= BATCH_LEN && batch.pieces.len() + 3 <= SLICES_MAX
+        self.segments_room(batch) > 0
+    }
+
+    /// How many more FPDUs fit a batch.
+    fn segments_room(&self, batch: &Batch) -> usize {
+        if batch.is_full {
+            return 0;
+        }
+        let by_len = BATCH_LEN.saturating_sub(batch.len) / fpdu_len(self.ulpdu_max);
+        // The first adds up to three pieces, each later one a payload and what stands behind it.
+        let by_pieces = (SLICES_MAX - 1).saturating_sub(batch.pieces.len()) / 2;
+        by_len.min(by_pieces)
     }
 
     /// The batch the next FPDU goes to.
     fn batch(&mut self) -> &mut Batch {
         if self.batches.back().is_none_or(|batch| !self.fits(batch)) {
-            self.batches.push_back(Batch::default());
+            self.batches.push_back(self.pool.take());
         }
         let last = self.batches.len() - 1;
         &mut self.batches[last]
+    }
+
+    /// How many file bytes the youngest batch takes of `remaining`: whole segments of `payload_max`, and perhaps the
+    /// last. None when it does not even take the next segment, and there may not be one more batch.
+    fn data_room(&mut self, payload_max: usize, remaining: usize) -> Option<usize> {
+        loop {
+            self.batch();
+            let segments = self.batches.back().map(|batch| self.segments_room(batch))?;
+            let wanted = remaining.min(segments.saturating_mul(payload_max));
+            let batch = self.batches.back_mut()?;
+            let room = batch.data_room(wanted, &self.pool.chunks);
+            let whole = room - room % payload_max;
+            let room = if room < remaining { whole } else { room };
+            if room > 0 {
+                return Some(room);
+            }
+            batch.is_full = true;
+            if self.batches.len() >= BATCHES_MAX {
+                return None;
+            }
+        }
     }
 
     fn take_msn(&mut self, queue: QueueNumber) -> Msn {
@@ -264,7 +284,7 @@ impl Transmitter {
         };
         bytes.extend_from_slice(&crc);
         self.position += bytes.len() as u64;
-        self.batch().push(Piece::Chunk { bytes, start: 0 });
+        self.batch().push_control(&bytes);
     }
 
     /// Frames a segment around a payload that stays where it is.
@@ -477,13 +497,14 @@ impl Engine {
 
     fn begin_framing(&mut self, header: DdpHeader, size: u32, source_start: u64, leaving: Leaving) {
         self.tx.leaving.push_back(leaving);
-        self.tx.resident_until = 0;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         self.tx.framing = Some(Framing {
             header,
             size,
             framed: 0,
             source_start,
+            ahead: 0,
+            ahead_start: 0,
         });
     }
 
@@ -492,10 +513,11 @@ impl Engine {
         let Some(mut framing) = self.tx.framing else {
             return Ok(());
         };
-        let len = self.segment_len(&framing);
+        let payload_max = self.tx.ulpdu_max - framing.header.encoded_len();
+        let len = payload_max.min(framing.size - framing.framed);
         let last = framing.framed + len == framing.size;
         let header = segment_header(&framing, last);
-        let Some(payload) = self.payload(&framing, len)? else {
+        let Some(payload) = self.payload(&mut framing, payload_max, len)? else {
             return Ok(());
         };
         self.push_segment(&header, payload, len)?;
@@ -505,26 +527,6 @@ impl Engine {
             leaving.end = Some(self.tx.position);
         }
         Ok(())
-    }
-
-    /// Bytes of the next segment: as many as fit, or up to a page's end when they leave by sendfile.
-    fn segment_len(&self, framing: &Framing) -> usize {
-        if let Some(fetched) = &self.tx.fetched {
-            return fetched.len();
-        }
-        let payload_max = self.tx.ulpdu_max - framing.header.encoded_len();
-        let len = payload_max.min(framing.size - framing.framed);
-        let file = self
-            .tx
-            .leaving
-            .back()
-            .and_then(|leaving| leaving.source.file());
-        if file.is_none_or(|file| !self.may_send_file(file, len)) {
-            return len;
-        }
-        let offset = framing.source_start.saturating_add(framing.framed as u64);
-        let aligned = SEND_FILE_MAX - offset % FILE_PAGE_LEN;
-        len.min(usize::try_from(aligned).unwrap_or(len))
     }
 
     fn push_segment(
@@ -540,26 +542,16 @@ impl Engine {
         let is_short = len <= INLINE_PAYLOAD_MAX || agreement.markers;
         match payload {
             Payload::None => tx.push_short_frame(header, &[], &agreement),
-            Payload::File(offset) => {
-                tx.push_frame(
-                    header,
-                    Piece::File {
-                        message,
-                        offset,
-                        len,
-                        frame,
-                    },
-                    len,
-                    [0; CRC_LEN],
-                );
-            }
-            Payload::Chunk(bytes) if is_short => {
+            Payload::Data(start) if is_short => {
+                let bytes = tx.batches.back().and_then(|batch| batch.data(start, len));
+                let bytes = bytes.unwrap_or_default().to_vec();
                 tx.push_short_frame(header, &bytes, &agreement);
-                tx.chunks.give_back(bytes);
             }
-            Payload::Chunk(bytes) => {
-                let crc = crc_of(header, &bytes, &agreement);
-                tx.push_frame(header, Piece::Chunk { bytes, start: 0 }, len, crc);
+            Payload::Data(start) => {
+                let bytes = tx.batches.back().and_then(|batch| batch.data(start, len));
+                let crc = crc_of(header, bytes.unwrap_or_default(), &agreement);
+                let end = start + len;
+                tx.push_frame(header, Piece::Data { start, end }, len, crc);
             }
             Payload::Memory(offset) if is_short => return self.push_copied(header, offset, len),
             Payload::Memory(offset) => {
@@ -608,84 +600,78 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds the payload of the next segment; `None` when it must be fetched from a file first.
-    fn payload(&mut self, framing: &Framing, len: usize) -> Result<Option<Payload>, WorkError> {
+    /// Finds the payload of the next segment; `None` when it must be fetched from a file first, or the batches are full.
+    fn payload(
+        &mut self,
+        framing: &mut Framing,
+        payload_max: usize,
+        len: usize,
+    ) -> Result<Option<Payload>, WorkError> {
         if len == 0 {
             return Ok(Some(Payload::None));
         }
         let offset = framing.source_start.saturating_add(framing.framed as u64);
-        let file = match self.tx.leaving.back().map(|leaving| &leaving.source) {
-            Some(source @ LeavingSource::File { .. }) => match source.file() {
-                Some(file) => FileRef::clone(file),
-                None => return Err(WorkError::Local(AccessError::InvalidKey)),
-            },
-            _ => {
-                let offset =
-                    usize::try_from(offset).map_err(|_| WorkError::Local(AccessError::Bounds))?;
-                return Ok(Some(Payload::Memory(offset)));
-            }
+        let source = self.tx.leaving.back().map(|leaving| &leaving.source);
+        if !matches!(source, Some(LeavingSource::File { .. })) {
+            let offset =
+                usize::try_from(offset).map_err(|_| WorkError::Local(AccessError::Bounds))?;
+            return Ok(Some(Payload::Memory(offset)));
+        }
+        let Some(file) = source.and_then(LeavingSource::file) else {
+            return Err(WorkError::Local(AccessError::InvalidKey));
         };
-        if let Some(bytes) = self.tx.fetched.take() {
-            return Ok(Some(Payload::Chunk(bytes)));
-        }
-        let remaining = (framing.size - framing.framed) as u64;
-        if self.may_send_file(&file, len) {
-            if self.tx.is_resident(&file, offset, len as u64, remaining) {
-                return Ok(Some(Payload::File(offset)));
+        if framing.ahead == 0 {
+            let file = FileRef::clone(file);
+            let remaining = framing.size - framing.framed;
+            let Some(room) = self.tx.data_room(payload_max, remaining) else {
+                return Ok(None);
+            };
+            let is_last = room == remaining;
+            let filled = self.tx.read_ahead(&file, offset, room)?;
+            let whole = filled - filled % payload_max;
+            framing.ahead = if filled == room && is_last {
+                filled
+            } else {
+                whole
+            };
+            if framing.ahead < len {
+                self.tx.fetch = Some(Awaited::new(file, offset, room));
+                return Ok(None);
             }
-        } else if let Some(bytes) = self.tx.read_cached(&file, offset, len)? {
-            return Ok(Some(Payload::Chunk(bytes)));
+            framing.ahead_start = self.tx.batch().data_filled(framing.ahead);
         }
-        self.tx.fetch = Some(Awaited::new(file, offset, len));
-        Ok(None)
-    }
-
-    fn may_send_file(&self, file: &FileRef, len: usize) -> bool {
-        len >= SEND_FILE_MIN
-            && !self.agreement.crc
-            && !self.agreement.markers
-            && !self.tx.send_file_unsupported
-            && file.descriptor().is_some()
+        let start = framing.ahead_start;
+        framing.ahead_start += len;
+        framing.ahead -= len;
+        Ok(Some(Payload::Data(start)))
     }
 }
 
 impl Transmitter {
-    /// True when sendfile will not wait for the disk. Asks for more than one segment at a time.
-    fn is_resident(&mut self, file: &FileRef, offset: u64, len: u64, remaining: u64) -> bool {
-        if offset + len <= self.resident_until {
-            return true;
+    /// Fills the first `room` bytes of the data buffer's space with what was fetched, or else with what is in the page
+    /// cache from `offset` on, and zeros behind the end of the file; how many there are before the disk is needed.
+    fn read_ahead(&mut self, file: &FileRef, offset: u64, room: usize) -> Result<usize, WorkError> {
+        let fetched = self.fetched.take();
+        let space = self.batch().data_space(room);
+        if let Some(fetched) = fetched {
+            let len = fetched.len().min(space.len());
+            space[..len].copy_from_slice(&fetched[..len]);
+            return Ok(len);
         }
-        let step = remaining.min(RESIDENCY_STEP).max(len);
-        if file.is_resident(offset, step) {
-            self.resident_until = offset + step;
-            return true;
-        }
-        step > len && file.is_resident(offset, len)
-    }
-
-    /// A segment's bytes from the page cache, zeros behind the end of the file; `None` when the
-    /// disk is needed.
-    fn read_cached(
-        &self,
-        file: &FileRef,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Vec<u8>>, WorkError> {
-        let mut bytes = self.chunks.take(len);
         let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = space.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match file.try_read_at(offset + filled as u64, rest) {
                 Ok(0) => {
                     rest.fill(0);
-                    break;
+                    return Ok(room);
                 }
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(WorkError::File(error.kind())),
             }
         }
-        Ok(Some(bytes))
+        Ok(filled)
     }
 }
 

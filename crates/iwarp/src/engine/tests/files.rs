@@ -1,60 +1,93 @@
-//! File ranges that the stream cannot send by itself, so that they are read while their FPDU is half on its way.
+//! File ranges: what is cached leaves several FPDUs a read, the rest is waited for; and writers who change the file
+//! meanwhile.
 
 use super::*;
-use crate::engine::outgoing::FetchPlace;
 use gannet_fabric::Access;
 use gannet_runtime::{FileRef, FileSource};
+use gannet_wire::ddp::DdpHeader;
 use gannet_wire::mpa::Fpdu;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-const LEN: u32 = 40_000;
+const LEN: u32 = 200_000;
+const ULPDU_MAX: usize = 64_768;
+/// Bytes of a Write or Read Response in an FPDU: its header has 14.
+const SEGMENT: usize = ULPDU_MAX - 14;
 
-/// A file whose pages are all there; what it holds comes from the test.
-struct Resident(File);
+/// A file of which the first bytes are cached, and that somebody changes behind every read.
+struct Changing {
+    content: Mutex<Vec<u8>>,
+    cached: u64,
+    change: fn(&mut Vec<u8>),
+    reads: AtomicUsize,
+}
 
-impl FileSource for Resident {
+impl FileSource for Changing {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        None
     }
 
-    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
-        unreachable!("a resident range leaves by sendfile")
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(cached) = self.cached.checked_sub(offset).filter(|cached| *cached > 0) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let len = buffer.len().min(usize::try_from(cached).unwrap());
+        self.read_at(offset, &mut buffer[..len])
     }
 
-    fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
-        unreachable!("the test brings the bytes")
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let mut content = self.content.lock().unwrap();
+        let there = content.get(usize::try_from(offset).unwrap()..);
+        let there = there.unwrap_or_default();
+        let count = there.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&there[..count]);
+        (self.change)(&mut content);
+        Ok(count)
     }
 
-    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
-        true
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        offset + len <= self.cached
     }
 }
 
-fn resident() -> FileRef {
-    Arc::new(Resident(tempfile::tempfile().unwrap()))
+fn changing(cached: u64, change: fn(&mut Vec<u8>)) -> Arc<Changing> {
+    Arc::new(Changing {
+        content: Mutex::new(vec![7; LEN as usize]),
+        cached,
+        change,
+        reads: AtomicUsize::default(),
+    })
 }
 
-/// Writes from files and a Send behind them are framed; the first header has left, and the stream could not send the
-/// file behind it.
-fn stuck_at_a_file(writes: &[u64]) -> End {
-    let mut end = End::new(Role::Initiator, AGREED, 64_768);
+fn cached(bytes: u64) -> FileRef {
+    changing(bytes, |_| ())
+}
+
+fn post_write(end: &mut End, id: u64, file: FileRef) {
     let target = RemoteAddress {
         key: gannet_fabric::RemoteKey(0x1234),
         offset: 0,
     };
+    let from = Source::File {
+        file,
+        offset: 0,
+        len: LEN,
+    };
+    let posted = end
+        .engine
+        .post_write(WorkId(id), from, target, Signal::Always);
+    posted.unwrap();
+}
+
+/// Writes from files and a Send behind them are posted; the first two FPDUs of the first are framed, what follows must
+/// be waited for, and the first bytes have left.
+fn stuck_at_a_file(writes: &[u64]) -> (End, Vec<u8>) {
+    let mut end = End::new(Role::Initiator, AGREED, ULPDU_MAX);
     for id in writes {
-        let from = Source::File {
-            file: resident(),
-            offset: 0,
-            len: LEN,
-        };
-        let posted = end
-            .engine
-            .post_write(WorkId(*id), from, target, Signal::Always);
-        posted.unwrap();
+        post_write(&mut end, *id, cached(150_000));
     }
     let signalled = SendOptions {
         signal: Signal::Always,
@@ -64,26 +97,31 @@ fn stuck_at_a_file(writes: &[u64]) -> End {
         .engine
         .post_send(WorkId(3), source(b"all is there"), signalled);
     posted.unwrap();
-    reach_the_file(&mut end);
-    end
+    let begun = reach_the_pool(&mut end);
+    (end, begun)
 }
 
-/// Lets what stands before the first file leave, and says that the file cannot.
-fn reach_the_file(end: &mut End) {
+/// Lets the first bytes leave, and asks for the file.
+fn reach_the_pool(end: &mut End) -> Vec<u8> {
     end.engine.prepare();
-    let head = end.engine.outgoing(|outgoing| match outgoing {
-        Outgoing::Bytes(slices, _) => slices.iter().map(|slice| slice.len()).sum(),
-        _ => panic!("no header before the file"),
-    });
-    end.engine.sent(head);
-    let is_file = end
-        .engine
-        .outgoing(|outgoing| matches!(outgoing, Outgoing::File { .. }));
-    assert!(is_file);
-    end.engine.send_file_unsupported();
     let fetch = end.engine.fetch_wanted().unwrap();
-    assert_eq!((fetch.place, fetch.len), (FetchPlace::Front, LEN as usize));
-    assert!(end.engine.has_unsent() && !end.engine.has_outgoing());
+    let expected = (2 * SEGMENT, LEN as usize - 2 * SEGMENT);
+    assert_eq!(
+        (usize::try_from(fetch.offset).unwrap(), fetch.len),
+        expected
+    );
+    assert!(end.engine.fetch_wanted().is_none());
+    let begun = end.engine.outgoing(|outgoing| match outgoing {
+        Outgoing::Bytes(slices) => slices
+            .iter()
+            .flat_map(|slice| slice.iter())
+            .take(100)
+            .copied()
+            .collect(),
+        _ => Vec::new(),
+    });
+    end.engine.sent(begun.len());
+    begun
 }
 
 fn outcomes(end: &mut End) -> Vec<(u64, Result<Done, WorkError>)> {
@@ -92,42 +130,52 @@ fn outcomes(end: &mut End) -> Vec<(u64, Result<Done, WorkError>)> {
         .collect()
 }
 
-/// The payload that was under way and the control bytes of the FPDUs behind it.
-fn rest_of_first(bytes: &[u8]) -> (&[u8], Vec<u8>) {
-    let (payload, rest) = bytes.split_at(LEN as usize);
-    let mut controls = Vec::new();
-    // The header of a Write is 14 bytes: 40,016 with the length field need no pad.
-    let mut rest = &rest[4..];
-    while let Some((fpdu, used)) = Fpdu::parse(rest).unwrap() {
-        controls.push(fpdu.ulpdu[1]);
-        rest = &rest[used..];
+/// The RDMAP control fields and the payloads of whole FPDUs.
+fn fpdus(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some((fpdu, used)) = Fpdu::parse(bytes).unwrap() {
+        let (_, payload) = DdpHeader::parse(fpdu.ulpdu).unwrap();
+        found.push((fpdu.ulpdu[1], payload.to_vec()));
+        bytes = &bytes[used..];
     }
-    assert!(rest.is_empty());
-    (payload, controls)
+    assert!(bytes.is_empty());
+    found
+}
+
+/// What leaves at last, of which `begun` had before: two segments of the file, and then these messages.
+fn check_rest(end: &mut End, mut begun: Vec<u8>, message: Opcode, behind: &[Opcode]) {
+    begun.extend(end.take_bytes(usize::MAX));
+    let found = fpdus(&begun);
+    for (_, payload) in &found[..2] {
+        assert_eq!(payload, &[7; SEGMENT]);
+    }
+    let controls: Vec<u8> = found.iter().map(|(control, _)| *control).collect();
+    let expected = [message, message].into_iter().chain(behind.iter().copied());
+    assert_eq!(controls, expected.map(Opcode::control).collect::<Vec<_>>());
+    assert!(!end.engine.has_unsent());
+}
+
+fn broken() -> io::Error {
+    io::ErrorKind::InvalidData.into()
 }
 
 #[test]
 fn a_file_that_cannot_be_read_fails_its_own_message() {
-    let mut end = stuck_at_a_file(&[1, 2]);
-    let failed = Err(io::Error::from(io::ErrorKind::InvalidData));
-    end.engine.file_fetched(FetchPlace::Front, failed);
+    let (mut end, begun) = stuck_at_a_file(&[1, 2]);
+    end.engine.file_fetched(Err(broken()));
     let flushed = Err(WorkError::Flushed);
-    let broken = Err(WorkError::File(io::ErrorKind::InvalidData));
+    let failed = Err(WorkError::File(io::ErrorKind::InvalidData));
     assert_eq!(
         outcomes(&mut end),
-        [(1, broken), (2, flushed), (3, flushed)]
+        [(1, failed), (2, flushed), (3, flushed)]
     );
-    // Nobody may take the zeros for the file: nothing but the Terminate follows them.
-    let bytes = end.take_bytes(usize::MAX);
-    let (payload, controls) = rest_of_first(&bytes);
-    assert!(payload.iter().all(|byte| *byte == 0));
-    assert_eq!(controls, [Opcode::Terminate.control()]);
-    assert!(!end.engine.has_unsent());
+    // Nobody may take what is there for the file: nothing but the Terminate follows.
+    check_rest(&mut end, begun, Opcode::Write, &[Opcode::Terminate]);
 }
 
-/// A violation of the peer while the file is being read; then the bytes that leave.
-fn after_a_violation(fetched: io::Result<(Vec<u8>, usize)>) -> Vec<u8> {
-    let mut end = stuck_at_a_file(&[1]);
+/// A violation of the peer while the file is being read; then what leaves.
+fn after_a_violation(fetched: io::Result<(Vec<u8>, usize)>) {
+    let (mut end, begun) = stuck_at_a_file(&[1]);
     let mut no_such_version = vec![0xff; 20];
     no_such_version[..2].copy_from_slice(&[0, 14]);
     end.engine.receive(&no_such_version);
@@ -136,52 +184,129 @@ fn after_a_violation(fetched: io::Result<(Vec<u8>, usize)>) -> Vec<u8> {
         Some(Disconnected::PeerMisbehaved(_))
     ));
     assert!(end.engine.has_unsent());
-    end.engine.file_fetched(FetchPlace::Front, fetched);
-    let bytes = end.take_bytes(usize::MAX);
-    assert!(!end.engine.has_unsent());
-    bytes
+    end.engine.file_fetched(fetched);
+    check_rest(&mut end, begun, Opcode::Write, &[Opcode::Terminate]);
 }
 
 #[test]
 fn a_terminate_behind_a_file_that_is_being_read_still_leaves() {
-    let bytes = after_a_violation(Ok((vec![7; LEN as usize], LEN as usize)));
-    let (payload, controls) = rest_of_first(&bytes);
-    assert!(payload.iter().all(|byte| *byte == 7));
-    let expected = [Opcode::Send, Opcode::Terminate].map(Opcode::control);
-    assert_eq!(controls, expected);
+    after_a_violation(Ok((vec![7; LEN as usize], LEN as usize)));
 }
 
 #[test]
-fn nothing_follows_a_file_that_cannot_be_read_after_the_end() {
-    let bytes = after_a_violation(Err(io::ErrorKind::InvalidData.into()));
-    assert_eq!(bytes, vec![0; LEN as usize + 4]);
+fn a_file_that_cannot_be_read_after_the_end_changes_nothing() {
+    after_a_violation(Err(broken()));
 }
 
-#[test]
-fn bytes_read_for_a_key_that_was_revoked_meanwhile_do_not_leave() {
-    let mut end = End::responder();
+/// A connection on which a peer reads all of `file`.
+fn being_read(file: FileRef, agreement: Agreement) -> (End, End, [Region; 2]) {
+    let mut end = End::new(Role::Responder, agreement, ULPDU_MAX);
     let backing = Backing::File {
-        file: resident(),
+        file,
         offset: 0,
         len: u64::from(LEN),
     };
     let scope = Scope::Endpoint(EndpointId(1));
     let origin = end.table.register(backing, Access::RemoteRead, scope);
     let origin = origin.unwrap();
-    let mut reader = End::new(Role::Initiator, AGREED, 64_768);
-    let sink = reader.register(vec![0; LEN as usize], Access::Local);
+    let mut reader = End::new(Role::Initiator, agreement, ULPDU_MAX);
+    let sink = reader.register(vec![1; LEN as usize], Access::Local);
     let span = Span::whole(&sink).unwrap();
     let posted = reader
         .engine
         .post_read(WorkId(9), span, address_of(&origin, 0));
     posted.unwrap();
-    end.engine.receive(&reader.take_bytes(usize::MAX));
-    reach_the_file(&mut end);
+    let request = reader.take_bytes(usize::MAX);
+    assert_eq!(end.engine.receive(&request), request.len());
+    (end, reader, [origin, sink])
+}
+
+#[test]
+fn bytes_read_for_a_key_that_was_revoked_meanwhile_do_not_leave() {
+    let (mut end, _reader, [origin, _sink]) = being_read(cached(150_000), AGREED);
+    let begun = reach_the_pool(&mut end);
     drop(origin.invalidate());
-    let fetched = Ok((vec![7; LEN as usize], LEN as usize));
-    end.engine.file_fetched(FetchPlace::Front, fetched);
-    let bytes = end.take_bytes(usize::MAX);
-    let (payload, controls) = rest_of_first(&bytes);
-    assert!(payload.iter().all(|byte| *byte == 0));
-    assert_eq!(controls, [Opcode::Terminate.control()]);
+    end.engine
+        .file_fetched(Ok((vec![8; LEN as usize], LEN as usize)));
+    check_rest(&mut end, begun, Opcode::ReadResponse, &[Opcode::Terminate]);
+}
+
+#[test]
+fn what_is_fetched_follows_what_was_cached() {
+    let (mut end, begun) = stuck_at_a_file(&[1]);
+    let rest = LEN as usize - 2 * SEGMENT;
+    end.engine.file_fetched(Ok((vec![7; rest], rest - 1000)));
+    let behind = [Opcode::Write, Opcode::Write, Opcode::Send];
+    check_rest(&mut end, begun, Opcode::Write, &behind);
+    let outcomes = outcomes(&mut end);
+    assert_eq!(outcomes, [(1, Ok(Done::Written)), (3, Ok(Done::Sent))]);
+}
+
+#[test]
+fn a_cached_range_takes_one_read_for_a_batch() {
+    let mut end = End::new(Role::Initiator, AGREED, ULPDU_MAX);
+    let file = changing(u64::from(LEN), |_| ());
+    post_write(&mut end, 1, Arc::clone(&file) as FileRef);
+    assert_eq!(fpdus(&end.take_bytes(usize::MAX)).len(), 4);
+    assert_eq!(file.reads.load(Ordering::Relaxed), 1);
+    assert_eq!(end.engine.tx.pool.chunks.spare(), 1);
+}
+
+#[test]
+fn many_messages_share_the_buffers_of_two_batches() {
+    let mut end = End::new(Role::Initiator, AGREED, 1442);
+    for id in 0..20 {
+        post_write(&mut end, id, cached(u64::from(LEN)));
+    }
+    let per_message = (LEN as usize).div_ceil(1442 - 14);
+    // A stream that takes a little at a time, in the middle of everything.
+    let mut bytes = Vec::new();
+    loop {
+        let taken = end.take_bytes(9973);
+        if taken.is_empty() {
+            break;
+        }
+        bytes.extend(taken);
+        assert!(end.engine.tx.batches.len() <= crate::limits::BATCHES_MAX);
+    }
+    let found = fpdus(&bytes);
+    assert_eq!(found.len(), 20 * per_message);
+    assert!(
+        found
+            .iter()
+            .all(|(_, payload)| payload.iter().all(|byte| *byte == 7))
+    );
+    assert_eq!(outcomes(&mut end).len(), 20);
+}
+
+#[test]
+fn a_writer_who_changes_the_file_meanwhile_breaks_no_fpdu() {
+    let changes: [fn(&mut Vec<u8>); 3] = [
+        |content| content.truncate(content.len() / 2),
+        |content| content.fill(8),
+        Vec::clear,
+    ];
+    for (crc, cached) in [(false, LEN), (true, LEN), (false, 150_000), (true, 150_000)] {
+        for change in changes {
+            let agreement = Agreement { crc, ..AGREED };
+            let file = changing(u64::from(cached), change);
+            let (mut end, mut reader, [_origin, sink]) = being_read(file, agreement);
+            // The stream takes little at a time.
+            let mut on_the_way = Vec::new();
+            loop {
+                let bytes = end.take_bytes(10_000);
+                if bytes.is_empty() {
+                    break;
+                }
+                on_the_way.extend(bytes);
+                let used = reader.engine.receive(&on_the_way);
+                on_the_way.drain(..used);
+            }
+            assert!(end.engine.reason().is_none() && reader.engine.reason().is_none());
+            assert_eq!(outcomes(&mut reader), [(9, Ok(Done::Read))]);
+            let found = bytes_of(&sink);
+            assert!(found.iter().all(|byte| [0, 7, 8].contains(byte)));
+            assert_eq!(found[..SEGMENT], [7; SEGMENT]);
+        }
+    }
 }

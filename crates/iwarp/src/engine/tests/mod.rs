@@ -82,7 +82,7 @@ impl End {
             ulpdu_max,
             send_queue_max: 1000,
             receive_queue_max: 1000,
-            chunks: ChunkPool::default(),
+            batches: BatchPool::default(),
         };
         End {
             engine: Engine::new(
@@ -120,13 +120,13 @@ impl End {
                 let mut bytes = vec![0; fetch.len];
                 let filled = fetch.file.read_at(fetch.offset, &mut bytes);
                 self.engine
-                    .file_fetched(fetch.place, filled.map(|filled| (bytes, filled)));
+                    .file_fetched(filled.map(|filled| (bytes, filled)));
                 self.engine.prepare();
             }
             let room = max - taken.len();
             let Some(count) = self.engine.outgoing(|outgoing| match outgoing {
                 Outgoing::Nothing => Some(0),
-                Outgoing::Bytes(slices, _) => {
+                Outgoing::Bytes(slices) => {
                     let before = taken.len();
                     for slice in slices {
                         let left = room - (taken.len() - before);
@@ -134,7 +134,6 @@ impl End {
                     }
                     Some(taken.len() - before)
                 }
-                Outgoing::File { .. } => Some(0),
                 Outgoing::Broken => None,
             }) else {
                 self.engine.cut_broken();

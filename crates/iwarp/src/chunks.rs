@@ -1,0 +1,112 @@
+//! Buffers for bytes that leave as a copy, shared by the connections of a core.
+//!
+//! A connection holds one while the bytes in it have not left, so the memory follows what is being sent. The buffer
+//! used next is the one that is still in the cache.
+
+use crate::limits::{CHUNK_LEN, CHUNK_SHORT_LEN, CHUNKS_LONG_MAX, CHUNKS_SPARE_MAX};
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// Where chunks come from.
+#[derive(Clone, Default)]
+pub(crate) struct ChunkPool {
+    shared: Rc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    short: RefCell<Vec<Vec<u8>>>,
+    long: RefCell<Vec<Vec<u8>>>,
+    /// Long ones that connections hold.
+    long_held: Cell<usize>,
+}
+
+/// A buffer that goes back to its pool when it is dropped.
+pub(crate) struct Chunk {
+    bytes: Vec<u8>,
+    shared: Rc<Shared>,
+}
+
+impl ChunkPool {
+    /// A chunk with whatever its last user left: of [`CHUNK_LEN`] bytes if that many would be of use and connections
+    /// do not hold too many of them, else of [`CHUNK_SHORT_LEN`].
+    pub(crate) fn take(&self, wanted: usize) -> Chunk {
+        let shared = &self.shared;
+        let is_long = wanted > CHUNK_SHORT_LEN / 2 && shared.long_held.get() < CHUNKS_LONG_MAX;
+        let (spare, len) = if is_long {
+            shared.long_held.set(shared.long_held.get() + 1);
+            (&shared.long, CHUNK_LEN)
+        } else {
+            (&shared.short, CHUNK_SHORT_LEN)
+        };
+        let bytes = spare.borrow_mut().pop();
+        Chunk {
+            bytes: bytes.unwrap_or_else(|| vec![0; len]),
+            shared: Rc::clone(shared),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn spare(&self) -> usize {
+        self.shared.short.borrow().len() + self.shared.long.borrow().len()
+    }
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Chunk {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({})", self.bytes.len())
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        let spare = if self.bytes.len() == CHUNK_LEN {
+            shared.long_held.set(shared.long_held.get() - 1);
+            &shared.long
+        } else {
+            &shared.short
+        };
+        let mut spare = spare.borrow_mut();
+        if spare.len() < CHUNKS_SPARE_MAX {
+            spare.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_holders_get_short_ones_and_what_comes_back_is_used_again() {
+        let pool = ChunkPool::default();
+        assert_eq!(pool.take(1).len(), CHUNK_SHORT_LEN);
+        let mut held: Vec<Chunk> = (0..CHUNKS_LONG_MAX + 10)
+            .map(|_| pool.take(CHUNK_LEN))
+            .collect();
+        let long = held.iter().filter(|chunk| chunk.len() == CHUNK_LEN);
+        assert_eq!(long.count(), CHUNKS_LONG_MAX);
+        let last = held.pop().unwrap().as_ptr();
+        assert_eq!(pool.take(CHUNK_LEN).as_ptr(), last);
+        held.clear();
+        assert_eq!(pool.spare(), 2 * CHUNKS_SPARE_MAX);
+        assert_eq!(pool.take(CHUNK_LEN).len(), CHUNK_LEN);
+        assert_eq!(pool.shared.long_held.get(), 0);
+    }
+}
