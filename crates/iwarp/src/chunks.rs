@@ -4,6 +4,7 @@
 //! used next is the one that is still in the cache.
 
 use crate::limits::{CHUNK_LEN, CHUNK_SHORT_LEN, CHUNKS_LONG_MAX, CHUNKS_SPARE_MAX};
+use gannet_runtime::Buffer;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -16,15 +17,15 @@ pub(crate) struct ChunkPool {
 
 #[derive(Default)]
 struct Shared {
-    short: RefCell<Vec<Vec<u8>>>,
-    long: RefCell<Vec<Vec<u8>>>,
+    short: RefCell<Vec<Buffer>>,
+    long: RefCell<Vec<Buffer>>,
     /// Long ones that connections hold.
     long_held: Cell<usize>,
 }
 
 /// A buffer that goes back to its pool when it is dropped.
 pub(crate) struct Chunk {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     shared: Rc<Shared>,
 }
 
@@ -42,7 +43,7 @@ impl ChunkPool {
         };
         let bytes = spare.borrow_mut().pop();
         Chunk {
-            bytes: bytes.unwrap_or_else(|| vec![0; len]),
+            bytes: bytes.unwrap_or_else(|| Buffer::zeroed(len)),
             shared: Rc::clone(shared),
         }
     }
