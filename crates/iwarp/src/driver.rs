@@ -14,7 +14,7 @@ use gannet_fabric::{Completion, Disconnected, Domain};
 use gannet_runtime::stream::{ByteStream, Follow};
 use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -260,11 +260,10 @@ impl Connection {
                 Poll::Ready(Err(error)) => return state.lose(&error),
                 Poll::Ready(Ok(())) => {}
             }
-            match stream.try_read(state.staging.space()) {
+            match state.read(&*stream) {
                 Ok(0) => return state.end_of_stream(),
                 Ok(count) => {
                     received += count;
-                    state.staging.filled(count);
                     let used = state.engine.receive(state.staging.received());
                     state.staging.used(used);
                 }
@@ -278,7 +277,7 @@ impl Connection {
         }
         if received > 0 {
             state.moved = true;
-            let is_partial = !state.staging.received().is_empty();
+            let is_partial = state.is_within_fpdu();
             let stall = self.core.config.stall_deadline;
             state.deadlines.receive = is_partial.then(|| self.core.runtime.now() + stall);
         }
@@ -474,9 +473,31 @@ impl State {
         }
     }
 
+    /// Reads what has come: into place as far as it has one, and behind that into the staging buffer.
+    fn read(&mut self, stream: &dyn ByteStream) -> io::Result<usize> {
+        let ahead = self.engine.receive_ahead();
+        let space = self.staging.space();
+        let ahead = ahead.min(space.len());
+        let space = space.get_mut(..ahead).unwrap_or_default();
+        let (count, placed) = match self.engine.direct_space() {
+            Some(mut target) => {
+                let slices = &mut [IoSliceMut::new(&mut target), IoSliceMut::new(space)];
+                let count = stream.try_read_vectored(slices)?;
+                (count, count.min(target.len()))
+            }
+            None => (stream.try_read(space)?, 0),
+        };
+        self.engine.placed(placed);
+        self.staging.filled(count - placed);
+        Ok(count)
+    }
+
+    fn is_within_fpdu(&self) -> bool {
+        self.engine.is_within_fpdu() || !self.staging.received().is_empty()
+    }
+
     fn end_of_stream(&mut self) {
-        self.engine
-            .end_of_stream(!self.staging.received().is_empty());
+        self.engine.end_of_stream(self.is_within_fpdu());
         self.stream = None;
         self.staging.clear();
     }

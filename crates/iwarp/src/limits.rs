@@ -18,6 +18,13 @@ pub const STAGING_HELD_MAX: usize = 32;
 /// some milliseconds of work.
 pub const RECEIVE_TURN_MAX: usize = 1024 * 1024;
 
+/// When at least so many bytes of a tagged FPDU's payload are still to come, they are received straight into place;
+/// for fewer a system call of their own costs more than the copy.
+pub const DIRECT_MIN: usize = 4 * 1024;
+
+/// Bytes received behind such a payload: the next FPDU's header, or a short FPDU and a reply.
+pub const RECEIVE_AHEAD: usize = 1024;
+
 /// Bytes one connection sends before other tasks of its core run.
 pub const TRANSMIT_TURN_MAX: usize = 2 * 1024 * 1024;
 

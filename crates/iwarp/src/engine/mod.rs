@@ -4,7 +4,8 @@
 //!
 //! - commands from the application: [`Engine::post_receive`], [`Engine::post_send`],
 //!   [`Engine::post_write`], [`Engine::post_read`], [`Engine::close`], [`Engine::disconnect`];
-//! - what the world did: [`Engine::receive`] with the bytes at the front of the incoming stream,
+//! - what the world did: [`Engine::receive`] with the bytes at the front of the incoming stream, those left out that
+//!   went where [`Engine::direct_space`] said, which [`Engine::placed`] is told;
 //!   [`Engine::sent`] with how many outgoing ones the stream took, [`Engine::file_fetched`];
 //! - what the world should do next: [`Engine::prepare`], then [`Engine::outgoing`] until nothing is
 //!   left, [`Engine::fetch_wanted`], [`Engine::completions`].
@@ -13,6 +14,7 @@
 //! call.
 
 mod batch;
+mod direct;
 mod frame;
 mod outgoing;
 mod receive;

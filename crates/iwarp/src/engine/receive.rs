@@ -1,8 +1,10 @@
 //! Incoming bytes: cut into FPDUs, checked, placed (RFC 5041 section 5, RFC 5040 section 5).
 
+use super::direct::Direct;
 use super::violation::{Violation, invalidate_refused, read_refused, write_refused};
 use super::{Engine, FIRST_MSNS, Phase};
 use crate::crc;
+use crate::limits::{DIRECT_MIN, RECEIVE_AHEAD};
 use crate::startup::ReadyToReceive;
 use gannet_fabric::{
     Completion, Disconnected, Done, MemoryRegion, RemoteKey, SoftwareRegion, WorkId,
@@ -31,6 +33,34 @@ pub(super) struct Receiver {
     pub(super) requests: VecDeque<InboundRead>,
     /// The opening Send of a peer-to-peer initiator was taken.
     opened_by_send: bool,
+    /// The FPDU whose payload goes straight into place.
+    pub(super) direct: Option<Direct>,
+    /// Where, during one receive.
+    pub(super) target: Option<Place>,
+    /// The last FPDU was long.
+    pub(super) is_bulk: bool,
+}
+
+/// Memory for a payload.
+pub(super) struct Place {
+    pub(super) region: Rc<TableRegion>,
+    pub(super) offset: u64,
+}
+
+impl Place {
+    /// True when its memory has `len` bytes: it is no file range, and not lent.
+    pub(super) fn is_there(&self, len: usize) -> bool {
+        self.region.bytes(self.offset, len).is_some()
+    }
+
+    /// Copies bytes there; false when its memory is not there (a file range, or memory that was taken back).
+    pub(super) fn fill(&self, payload: &[u8]) -> bool {
+        let Some(mut target) = self.region.bytes_mut(self.offset, payload.len()) else {
+            return false;
+        };
+        target.copy_from_slice(payload);
+        true
+    }
 }
 
 struct CurrentSend {
@@ -64,6 +94,9 @@ impl Receiver {
             tagged: None,
             requests: VecDeque::new(),
             opened_by_send: false,
+            direct: None,
+            target: None,
+            is_bulk: false,
         }
     }
 
@@ -89,20 +122,34 @@ impl Engine {
         let mut used = 0;
         while self.phase != Phase::Ended {
             let rest = bytes.get(used..).unwrap_or_default();
-            let taken = match Fpdu::parse(rest) {
-                Ok(None) => return used,
-                Ok(Some((fpdu, len))) => {
-                    used += len;
-                    self.receive_fpdu(&fpdu)
+            match self.receive_next(rest) {
+                Ok(0) => return used,
+                Ok(taken) => used += taken,
+                Err(violation) => {
+                    let reason = Disconnected::PeerMisbehaved(violation.code.to_string());
+                    self.terminate(&violation.terminate(), reason);
                 }
-                Err(error) => Err(error.into()),
-            };
-            if let Err(violation) = taken {
-                let reason = Disconnected::PeerMisbehaved(violation.code.to_string());
-                self.terminate(&violation.terminate(), reason);
             }
         }
         bytes.len()
+    }
+
+    /// Takes what it can off the front of `bytes`: an FPDU, the rest of one, or the beginning of a long one.
+    fn receive_next(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
+        if self.is_within_fpdu() {
+            return self.finish_direct(bytes);
+        }
+        match Fpdu::parse(bytes)? {
+            Some((fpdu, len)) => {
+                self.rx.is_bulk &= len > DIRECT_MIN || bytes.len() < RECEIVE_AHEAD;
+                self.receive_fpdu(&fpdu).map(|()| len)
+            }
+            None if self.begin_direct(bytes) => Ok(bytes.len()),
+            None => {
+                self.rx.is_bulk &= bytes.len() < RECEIVE_AHEAD;
+                Ok(0)
+            }
+        }
     }
 
     fn receive_fpdu(&mut self, fpdu: &Fpdu<'_>) -> Result<(), Violation> {
@@ -113,9 +160,8 @@ impl Engine {
         let opcode = Opcode::parse(header.ulp_control())
             .map_err(|error| Violation::from(error).in_segment(header, fpdu.ulpdu.len()))?;
         let taken = match (header, opcode) {
-            (DdpHeader::Tagged(tagged), Opcode::Write) => self.receive_write(&tagged, payload),
-            (DdpHeader::Tagged(tagged), Opcode::ReadResponse) => {
-                self.receive_read_response(&tagged, payload)
+            (DdpHeader::Tagged(tagged), opcode @ (Opcode::Write | Opcode::ReadResponse)) => {
+                self.receive_tagged(opcode, &tagged, payload)
             }
             (DdpHeader::Untagged(untagged), opcode) => match opcode {
                 Opcode::ReadRequest => self.receive_read_request(&untagged, payload),
@@ -128,14 +174,47 @@ impl Engine {
             (DdpHeader::Tagged(_), _) => Err(TerminateCode::UNEXPECTED_OPCODE.into()),
         };
         taken.map_err(|violation| violation.in_segment(header, fpdu.ulpdu.len()))?;
+        self.note_received();
+        Ok(())
+    }
+
+    /// An FPDU was taken: the peer is in full operation.
+    pub(super) fn note_received(&mut self) {
         if !self.rx.has_received {
             self.rx.has_received = true;
             self.tx.enable();
         }
-        Ok(())
     }
 
-    fn receive_write(&mut self, header: &Tagged, payload: &[u8]) -> Result<(), Violation> {
+    fn receive_tagged(
+        &mut self,
+        opcode: Opcode,
+        header: &Tagged,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let place = self.place_of(opcode, header, payload.len())?;
+        if place.is_some_and(|place| !place.fill(payload)) {
+            return Err(TerminateCode::TAGGED_INVALID_STAG.into());
+        }
+        self.tagged_placed(opcode, header, payload.len())
+    }
+
+    /// Where the `len` bytes of a tagged segment go, if they are allowed there; `None` when there are none, or nobody
+    /// wants them.
+    pub(super) fn place_of(
+        &self,
+        opcode: Opcode,
+        header: &Tagged,
+        len: usize,
+    ) -> Result<Option<Place>, Violation> {
+        match opcode {
+            Opcode::Write => self.place_of_write(header, len),
+            Opcode::ReadResponse => self.place_of_read_response(header, len),
+            _ => Err(TerminateCode::UNEXPECTED_OPCODE.into()),
+        }
+    }
+
+    fn place_of_write(&self, header: &Tagged, len: usize) -> Result<Option<Place>, Violation> {
         match self.rx.tagged {
             None => {}
             Some(CurrentTagged::Write { stag, .. }) if stag != header.stag => {
@@ -150,39 +229,35 @@ impl Engine {
             }
         }
         // A write of nothing names no memory (RFC 5041 section 5.2.1).
-        if !payload.is_empty() {
-            let key = RemoteKey(header.stag.0);
-            let len = payload.len() as u64;
-            let kind = AccessKind::RemoteWrite;
-            let (region, offset) = self
-                .table
-                .check(self.id, key, header.offset.0, len, kind)
-                .map_err(|error| Violation::from(write_refused(error)))?;
-            if !place(&region, offset, payload) {
-                return Err(TerminateCode::TAGGED_INVALID_STAG.into());
-            }
+        if len == 0 {
+            return Ok(None);
         }
-        self.rx.tagged = (!header.last).then(|| CurrentTagged::Write {
-            stag: header.stag,
-            next: header.offset.advanced_by(payload.len() as u64),
-        });
-        Ok(())
+        let key = RemoteKey(header.stag.0);
+        let kind = AccessKind::RemoteWrite;
+        let (region, offset) = self
+            .table
+            .check(self.id, key, header.offset.0, len as u64, kind)
+            .map_err(|error| Violation::from(write_refused(error)))?;
+        Ok(Some(Place { region, offset }))
     }
 
-    fn receive_read_response(&mut self, header: &Tagged, payload: &[u8]) -> Result<(), Violation> {
+    fn place_of_read_response(
+        &self,
+        header: &Tagged,
+        len: usize,
+    ) -> Result<Option<Place>, Violation> {
         if matches!(self.rx.tagged, Some(CurrentTagged::Write { .. })) {
             return Err(TerminateCode::TAGGED_INVALID_STAG.into());
         }
-        let Some(read) = self.reads.front_mut() else {
+        let Some(read) = self.reads.front() else {
             return Err(TerminateCode::TAGGED_INVALID_STAG.into());
         };
         if header.stag != read.stag {
             return Err(TerminateCode::TAGGED_INVALID_STAG.into());
         }
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let received = read
-            .received
-            .checked_add(len)
+        let received = u32::try_from(len)
+            .ok()
+            .and_then(|len| read.received.checked_add(len))
             .filter(|received| *received <= read.size);
         let in_sequence = header.offset == read.offset.advanced_by(u64::from(read.received));
         let (Some(received), true) = (received, in_sequence) else {
@@ -191,18 +266,41 @@ impl Engine {
         if header.last && received != read.size {
             return Err(TerminateCode::TAGGED_BOUNDS.into());
         }
-        if let Some((_, sink)) = &read.work
-            && len > 0
-            && !TableRegion::of(&*sink.region).is_some_and(|region| {
-                let offset = sink.offset + u64::from(read.received);
-                region.is_valid() && place(region, offset, payload)
-            })
-        {
-            // The application took its sink away while the answer was on its way.
-            return Err(TerminateCode::TAGGED_INVALID_STAG.into());
+        let Some((_, sink)) = read.work.as_ref().filter(|_| len > 0) else {
+            return Ok(None);
+        };
+        // The application may have taken its sink away while the answer was on its way.
+        let region =
+            TableRegion::shared(Rc::clone(&sink.region)).filter(|region| region.is_valid());
+        let region = region.ok_or(Violation::from(TerminateCode::TAGGED_INVALID_STAG))?;
+        let offset = sink.offset + u64::from(read.received);
+        Ok(Some(Place { region, offset }))
+    }
+
+    /// The `len` bytes of a tagged segment are in place.
+    pub(super) fn tagged_placed(
+        &mut self,
+        opcode: Opcode,
+        header: &Tagged,
+        len: usize,
+    ) -> Result<(), Violation> {
+        let current = match opcode {
+            Opcode::Write => CurrentTagged::Write {
+                stag: header.stag,
+                next: header.offset.advanced_by(len as u64),
+            },
+            _ => CurrentTagged::ReadResponse,
+        };
+        self.rx.tagged = (!header.last).then_some(current);
+        if current != CurrentTagged::ReadResponse {
+            return Ok(());
         }
-        read.received = received;
-        self.rx.tagged = (!header.last).then_some(CurrentTagged::ReadResponse);
+        // Our Read may be gone if the application has ended everything meanwhile.
+        let read = self.reads.front_mut();
+        let read = read.ok_or(Violation::from(TerminateCode::TAGGED_INVALID_STAG))?;
+        read.received = read
+            .received
+            .saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
         if header.last
             && let Some((id, _)) = self.reads.pop_front().and_then(|read| read.work)
         {
@@ -383,14 +481,4 @@ fn fill(current: &mut CurrentSend, header: &Untagged, payload: &[u8]) -> Result<
     target.copy_from_slice(payload);
     current.filled = end;
     Ok(())
-}
-
-/// Copies bytes into a region; false when its memory is not there (a file range, or memory that was
-/// taken back).
-fn place(region: &TableRegion, offset: u64, payload: &[u8]) -> bool {
-    let Some(mut target) = region.bytes_mut(offset, payload.len()) else {
-        return false;
-    };
-    target.copy_from_slice(payload);
-    true
 }

@@ -39,8 +39,7 @@ impl Pair {
             self.on_the_way[end].extend_from_slice(&bytes);
         }
         self.sent[end] += bytes.len() as u64;
-        let used = self.ends[1 - end].engine.receive(&self.on_the_way[end]);
-        self.on_the_way[end].drain(..used);
+        self.ends[1 - end].receive(&mut self.on_the_way[end]);
         moved
     }
 

@@ -146,6 +146,24 @@ impl End {
         }
     }
 
+    /// Takes what it can off the front of the incoming stream, as the driver does.
+    fn receive(&mut self, stream: &mut Vec<u8>) {
+        loop {
+            let direct = self.engine.direct_space().map_or(0, |mut space| {
+                let count = space.len().min(stream.len());
+                space[..count].copy_from_slice(&stream[..count]);
+                count
+            });
+            self.engine.placed(direct);
+            stream.drain(..direct);
+            let used = self.engine.receive(stream);
+            stream.drain(..used);
+            if direct + used == 0 {
+                return;
+            }
+        }
+    }
+
     fn take_completions(&mut self) -> Vec<Completion> {
         self.engine.completions().drain(..).collect()
     }
