@@ -11,7 +11,7 @@ use crate::provider::Core;
 use crate::staging::Staging;
 use crate::startup::Role;
 use gannet_fabric::{Completion, Disconnected, Domain};
-use gannet_runtime::stream::{ByteStream, Follow};
+use gannet_runtime::stream::{ByteStream, Follow, is_memory_gone};
 use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSliceMut};
@@ -81,6 +81,7 @@ impl Deadlines {
 pub(crate) async fn drive(connection: Rc<Connection>) {
     let mut timer = Timer::default();
     std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
+    connection.core.batches.sweep();
 }
 
 /// A timer that is set anew only when the deadline moves forward: later ones are noticed when it
@@ -335,6 +336,7 @@ impl Connection {
                 }
                 Ok(Step::Broken) => state.engine.cut_broken(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.blocked = true,
+                Err(error) if is_memory_gone(&error) => state.engine.memory_gone(),
                 Err(error) => {
                     state.lose(&error);
                     return sent;
@@ -469,6 +471,7 @@ impl State {
             self.deadlines.rest = again.then(|| now + REST_AFTER);
             if !again {
                 self.engine.rest();
+                core.batches.sweep();
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Bounds of the software RNIC, in one place.
 
+use gannet_runtime::WINDOW_RANGE_MAX;
 use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, ULPDU_MAX, fpdu_len};
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ pub const SLICES_FEW: usize = 20;
 /// Payloads up to this length are copied behind their header: cheaper than a slice of their own.
 pub const INLINE_PAYLOAD_MAX: usize = 256;
 
+/// Messages from this length on leave from windows onto their file when CRCs are off; for shorter ones the look at
+/// residency costs more than the copy that it saves.
+pub const MAP_MIN: usize = 32 * 1024;
+
+/// How far ahead residency of a file range is asked for.
+pub const RESIDENCY_STEP: u64 = 1024 * 1024;
+
 /// Bytes of a buffer for the file bytes of a batch.
 pub const CHUNK_LEN: usize = BATCH_LEN;
 
@@ -77,6 +85,9 @@ pub const NUDGES_MAX: u32 = 5;
 
 /// A connection that moved nothing for so long gives up what its queues grew to.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
+
+// Any segment lies in one window.
+const _: () = assert!(ULPDU_MAX <= WINDOW_RANGE_MAX);
 
 // Any segment fits a short buffer, and what a batch carries a long one.
 const _: () = assert!(ULPDU_MAX <= CHUNK_SHORT_LEN && CHUNK_SHORT_LEN < CHUNK_LEN);

@@ -18,6 +18,7 @@ pub mod stream;
 pub mod time;
 mod together;
 pub mod tokio_plug;
+mod windows;
 mod zones;
 
 use std::cell::Cell;
@@ -36,6 +37,7 @@ pub use log_limit::LogLimit;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
 pub use together::{all, both};
+pub use windows::{FileWindow, FileWindows, WINDOW_RANGE_MAX};
 pub use zones::Zones;
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.

@@ -47,7 +47,8 @@ pub trait ByteStream {
     /// Hands bytes to the connection with one system call; returns how many it took. At most 1024 slices count.
     ///
     /// # Errors
-    /// `WouldBlock` when the connection takes nothing now; others when it is broken.
+    /// `WouldBlock` when the connection takes nothing now; that of [`is_memory_gone`] when the first bytes are of a
+    /// file that became shorter; others when the connection is broken.
     fn try_write(&self, buffers: &[IoSlice<'_>], follow: Follow) -> io::Result<usize>;
 
     /// Hands `len` bytes of `file` at `offset` to the connection without copying them through user space;
@@ -140,4 +141,9 @@ pub fn is_connection_error(kind: io::ErrorKind) -> bool {
         kind,
         BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected | TimedOut
     )
+}
+
+/// True when an error of [`ByteStream::try_write`] says that bytes of a [`crate::FileWindow`] are not there any more.
+pub fn is_memory_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error())
 }

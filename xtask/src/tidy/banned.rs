@@ -59,6 +59,7 @@ const CLOCKS: &[&str] = &[
 const UNSAFE: &[&str] = &[
     "crates/localfs/src/sys.rs",
     "crates/runtime/src/tokio_plug/memory.rs",
+    "crates/runtime/src/windows.rs",
 ];
 
 const BANS: &[Ban] = &[

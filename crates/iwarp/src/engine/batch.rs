@@ -7,18 +7,26 @@
 
 use crate::chunks::{Chunk, ChunkPool};
 use crate::limits::BATCHES_SPARE_MAX;
+use gannet_runtime::{FileWindow, FileWindows};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Empty batches whose queues have grown already, shared by the connections of a core.
+/// What batches are made of, shared by the connections of a core: empty ones whose queues have grown already, buffers,
+/// windows onto files.
 #[derive(Clone, Default)]
 pub(crate) struct BatchPool {
     spare: Rc<RefCell<Vec<Batch>>>,
     pub(super) chunks: ChunkPool,
+    pub(super) windows: Rc<FileWindows>,
 }
 
 impl BatchPool {
+    /// Gives up the windows of files that nobody has open any more.
+    pub(crate) fn sweep(&self) {
+        self.windows.sweep();
+    }
+
     /// An empty batch.
     pub(super) fn take(&self) -> Batch {
         self.spare.borrow_mut().pop().unwrap_or_default()
@@ -43,6 +51,14 @@ pub(super) enum Piece {
     Memory {
         message: u64,
         offset: usize,
+        len: usize,
+        frame: Frame,
+    },
+    /// Bytes at `offset` of the file of message `message`, which the kernel copies from a window.
+    Mapped {
+        message: u64,
+        window: Rc<FileWindow>,
+        offset: u64,
         len: usize,
         frame: Frame,
     },
@@ -73,7 +89,7 @@ impl Piece {
             Piece::Control { start, end }
             | Piece::Data { start, end }
             | Piece::Kept { start, end, .. } => end - start,
-            Piece::Memory { len, .. } | Piece::Zeros { len } => *len,
+            Piece::Memory { len, .. } | Piece::Mapped { len, .. } | Piece::Zeros { len } => *len,
         }
     }
 
@@ -84,6 +100,10 @@ impl Piece {
             | Piece::Kept { start, .. } => *start += count,
             Piece::Memory { offset, len, .. } => {
                 *offset += count;
+                *len -= count;
+            }
+            Piece::Mapped { offset, len, .. } => {
+                *offset += count as u64;
                 *len -= count;
             }
             Piece::Zeros { len } => *len -= count,
@@ -196,7 +216,9 @@ impl Batch {
     /// begun to leave, zeros take the place of its payload instead.
     pub(super) fn cut(&mut self, index: usize) {
         let (len, frame) = match self.pieces.get(index) {
-            Some(Piece::Memory { len, frame, .. }) => (*len, *frame),
+            Some(Piece::Memory { len, frame, .. } | Piece::Mapped { len, frame, .. }) => {
+                (*len, *frame)
+            }
             _ => return,
         };
         let before = index

@@ -239,6 +239,15 @@ impl Engine {
         self.fail_message(message, WorkError::Local(AccessError::InvalidKey));
     }
 
+    /// The stream found bytes of a file gone: reads what is there instead of all that is mapped, with zeros behind its
+    /// end. Waits for the disk if it must: whoever cuts a file short and lets it grow again at once is rare.
+    pub(crate) fn memory_gone(&mut self) {
+        let Some((message, kind)) = self.tx.unmap() else {
+            return;
+        };
+        self.fail_message(message, WorkError::File(kind));
+    }
+
     /// A range to be read on the blocking pool now; the answer goes to [`Engine::file_fetched`].
     pub(crate) fn fetch_wanted(&mut self) -> Option<FileFetch> {
         self.tx.fetch.as_mut().and_then(Awaited::ask)
@@ -355,9 +364,53 @@ impl Transmitter {
                             source.and_then(|source| source.with_memory(*offset, *len, |_| ()));
                         is_there.is_none().then_some((at, index, *message))
                     }
+                    Piece::Mapped { message, .. } => {
+                        let file = self.source(*message).and_then(LeavingSource::file);
+                        file.is_none().then_some((at, index, *message))
+                    }
                     _ => None,
                 })
         })
+    }
+
+    /// Replaces what is mapped by what can be read; the message whose file cannot, from which on all is dropped.
+    fn unmap(&mut self) -> Option<(u64, io::ErrorKind)> {
+        let mut failed = None;
+        let (base, leaving) = (self.leaving_base, &self.leaving);
+        'all: for (at, batch) in self.batches.iter_mut().enumerate() {
+            for (index, piece) in batch.pieces.iter_mut().enumerate() {
+                let &mut Piece::Mapped {
+                    message,
+                    offset,
+                    len,
+                    ..
+                } = piece
+                else {
+                    continue;
+                };
+                let source = entry(leaving, base, message).map(|leaving| &leaving.source);
+                let Some(file) = source.and_then(LeavingSource::file) else {
+                    continue;
+                };
+                let mut bytes = self.pool.chunks.take(0);
+                match read_now(file, offset, bytes.get_mut(..len).unwrap_or_default()) {
+                    Ok(()) => {
+                        *piece = Piece::Kept {
+                            bytes,
+                            start: 0,
+                            end: len,
+                        }
+                    }
+                    Err(error) => {
+                        failed = Some((at, index, message, error.kind()));
+                        break 'all;
+                    }
+                }
+            }
+        }
+        let (batch, piece, message, kind) = failed?;
+        self.cut(batch, piece);
+        Some((message, kind))
     }
 
     /// Drops everything from a payload on.
@@ -387,12 +440,37 @@ impl Transmitter {
         let (offset, len) = piece.range();
         match piece {
             Piece::Control { .. } => part(&batch.control, offset, len),
+            Piece::Mapped {
+                message,
+                window,
+                offset,
+                len,
+                ..
+            } => {
+                self.source(*message)?.file()?;
+                window.range(*offset, *len).map(Memory::Slice)
+            }
             Piece::Data { start, .. } => batch.data(*start, len).map(Memory::Slice),
             Piece::Kept { bytes, .. } => part(bytes, offset, len),
             Piece::Zeros { .. } => part(&ZEROS, offset, len),
             Piece::Memory { message, .. } => self.source(*message)?.memory(offset, len),
         }
     }
+}
+
+/// Fills `target` from `offset` of a file on, and with zeros behind its end.
+fn read_now(file: &FileRef, offset: u64, target: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest) = target.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(offset + filled as u64, rest)? {
+            0 => {
+                rest.fill(0);
+                break;
+            }
+            count => filled += count,
+        }
+    }
+    Ok(())
 }
 
 fn entry(leaving: &VecDeque<Leaving>, base: u64, message: u64) -> Option<&Leaving> {
@@ -407,6 +485,7 @@ impl Piece {
             | Piece::Data { start, .. }
             | Piece::Kept { start, .. } => (*start, self.len()),
             Piece::Memory { offset, len, .. } => (*offset, *len),
+            Piece::Mapped { len, .. } => (0, *len),
             Piece::Zeros { len } => (0, (*len).min(ZEROS.len())),
         }
     }

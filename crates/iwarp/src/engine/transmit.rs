@@ -10,12 +10,14 @@ use super::frame::{crc_of, frame_head, frame_of, pad_of};
 use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
 use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
 use crate::crc;
-use crate::limits::{BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, SLICES_MAX};
+use crate::limits::{
+    BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, MAP_MIN, RESIDENCY_STEP, SLICES_MAX,
+};
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
     AccessError, Done, MemoryRegion, SendOptions, Signal, Source, WorkError, WorkId,
 };
-use gannet_runtime::{Buffer, FileRef};
+use gannet_runtime::{Buffer, FileRef, FileWindow};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
     DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -24,6 +26,7 @@ use gannet_wire::mpa::{CRC_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 
 /// What peers put into zero-length tagged messages: some hardware refuses STag 0 even there.
 const STAG_OF_NOTHING: STag = STag(1);
@@ -67,6 +70,8 @@ struct Framing {
     /// Bytes of its file that stand in the youngest batch, and where they start there: those of the next segments.
     ahead: usize,
     ahead_start: usize,
+    /// Up to where its file was found in the page cache.
+    resident_until: u64,
 }
 
 /// Where the payload of one segment is.
@@ -74,6 +79,8 @@ enum Payload {
     None,
     /// In the memory of the message, from this offset.
     Memory(usize),
+    /// In a window onto its file, at this offset of the file.
+    Mapped(Rc<FileWindow>, u64),
     /// In the data buffer of the youngest batch, from this offset.
     Data(usize),
 }
@@ -505,6 +512,7 @@ impl Engine {
             source_start,
             ahead: 0,
             ahead_start: 0,
+            resident_until: 0,
         });
     }
 
@@ -542,6 +550,16 @@ impl Engine {
         let is_short = len <= INLINE_PAYLOAD_MAX || agreement.markers;
         match payload {
             Payload::None => tx.push_short_frame(header, &[], &agreement),
+            Payload::Mapped(window, offset) => {
+                let piece = Piece::Mapped {
+                    message,
+                    window,
+                    offset,
+                    len,
+                    frame,
+                };
+                tx.push_frame(header, piece, len, [0; CRC_LEN]);
+            }
             Payload::Data(start) if is_short => {
                 let bytes = tx.batches.back().and_then(|batch| batch.data(start, len));
                 let bytes = bytes.unwrap_or_default().to_vec();
@@ -623,6 +641,12 @@ impl Engine {
         if framing.ahead == 0 {
             let file = FileRef::clone(file);
             let remaining = framing.size - framing.framed;
+            if self.may_map(framing, len)
+                && let Some(window) = self.tx.pool.windows.window(&file, offset)
+                && is_resident(framing, &file, offset, len as u64)
+            {
+                return Ok(Some(Payload::Mapped(window, offset)));
+            }
             let Some(room) = self.tx.data_room(payload_max, remaining) else {
                 return Ok(None);
             };
@@ -645,6 +669,29 @@ impl Engine {
         framing.ahead -= len;
         Ok(Some(Payload::Data(start)))
     }
+
+    /// Whether the kernel may copy a segment from a window: nobody here may touch its bytes.
+    fn may_map(&self, framing: &Framing, len: usize) -> bool {
+        framing.size >= MAP_MIN
+            && len > INLINE_PAYLOAD_MAX
+            && self.tx.fetched.is_none()
+            && !self.agreement.crc
+            && !self.agreement.markers
+    }
+}
+
+/// True when a copy from a window will not wait for the disk. Asks for more than one segment at a time.
+fn is_resident(framing: &mut Framing, file: &FileRef, offset: u64, len: u64) -> bool {
+    if offset + len <= framing.resident_until {
+        return true;
+    }
+    let remaining = (framing.size - framing.framed) as u64;
+    let step = remaining.min(RESIDENCY_STEP).max(len);
+    if file.is_resident(offset, step) {
+        framing.resident_until = offset + step;
+        return true;
+    }
+    false
 }
 
 impl Transmitter {
