@@ -3,10 +3,11 @@
 mod busy_poll;
 mod cores;
 mod memory;
+mod random;
 mod stream;
 
 use crate::{BlockingJob, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
-use std::cell::Cell;
+use random::Random;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -23,15 +24,14 @@ const BLOCKING_THREADS_MAX: usize = 16;
 /// The tokio plug of the runtime seam; valid inside [`block_on`] only.
 pub struct TokioRuntime {
     started: std::time::Instant,
-    random: Cell<u64>,
+    random: Random,
 }
 
 impl TokioRuntime {
     fn new() -> io::Result<TokioRuntime> {
-        let seed = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         Ok(TokioRuntime {
             started: std::time::Instant::now(),
-            random: Cell::new(seed),
+            random: Random::new()?,
         })
     }
 }
@@ -78,18 +78,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn random(&self) -> u64 {
-        match getrandom::u64() {
-            Ok(value) => {
-                self.random.set(self.random.get() ^ value);
-                value
-            }
-            // The source worked when the runtime started; mixing its output keeps values distinct.
-            Err(_) => {
-                let next = split_mix(self.random.get());
-                self.random.set(next);
-                next
-            }
-        }
+        self.random.next()
     }
 
     fn submit_blocking(&self, job: BlockingJob) {
@@ -114,14 +103,6 @@ impl Runtime for TokioRuntime {
     fn release_memory(&self) {
         memory::release();
     }
-}
-
-/// One step of the SplitMix64 generator.
-fn split_mix(state: u64) -> u64 {
-    let mut value = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 struct OwnListener {
