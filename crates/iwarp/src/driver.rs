@@ -405,12 +405,12 @@ fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
             count: 0,
             all: true,
         }),
-        Outgoing::Bytes(slices) => {
+        Outgoing::Bytes(slices, follow) => {
             let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-            let count = stream.try_write(slices, Follow::Nothing)?;
+            let count = stream.try_write(slices, follow)?;
             Ok(Step::Sent {
                 count,
-                all: count == offered,
+                all: count == offered || follow == Follow::Rest,
             })
         }
         Outgoing::Broken => Ok(Step::Broken),

@@ -106,6 +106,9 @@ pub enum Follow {
     Nothing,
     /// More follows (MSG_MORE).
     More,
+    /// What is not taken follows: some bytes are those of a [`crate::FileWindow`] and may be gone, so that fewer taken
+    /// than offered do not say that the connection is full. The next call does.
+    Rest,
 }
 
 /// Accepts byte streams on this core.

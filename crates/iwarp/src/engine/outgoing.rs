@@ -7,6 +7,7 @@ use crate::limits::{SLICES_FEW, SLICES_MAX};
 use gannet_fabric::{
     AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, WorkError, WorkId,
 };
+use gannet_runtime::stream::Follow;
 use gannet_runtime::{Buffer, FileRef};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::DdpHeader;
@@ -25,7 +26,7 @@ pub(crate) enum Outgoing<'a> {
     /// Nothing is framed, or it waits for file bytes.
     Nothing,
     /// These bytes, with one call.
-    Bytes(&'a [IoSlice<'a>]),
+    Bytes(&'a [IoSlice<'a>], Follow),
     /// The memory of a message was taken away while it was leaving: call [`Engine::cut_broken`].
     Broken,
 }
@@ -180,7 +181,7 @@ impl Engine {
     pub(crate) fn outgoing<T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
         let tx = &self.tx;
         if let Some(bytes) = tx.only_control() {
-            return body(Outgoing::Bytes(&[IoSlice::new(bytes)]));
+            return body(Outgoing::Bytes(&[IoSlice::new(bytes)], Follow::Nothing));
         }
         if tx.pieces().nth(SLICES_FEW).is_none() {
             tx.gather::<SLICES_FEW, T>(body)
@@ -277,10 +278,14 @@ impl Transmitter {
     fn gather<const N: usize, T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
         let mut memories = [const { Memory::Slice(&[]) }; N];
         let mut count = 0;
+        let mut follow = Follow::Nothing;
         for ((batch, piece), slot) in self.pieces().zip(&mut memories) {
             let Some(memory) = self.memory_of(batch, piece) else {
                 return body(Outgoing::Broken);
             };
+            if matches!(piece, Piece::Mapped { .. }) {
+                follow = Follow::Rest;
+            }
             let is_whole = memory.len() == piece.len();
             *slot = memory;
             count += 1;
@@ -293,7 +298,7 @@ impl Transmitter {
             *slot = IoSlice::new(memory);
         }
         match slices.get(..count) {
-            Some(slices) if count > 0 => body(Outgoing::Bytes(slices)),
+            Some(slices) if count > 0 => body(Outgoing::Bytes(slices, follow)),
             _ => body(Outgoing::Nothing),
         }
     }

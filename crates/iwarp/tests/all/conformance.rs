@@ -56,9 +56,18 @@ impl Harness for Loopback {
 }
 
 /// A file of the disk, just written and so in the page cache.
-struct DiskFile {
-    file: File,
+pub(crate) struct DiskFile {
+    pub(crate) file: File,
     is_slow: bool,
+}
+
+impl DiskFile {
+    pub(crate) fn cached(file: File) -> DiskFile {
+        DiskFile {
+            file,
+            is_slow: false,
+        }
+    }
 }
 
 impl FileSource for DiskFile {
@@ -83,7 +92,7 @@ impl FileSource for DiskFile {
 }
 
 /// The settings of the tests: no consideration for Linux siw, so that connecting takes no time.
-fn config() -> IwarpConfig {
+pub(crate) fn config() -> IwarpConfig {
     IwarpConfig {
         accept_race: None,
         ..IwarpConfig::default()

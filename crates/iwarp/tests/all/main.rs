@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod changing_files;
 mod conformance;
 mod strangers;

@@ -127,10 +127,14 @@ impl ByteStream for TcpByteStream {
 
     fn try_write(&self, buffers: &[IoSlice<'_>], follow: Follow) -> io::Result<usize> {
         let flags = match follow {
-            Follow::Nothing => SendFlags::NOSIGNAL,
+            Follow::Nothing | Follow::Rest => SendFlags::NOSIGNAL,
             Follow::More => SendFlags::NOSIGNAL | SendFlags::MORE,
         };
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        let wanted = match follow {
+            // Then it stays ready.
+            Follow::Rest => 0,
+            Follow::Nothing | Follow::More => buffers.iter().map(|buffer| buffer.len()).sum(),
+        };
         self.transfer(Interest::WRITABLE, wanted, |socket| match buffers {
             [one] => rustix::net::send(socket, one, flags),
             many => rustix::net::sendmsg(

@@ -112,7 +112,7 @@ fn reach_the_pool(end: &mut End) -> Vec<u8> {
     );
     assert!(end.engine.fetch_wanted().is_none());
     let begun = end.engine.outgoing(|outgoing| match outgoing {
-        Outgoing::Bytes(slices) => slices
+        Outgoing::Bytes(slices, _) => slices
             .iter()
             .flat_map(|slice| slice.iter())
             .take(100)

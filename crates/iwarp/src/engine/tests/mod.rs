@@ -126,7 +126,7 @@ impl End {
             let room = max - taken.len();
             let Some(count) = self.engine.outgoing(|outgoing| match outgoing {
                 Outgoing::Nothing => Some(0),
-                Outgoing::Bytes(slices) => {
+                Outgoing::Bytes(slices, _) => {
                     let before = taken.len();
                     for slice in slices {
                         let left = room - (taken.len() - before);
