@@ -10,8 +10,8 @@ pub struct IwarpConfig {
     /// The MPA revision offered when connecting: [`Revision::TWO`] unless the peer is known to be
     /// old.
     pub revision: Revision,
-    /// Ask for CRCs. They are used when either side asks. Without them file-backed data leaves by
-    /// sendfile.
+    /// Ask for CRCs. They are used when either side asks. Without them file-backed data leaves from a
+    /// mapping, and long payloads are received into place.
     pub crc: bool,
     /// Offer the peer-to-peer model when connecting, so that the responder may send first.
     pub peer_to_peer: bool,

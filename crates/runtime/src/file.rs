@@ -9,7 +9,7 @@ pub type FileRef = Arc<dyn FileSource>;
 
 /// An open file whose content a transport may send. Positions are bytes from the start of the file.
 pub trait FileSource: Send + Sync {
-    /// The kernel's descriptor, for sendfile(2); `None` for a simulated file.
+    /// The kernel's descriptor, for sendfile(2) and mappings; `None` for a simulated file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// At most `len` bytes from `offset` on, where they lie in this process's own memory: a shorter way than reading
@@ -32,8 +32,8 @@ pub trait FileSource: Send + Sync {
     /// As read(2).
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// True when the whole range (clipped to the file) is in the page cache, so that sendfile(2) will not wait for
-    /// the disk. A hint: pages may be evicted a moment later, and now and then a kernel misses pages that are there.
+    /// True when the whole range (clipped to the file) is in the page cache, so that sendfile(2), or a copy from a
+    /// mapping, will not wait for the disk. A hint: pages may be evicted a moment later, and now and then a kernel misses pages that are there.
     fn is_resident(&self, offset: u64, len: u64) -> bool;
 }
 

@@ -3,8 +3,8 @@
 
 use super::conformance::{DiskFile, config};
 use gannet_fabric::{
-    Access, Backing, ConnectOptions, Connected, Disconnected, Done, Provider, RemoteAddress, Scope,
-    SendOptions, Signal, SoftwareRegion, Source, Span, WorkId, next_completions,
+    Access, Backing, ConnectOptions, Connected, Disconnected, Done, Provider, Region,
+    RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
 };
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
@@ -32,7 +32,7 @@ async fn done(endpoint: &Connected) -> Result<Vec<Done>, Disconnected> {
     Ok(outcomes.collect())
 }
 
-async fn pair(runtime: &Handle, crc: bool) -> (Connected, Connected, Rc<IwarpProvider>) {
+pub(crate) async fn pair(runtime: &Handle, crc: bool) -> (Connected, Connected, Rc<IwarpProvider>) {
     let settings = IwarpConfig { crc, ..config() };
     let provider = IwarpProvider::new(Rc::clone(runtime), settings);
     let mut listener = provider.listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -46,6 +46,13 @@ async fn pair(runtime: &Handle, crc: bool) -> (Connected, Connected, Rc<IwarpPro
     let far = async { listener.accept().await.unwrap().accept(options()).await };
     let (near, far) = gannet_runtime::both(near, far).await;
     (near.unwrap(), far.unwrap(), provider)
+}
+
+pub(crate) fn address_of(region: &Region) -> RemoteAddress {
+    RemoteAddress {
+        key: region.remote_key(),
+        offset: region.base(),
+    }
 }
 
 /// Reads and Writes of a whole file, of which somebody on another thread changes the bytes by `change`.
@@ -77,10 +84,6 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
         };
         let origin = domain.register(backing, Access::RemoteRead, Scope::Domain);
         let origin = origin.unwrap();
-        let address = |region: &gannet_fabric::Region| RemoteAddress {
-            key: region.remote_key(),
-            offset: region.base(),
-        };
         for round in 0..ROUNDS {
             if round % 2 == 0 {
                 let source = Source::File {
@@ -89,7 +92,7 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
                     len,
                 };
                 let signal = Signal::OnError;
-                near.post_write(WorkId(1), source, address(&target), signal)
+                near.post_write(WorkId(1), source, address_of(&target), signal)
                     .unwrap();
                 let buffer = Buffer::zeroed(8);
                 let source = Source::Buffer { buffer, len: 8 };
@@ -100,7 +103,7 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
                 assert!(matches!(received[..], [Done::Received { len: 8, .. }]));
             } else {
                 let sink = Span::whole(&target).unwrap();
-                far.post_read(WorkId(3), sink, address(&origin)).unwrap();
+                far.post_read(WorkId(3), sink, address_of(&origin)).unwrap();
                 far.flush();
                 assert_eq!(done(&far).await.unwrap(), [Done::Read]);
             }

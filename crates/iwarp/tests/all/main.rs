@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod allocations;
 mod changing_files;
 mod conformance;
 mod strangers;
