@@ -561,9 +561,11 @@ impl Engine {
                 tx.push_frame(header, piece, len, [0; CRC_LEN]);
             }
             Payload::Data(start) if is_short => {
-                let bytes = tx.batches.back().and_then(|batch| batch.data(start, len));
-                let bytes = bytes.unwrap_or_default().to_vec();
-                tx.push_short_frame(header, &bytes, &agreement);
+                return self.push_copied(header, len, |tx, target| {
+                    let bytes = tx.batches.back()?.data(start, len)?;
+                    target.copy_from_slice(bytes);
+                    Some(())
+                });
             }
             Payload::Data(start) => {
                 let bytes = tx.batches.back().and_then(|batch| batch.data(start, len));
@@ -571,7 +573,12 @@ impl Engine {
                 let end = start + len;
                 tx.push_frame(header, Piece::Data { start, end }, len, crc);
             }
-            Payload::Memory(offset) if is_short => return self.push_copied(header, offset, len),
+            Payload::Memory(offset) if is_short => {
+                return self.push_copied(header, len, |tx, target| {
+                    let source = &tx.leaving.back()?.source;
+                    source.with_memory(offset, len, |from| target.copy_from_slice(from))
+                });
+            }
             Payload::Memory(offset) => {
                 let source = tx.leaving.back().map(|leaving| &leaving.source);
                 let crc = source
@@ -595,12 +602,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Frames a segment of memory that is copied: a short one on the stack, a long one for markers.
+    /// Frames a segment whose payload `copy` fills in: a short one on the stack, a long one for markers.
     fn push_copied(
         &mut self,
         header: &DdpHeader,
-        offset: usize,
         len: usize,
+        copy: impl FnOnce(&Transmitter, &mut [u8]) -> Option<()>,
     ) -> Result<(), WorkError> {
         let mut short = [0; INLINE_PAYLOAD_MAX];
         let mut long = Vec::new();
@@ -610,10 +617,7 @@ impl Engine {
             long.resize(len, 0);
             &mut long[..]
         };
-        let source = self.tx.leaving.back().map(|leaving| &leaving.source);
-        source
-            .and_then(|source| source.with_memory(offset, len, |from| target.copy_from_slice(from)))
-            .ok_or(WorkError::Local(AccessError::InvalidKey))?;
+        copy(&self.tx, target).ok_or(WorkError::Local(AccessError::InvalidKey))?;
         self.tx.push_short_frame(header, target, &self.agreement);
         Ok(())
     }
