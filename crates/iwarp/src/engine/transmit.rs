@@ -622,7 +622,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds the payload of the next segment; `None` when it must be fetched from a file first, or the batches are full.
+    /// Finds the payload of the next segment; `None` when it must be fetched from a file first, or the batches are
+    /// full.
     fn payload(
         &mut self,
         framing: &mut Framing,
