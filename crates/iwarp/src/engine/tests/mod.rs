@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod back_to_back;
+mod direct;
 mod files;
 mod vectors;
 mod violations;
