@@ -5,7 +5,7 @@ mod mount;
 mod volume;
 
 pub use bench::{
-    BenchOp, BenchOptions, BenchWhat, TileHow, TileOptions, TransferOptions, parse_record,
+    BenchOp, BenchOptions, BenchWhat, TileHow, TileOp, TileOptions, TransferOptions, parse_record,
 };
 
 pub use mount::{Locks, MountOptions};

@@ -1,30 +1,29 @@
-//! Ranks that write tiles of one file at the same time, as a parallel program does: rows that lie between each other's,
+//! Ranks that read and write tiles of one file at the same time, as mpi-tile-io does: rows that lie between each other's,
 //! beside the same rows in parts of the file that lie apart.
 //!
 //! Both layouts are measured in turns, so that what else the machine does falls on both, and the ratio is that of two
-//! neighbours in time: the median of all rounds.
+//! neighbours in time: the median of all rounds. Every way of asking must read what the rank wrote before it is
+//! measured, and after all of them every rank's bytes must still be there.
+
+mod rank;
+mod sieve;
 
 use super::measure::{Interrupt, histogram, in_folder, rounded};
-use crate::cli::{TileHow, TileOptions};
+use crate::cli::{TileHow, TileOp, TileOptions};
 use crate::failure::{Explain, Failure};
-use crate::{output, session, size};
+use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
+use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::Cores;
-use gannet_runtime::{Buffer, Handle};
-use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
-use gannet_volume::client::{File, Level, Piece, Shape, VolumeFs};
-use gannet_wire::volume::{PIECES_MAX, TRANSFER_MAX};
+use gannet_wire::volume::TRANSFER_MAX;
 use hdrhistogram::Histogram;
+use rank::Rank;
 use serde::Serialize;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Barrier;
-
-/// The file that all ranks write.
-const FILE: &[u8] = b"tiles";
 
 /// Where a rank's rows lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,7 +38,7 @@ enum Layout {
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
-    op: &'static str,
+    op: TileOp,
     how: TileHow,
     layout: Layout,
     ranks: u16,
@@ -59,6 +58,7 @@ struct Row {
 /// What is measured at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cell {
+    op: TileOp,
     how: TileHow,
     layout: Layout,
 }
@@ -87,7 +87,7 @@ struct Shared {
 /// Measures and prints.
 ///
 /// # Errors
-/// The volume cannot be reached, or a write failed.
+/// The volume cannot be reached, or a transfer failed or brought other bytes than were written.
 pub(super) fn run(options: &TileOptions) -> Result<(), Failure> {
     let len = u64::from(options.rows) * u64::from(options.row);
     if len > TRANSFER_MAX {
@@ -97,7 +97,7 @@ pub(super) fn run(options: &TileOptions) -> Result<(), Failure> {
             .hint(format!("one request moves at most {most}")));
     }
     if options.url.scheme != Scheme::Native {
-        let what = format!("cannot write tiles to {}", options.url);
+        let what = format!("cannot measure tiles in {}", options.url);
         return Err(Failure::usage(what, "it is not on a volume").hint("give a gannet:// URL"));
     }
     let interrupt = Interrupt::install()?;
@@ -115,7 +115,7 @@ fn measure(
     options: &TileOptions,
     interrupt: &Interrupt,
 ) -> Result<Vec<Row>, Failure> {
-    let cells = cells(&options.how, options.rounds);
+    let cells = cells(&kinds(options), options.rounds);
     let ranks = usize::from(options.ranks);
     let shared = Arc::new(Shared {
         folder: folder.clone(),
@@ -141,15 +141,27 @@ fn measure(
     }
 }
 
-/// Round by round each way of asking, in both layouts; which of the two comes first changes.
-fn cells(hows: &[TileHow], rounds: u16) -> Vec<Cell> {
+/// Each operation in each way.
+fn kinds(options: &TileOptions) -> Vec<(TileOp, TileHow)> {
+    let of_op = |op: &TileOp| {
+        let op = *op;
+        options.how.iter().map(move |how| (op, *how))
+    };
+    options.op.iter().flat_map(of_op).collect()
+}
+
+/// Round by round each of `kinds`, in both layouts; which of the two comes first changes.
+fn cells(kinds: &[(TileOp, TileHow)], rounds: u16) -> Vec<Cell> {
     let round = |number| {
         let layouts = match number % 2 {
             0 => [Layout::Apart, Layout::Interleaved],
             _ => [Layout::Interleaved, Layout::Apart],
         };
-        let cells = move |how: &TileHow| layouts.map(|layout| Cell { how: *how, layout });
-        hows.iter().flat_map(cells)
+        let cells = move |(op, how): &(TileOp, TileHow)| {
+            let (op, how) = (*op, *how);
+            layouts.map(|layout| Cell { op, how, layout })
+        };
+        kinds.iter().flat_map(cells)
     };
     (0..rounds).flat_map(round).collect()
 }
@@ -158,31 +170,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A rank's file, and the memory of its tile.
-struct Rank {
-    number: u64,
-    file: File,
-    memory: Buffer,
-}
-
 impl Shared {
     /// One rank, from its connection to its end. It comes to every barrier, or the others would wait for ever.
     async fn rank(&self, runtime: &Handle, number: u64) {
-        let mut rank = self.noting(self.open(runtime, number)).await;
+        let opened = Rank::open(runtime, (&self.folder, &self.options), number);
+        let mut rank = self.noting(opened).await;
         for (at, cell) in self.cells.iter().enumerate() {
             self.together.wait().await;
-            let Some(rank) = rank
-                .as_mut()
-                .filter(|_| !self.has_failed.load(Ordering::Relaxed))
-            else {
+            let Some(rank) = self.going_on(&mut rank) else {
                 continue;
             };
-            if let Some(part) = self.noting(self.write_tiles(rank, *cell)).await
+            if let Some(part) = self.noting(self.move_tiles(rank, *cell)).await
                 && let Some(parts) = lock(&self.measured).get_mut(at)
             {
                 parts.push(part);
             }
         }
+        self.together.wait().await;
+        if let Some(rank) = self.going_on(&mut rank) {
+            self.noting(rank.check_all()).await;
+        }
+    }
+
+    /// A rank that was opened, until one of them has failed.
+    fn going_on<'a>(&self, rank: &'a mut Option<Rank>) -> Option<&'a mut Rank> {
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        rank.as_mut().filter(|_| !has_failed)
     }
 
     /// Does `work` unless a signal comes; a failure ends the benchmark.
@@ -197,45 +210,11 @@ impl Shared {
         }
     }
 
-    /// Opens the file, and writes a tile in either layout: what it takes to make its pages is not measured.
-    async fn open(&self, runtime: &Handle, number: u64) -> Result<Rank, Failure> {
-        let what = || format!("cannot make the file in {}", self.folder);
-        let (fs, caller) =
-            session::open_volume(runtime, &self.folder, &self.options.client).await?;
-        let path: Vec<&[u8]> = self.folder.path.iter().map(Vec::as_slice).collect();
-        let folder = fs.resolve(&caller, &path).await.explain(what)?;
-        let mode = CreateMode::Unchecked(SetAttributes {
-            mode: Some(0o600),
-            ..SetAttributes::default()
-        });
-        let made = fs.create(&caller, &folder, FILE, &mode).await;
-        let handle = made.result.explain(what)?.handle;
-        let fs: Rc<VolumeFs> = Rc::new(fs);
-        let mut memory = fs.memory(self.tile_len());
-        memory.fill(number as u8);
-        let file = File::new(fs, caller, handle);
-        let mut rank = Rank {
-            number,
-            file,
-            memory,
-        };
-        for layout in [Layout::Apart, Layout::Interleaved] {
-            let how = TileHow::Nested;
-            self.write_tile(&mut rank, Cell { how, layout }).await?;
-        }
-        Ok(rank)
-    }
-
-    fn tile_len(&self) -> usize {
-        // At most TRANSFER_MAX.
-        self.options.rows as usize * self.options.row as usize
-    }
-
-    async fn write_tiles(&self, rank: &mut Rank, cell: Cell) -> Result<Part, Failure> {
+    async fn move_tiles(&self, rank: &mut Rank, cell: Cell) -> Result<Part, Failure> {
         let (began, mut latency_ns) = (Instant::now(), histogram()?);
         while began.elapsed() < self.options.seconds {
             let started = Instant::now();
-            self.write_tile(rank, cell).await?;
+            rank.move_tile(cell).await?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos());
             latency_ns.saturating_record(nanoseconds.unwrap_or(u64::MAX));
         }
@@ -246,42 +225,6 @@ impl Shared {
         })
     }
 
-    async fn write_tile(&self, rank: &mut Rank, cell: Cell) -> Result<(), Failure> {
-        let TileOptions {
-            rows, row, ranks, ..
-        } = self.options;
-        let what = || format!("cannot write a tile in {}", self.folder);
-        let (len, stride) = (u64::from(row), u64::from(row) * u64::from(ranks));
-        let first = match cell.layout {
-            Layout::Interleaved => rank.number * len,
-            Layout::Apart => rank.number * u64::from(rows) * stride,
-        };
-        let requests = match cell.how {
-            TileHow::Rows => 1,
-            TileHow::Lists => PIECES_MAX as u32,
-            TileHow::Nested => rows,
-        };
-        let mut at = 0;
-        while at < rows {
-            let count = requests.min(rows - at);
-            let offset = first + u64::from(at) * stride;
-            let file = match cell.how {
-                TileHow::Lists => Shape::list(pieces((offset, row), stride, count)),
-                TileHow::Rows | TileHow::Nested => {
-                    let piece = Piece { offset, len: row };
-                    Shape::nested(piece, vec![Level { count, stride }])
-                }
-            };
-            let memory = Shape::contiguous(u64::from(at) * len, count * row);
-            let (file, memory) = (file.explain(what)?, memory.explain(what)?);
-            let (to, buffer) = (&rank.file, &mut rank.memory);
-            let written = to.write_shape(&file, &memory, buffer, Stability::Unstable);
-            written.await.explain(what)?;
-            at += count;
-        }
-        Ok(())
-    }
-
     fn rows(&self) -> Result<Vec<Row>, Failure> {
         let measured = lock(&self.measured);
         let all = || self.cells.iter().zip(&*measured);
@@ -290,13 +233,11 @@ impl Shared {
             rounds.map(|(_, parts)| self.rate(parts)).collect()
         };
         let mut rows = Vec::new();
-        for how in &self.options.how {
-            let apart = rates(Cell {
-                how: *how,
-                layout: Layout::Apart,
-            });
+        for (op, how) in kinds(&self.options) {
+            let of = |layout| Cell { op, how, layout };
+            let apart = rates(of(Layout::Apart));
             for layout in [Layout::Apart, Layout::Interleaved] {
-                let cell = Cell { how: *how, layout };
+                let cell = of(layout);
                 let (own, mut latency_ns) = (rates(cell), histogram()?);
                 for part in all().filter(|(it, _)| **it == cell).flat_map(|(_, it)| it) {
                     let added = latency_ns.add(&part.latency_ns);
@@ -306,8 +247,8 @@ impl Shared {
                 let ratio = rounded(median(ratios.collect()), 3);
                 let quantile = |share| latency_ns.value_at_quantile(share) as f64 / 1e3;
                 rows.push(Row {
-                    op: "write",
-                    how: *how,
+                    op,
+                    how,
                     layout,
                     ranks: self.options.ranks,
                     rows: self.options.rows,
@@ -331,16 +272,8 @@ impl Shared {
             .zip(ended)
             .map_or(0.0, |(began, ended)| (ended - began).as_secs_f64());
         let tiles: u64 = parts.iter().map(|part| part.latency_ns.len()).sum();
-        tiles as f64 * self.tile_len() as f64 / 1e6 / seconds.max(f64::MIN_POSITIVE)
+        tiles as f64 * rank::tile_len(&self.options) as f64 / 1e6 / seconds.max(f64::MIN_POSITIVE)
     }
-}
-
-fn pieces((offset, len): (u64, u32), stride: u64, count: u32) -> Vec<Piece> {
-    let piece = |at| Piece {
-        offset: offset + u64::from(at) * stride,
-        len,
-    };
-    (0..count).map(piece).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -351,13 +284,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn show(rows: &[Row]) -> Result<(), Failure> {
     let mut table = Table::new();
     let header = [
-        "how", "layout", "ranks", "tile", "tiles", "MB/s", "p50 us", "p99 us", "of apart",
+        "op", "how", "layout", "ranks", "tile", "tiles", "MB/s", "p50 us", "p99 us", "of apart",
     ];
     table
         .load_style(presets::UTF8_BORDERS_ONLY)
         .set_header(header);
     for row in rows {
         table.add_row([
+            row.op.name().to_owned(),
             row.how.name().to_owned(),
             format!("{:?}", row.layout).to_lowercase(),
             row.ranks.to_string(),
@@ -370,7 +304,7 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
                 .map_or_else(|| String::from("-"), |ratio| format!("{ratio:.2}")),
         ]);
     }
-    for column in table.column_iter_mut().skip(2) {
+    for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     output::line(&table.to_string())

@@ -89,9 +89,9 @@ fn share_up_to(max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send 
 /// `gannet bench ...`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Measure ranks that write tiles of one file of a volume, with rows between each other's and with rows apart
+    /// Measure ranks that read or write tiles of one file of a volume, with rows between each other's and with rows apart
     ///
-    /// Each rank has a connection and a thread, and writes the rows of its tile again and again. Interleaved, a row of
+    /// Each rank has a connection and a thread, and moves the rows of its tile again and again. Interleaved, a row of
     /// each rank comes before the next row of each; apart, the same rows lie in a part of the file of the rank's own.
     /// Both are measured in turns, and `of_apart` is the median of their ratios: what ranks lose that share a file.
     Tile(Box<TileOptions>),
@@ -103,6 +103,14 @@ pub struct TileOptions {
     /// A directory of a volume, in which the bench makes and removes files of its own
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
+    /// What the ranks do with their tiles; both make several rows
+    #[arg(
+        long,
+        value_name = "OP,..",
+        value_delimiter = ',',
+        default_value = "write"
+    )]
+    pub op: Vec<TileOp>,
     /// How a tile is asked for; several make several rows
     #[arg(
         long,
@@ -111,7 +119,10 @@ pub struct TileOptions {
         default_value = "rows,lists,nested"
     )]
     pub how: Vec<TileHow>,
-    /// Ranks that write at the same time
+    /// Bytes that data sieving moves at a time, as ROMIO's hint ind_rd_buffer_size
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_row)]
+    pub sieve_buffer: u32,
+    /// Ranks that work at the same time
     #[arg(long, value_name = "N", default_value_t = 30)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub ranks: u16,
@@ -147,6 +158,28 @@ pub enum TileHow {
     Lists,
     /// One request for all: a row that repeats.
     Nested,
+    /// Data sieving: all bytes from the first row to the last, in parts; a write reads, patches and writes them back, locked.
+    Sieve,
+}
+
+/// What `gannet bench tile` does with tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TileOp {
+    /// Read them.
+    Read,
+    /// Write them, not durably.
+    Write,
+}
+
+impl TileOp {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            TileOp::Read => "read",
+            TileOp::Write => "write",
+        }
+    }
 }
 
 impl TileHow {
@@ -156,6 +189,7 @@ impl TileHow {
             TileHow::Rows => "rows",
             TileHow::Lists => "lists",
             TileHow::Nested => "nested",
+            TileHow::Sieve => "sieve",
         }
     }
 }
@@ -188,5 +222,6 @@ pub fn parse_record(text: &str) -> Result<u64, String> {
 }
 
 fn parse_row(text: &str) -> Result<u32, String> {
-    u32::try_from(parse_record(text)?).map_err(|_| format!("`{text}` is too long for a row"))
+    u32::try_from(parse_record(text)?)
+        .map_err(|_| format!("`{text}` is more than a part of a tile can have"))
 }
