@@ -16,7 +16,7 @@ mod trouble;
 mod verifier;
 mod written;
 
-pub use file::{File, FileError};
+pub use file::{File, FileError, ParentPiece};
 pub use file_system::{Striping, VolumeFs};
 pub use gannet_wire::volume::{Level, Piece, Shape};
 pub use pin_down::{PinDownCache, PinDownCounters};

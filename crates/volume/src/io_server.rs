@@ -7,6 +7,7 @@ mod fetches;
 mod gone;
 mod lent;
 mod list;
+mod peer_memory;
 mod range_lock;
 mod read;
 mod term;

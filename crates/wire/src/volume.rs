@@ -41,7 +41,7 @@ pub use inventory::{
 };
 pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
-    Placement, StateAnswer, Transfer, TransferDone,
+    Placement, RegionPiece, StateAnswer, Transfer, TransferDone,
 };
 pub use lent::{Lent, LentDone};
 pub use locks::{

@@ -1,8 +1,9 @@
 //! Reading and writing a file's bytes at all of its servers at once.
 
 mod lent;
+mod parents;
 
-use super::pin_down::{Exposed, PinDownCache};
+use super::pin_down::PinDownCache;
 use super::policy::{TransferPolicy, Way};
 use crate::layout::{own_len, pairs};
 use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
@@ -14,6 +15,7 @@ use gannet_wire::volume::{
     Transfer, TransferDone,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
+use parents::{Parents, Reached};
 use std::cell::Cell;
 use std::rc::Rc;
 use thiserror::Error;
@@ -67,7 +69,7 @@ pub struct Request {
     pub capability: Capability,
     /// In the file.
     pub file: Shape,
-    /// In the buffer.
+    /// In the buffer, or in several as if they lay one behind the other: each piece then lies in one of them.
     pub memory: Shape,
 }
 
@@ -154,14 +156,25 @@ impl Mover {
         request: &Request,
         buffer: &mut Buffer,
     ) -> Result<States, DataError> {
-        self.transfer(
-            targets,
-            Operation::Read,
-            Stability::Unstable,
-            request,
-            buffer,
-        )
-        .await
+        self.read_to(targets, request, std::slice::from_mut(buffer))
+            .await
+    }
+
+    /// As [`Mover::read`], into several allocations: each that has a piece of the request is registered, once. With
+    /// more than one, the request has at most [`PIECES_MAX`] pieces of memory.
+    ///
+    /// [`PIECES_MAX`]: gannet_wire::volume::PIECES_MAX
+    ///
+    /// # Errors
+    /// See [`DataError`].
+    pub async fn read_to(
+        &self,
+        targets: &[Target],
+        request: &Request,
+        parents: &mut [Buffer],
+    ) -> Result<States, DataError> {
+        let what = (Operation::Read, Stability::Unstable);
+        self.transfer(targets, what, request, parents).await
     }
 
     /// Writes from `buffer`, as durably as `stability` says.
@@ -175,42 +188,57 @@ impl Mover {
         request: &Request,
         buffer: &mut Buffer,
     ) -> Result<States, DataError> {
-        self.transfer(targets, Operation::Write, stability, request, buffer)
+        self.write_from(targets, stability, request, std::slice::from_mut(buffer))
             .await
+    }
+
+    /// As [`Mover::write`], from several allocations; see [`Mover::read_to`].
+    ///
+    /// # Errors
+    /// As [`Mover::write`].
+    pub async fn write_from(
+        &self,
+        targets: &[Target],
+        stability: Stability,
+        request: &Request,
+        parents: &mut [Buffer],
+    ) -> Result<States, DataError> {
+        let what = (Operation::Write, stability);
+        self.transfer(targets, what, request, parents).await
     }
 
     async fn transfer(
         &self,
         targets: &[Target],
-        operation: Operation,
-        stability: Stability,
+        (operation, stability): (Operation, Stability),
         request: &Request,
-        buffer: &mut Buffer,
+        buffers: &mut [Buffer],
     ) -> Result<States, DataError> {
         let Request { file, memory, .. } = request;
-        if file.len() != memory.len() || memory.end() > buffer.len() as u64 {
+        if file.len() != memory.len() {
             return Err(DataError::Shape);
         }
+        let parents = Parents::new(buffers, memory).ok_or(DataError::Shape)?;
         let writes = operation == Operation::Write;
-        let mut shares = self.shares(targets, request, writes, buffer);
+        let registered = parents
+            .of(buffers)
+            .all(|buffer| self.cache.is_registered(buffer));
+        let mut shares = self.shares(targets, request, writes, registered);
         let copied = shares.iter().filter(|share| !share.is_direct());
         let copied: u64 = copied.map(|share| share.len).sum();
         let count_copied = || self.copied.set(self.copied.get() + copied);
         let gathered = match writes {
             true => shares
                 .iter()
-                .map(|share| share.gather(request, buffer))
+                .map(|share| share.gather(request, (&parents, buffers)))
                 .collect(),
             false => vec![Vec::new(); shares.len()],
         };
         if writes {
             count_copied();
         }
-        let exposed = self.expose(&shares, writes, buffer)?;
-        let reach = exposed
-            .as_ref()
-            .map(|it| it.memory(memory).ok_or(DataError::Shape));
-        let reach = reach.transpose()?;
+        let exposed = self.expose(&shares, writes, &parents, buffers).await?;
+        let reach = exposed.as_ref().map(|it| it.memory(memory));
         let mut calls: Vec<LocalFuture<Result<Answered, DataError>>> = Vec::new();
         for (share, data) in shares.iter_mut().zip(gathered) {
             let by_client = share.by_client(request, exposed.as_ref());
@@ -232,14 +260,11 @@ impl Mover {
         }
         let answers = all(calls).await;
         if let Some(exposed) = exposed {
-            *buffer = self
-                .cache
-                .take_back(exposed)
-                .await
-                .ok_or(DataError::Shape)?;
+            exposed.take_back(&self.cache, buffers).await?;
         }
-        let states = (shares.iter().zip(answers))
-            .map(|(share, answer)| take_answer(share, answer?, request, writes, buffer));
+        let states = (shares.iter().zip(answers)).map(|(share, answer)| {
+            take_answer(share, answer?, request, writes, (&parents, buffers))
+        });
         let states = states.collect();
         if !writes {
             count_copied();
@@ -253,14 +278,14 @@ impl Mover {
         targets: &'a [Target],
         request: &Request,
         writes: bool,
-        buffer: &Buffer,
+        registered: bool,
     ) -> Vec<Share<'a>> {
         let Request { file, memory, .. } = request;
         let lens = targets.iter().map(|target| own_len(file, target.placement));
         let lens: Vec<u64> = lens.collect();
         let ways = || lens.iter().map(|len| self.policy.way(*len));
         // Memory that is registered in any case needs no copy.
-        let registered = self.cache.is_registered(buffer) || ways().any(|way| way > Way::Fast);
+        let registered = registered || ways().any(|way| way > Way::Fast);
         let share = |(target, (len, way)): (&'a Target, (&u64, Way))| {
             let slot = match way {
                 Way::Inline => None,
@@ -292,13 +317,14 @@ impl Mover {
             .collect()
     }
 
-    /// Registers `buffer`, if a server must reach it or we write from it.
-    fn expose(
+    /// Registers the allocations of a request, if a server must reach them or we write from them.
+    async fn expose(
         &self,
         shares: &[Share<'_>],
         writes: bool,
-        buffer: &mut Buffer,
-    ) -> Result<Option<Exposed>, RegisterError> {
+        parents: &Parents,
+        buffers: &mut [Buffer],
+    ) -> Result<Option<Reached>, RegisterError> {
         let mut direct = shares.iter().filter(|share| share.is_direct());
         let Some(first) = direct.next() else {
             return Ok(None);
@@ -311,8 +337,8 @@ impl Mover {
             true => Access::RemoteRead,
             false => Access::RemoteWrite,
         };
-        let exposed = self.cache.expose(std::mem::take(buffer), access, scope)?;
-        Ok(Some(exposed))
+        let reached = Reached::expose(&self.cache, (access, scope), parents, buffers);
+        Ok(Some(reached.await?))
     }
 }
 
@@ -321,15 +347,15 @@ type Writes = Vec<(Span, RemoteAddress)>;
 
 impl Share<'_> {
     /// Copies a WRITE's bytes to where they are sent from: gives those that travel in the message.
-    fn gather(&self, request: &Request, buffer: &[u8]) -> Vec<u8> {
+    fn gather(&self, request: &Request, (parents, buffers): (&Parents, &[Buffer])) -> Vec<u8> {
         let Request { file, memory, .. } = request;
         let bytes = || {
             let pairs = pairs(file, self.target.placement, memory);
             pairs.map(|pair| {
-                // The caller has checked that the buffer reaches so far.
-                let start = pair.memory_offset as usize;
-                let range = start..start + pair.len as usize;
-                buffer.get(range).unwrap_or_default()
+                // It was checked that every piece lies in a buffer.
+                let (parent, range) = parents.range(pair.memory_offset, pair.len);
+                let buffer = buffers.get(parent);
+                buffer.and_then(|it| it.get(range)).unwrap_or_default()
             })
         };
         match &self.way {
@@ -349,7 +375,7 @@ impl Share<'_> {
         &self,
         reach: &Option<Memory>,
         request: &Request,
-        exposed: Option<&Exposed>,
+        exposed: Option<&Reached>,
         writes: bool,
     ) -> (Memory, Writes) {
         match (&self.way, reach, exposed) {
@@ -362,10 +388,10 @@ impl Share<'_> {
             (ShareWay::FastDirect(slot), _, Some(exposed)) => {
                 let pairs = pairs(&request.file, self.target.placement, &request.memory);
                 let mut target = slot.target;
-                let writes = pairs.map(|pair| {
-                    let write = (exposed.span(pair.memory_offset, pair.len), target);
+                let writes = pairs.filter_map(|pair| {
+                    let write = (exposed.span(pair.memory_offset, pair.len)?, target);
                     target.offset += u64::from(pair.len);
-                    write
+                    Some(write)
                 });
                 (Memory::Fast { slot: slot.number }, writes.collect())
             }
@@ -377,12 +403,12 @@ impl Share<'_> {
     }
 
     /// Its bytes in the client's memory, in the order of the stream, if the client is to move them.
-    fn by_client(&self, request: &Request, exposed: Option<&Exposed>) -> Option<Vec<Span>> {
+    fn by_client(&self, request: &Request, exposed: Option<&Reached>) -> Option<Vec<Span>> {
         let exposed = exposed.filter(|_| matches!(self.way, ShareWay::ClientBased))?;
         let pairs = pairs(&request.file, self.target.placement, &request.memory);
         Some(
             pairs
-                .map(|pair| exposed.span(pair.memory_offset, pair.len))
+                .filter_map(|pair| exposed.span(pair.memory_offset, pair.len))
                 .collect(),
         )
     }
@@ -414,7 +440,7 @@ fn take_answer(
     answer: Answered,
     request: &Request,
     writes: bool,
-    buffer: &mut [u8],
+    memory: (&Parents, &mut [Buffer]),
 ) -> Result<(u32, ObjectState), DataError> {
     let Placement { index, .. } = share.target.placement;
     let nonsense = DataError::Nonsense { index };
@@ -428,13 +454,13 @@ fn take_answer(
     let Answered::Message(answer) = answer else {
         return Ok((index, done.state));
     };
-    let (placement, Request { file, memory, .. }) = (share.target.placement, request);
+    let placement = share.target.placement;
     if !writes && matches!(share.way, ShareWay::Inline) {
-        scatter(file, placement, memory, answer.data(), buffer).ok_or(nonsense)?;
+        scatter(request, placement, answer.data(), memory).ok_or(nonsense)?;
     } else if !writes && let Some(slot) = &answer.slot {
         // Bounded by FAST_LEN.
         let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
-        scatter(file, placement, memory, &bytes, buffer).ok_or(nonsense)?;
+        scatter(request, placement, &bytes, memory).ok_or(nonsense)?;
     }
     Ok((index, done.state))
 }
@@ -485,19 +511,17 @@ pub(in crate::client) fn accepted(
 
 /// Puts the bytes of a server where they belong; `None` when there are too few.
 fn scatter(
-    file: &Shape,
+    Request { file, memory, .. }: &Request,
     placement: Placement,
-    memory: &Shape,
     bytes: &[u8],
-    buffer: &mut [u8],
+    (parents, buffers): (&Parents, &mut [Buffer]),
 ) -> Option<()> {
     let mut rest = bytes;
     for pair in pairs(file, placement, memory) {
         let (head, tail) = rest.split_at_checked(pair.len as usize)?;
-        let start = usize::try_from(pair.memory_offset).ok()?;
-        buffer
-            .get_mut(start..start + head.len())?
-            .copy_from_slice(head);
+        let (parent, range) = parents.range(pair.memory_offset, pair.len);
+        let place = buffers.get_mut(parent)?.get_mut(range)?;
+        place.copy_from_slice(head);
         rest = tail;
     }
     rest.is_empty().then_some(())

@@ -4,7 +4,8 @@
 //! never again. A [`Shape`] names bytes of the file, or of the buffer, piece by piece: a list of up to 128, or a row
 //! that repeats in up to 4 levels (a tile is one level, a block of a volume two). Byte `n` of the one is byte `n` of
 //! the other. However many pieces there are, each I/O server gets one request, and the buffer, which is all that the
-//! pieces lie in, is registered once: the paper's list I/O with allocation hints.
+//! pieces lie in, is registered once: the paper's list I/O with allocation hints. Pieces of several allocations go in
+//! one request too ([`File::read_list`]), which registers each allocation once.
 //!
 //! ```
 //! use gannet_volume::client::{Level, Piece, Shape};
@@ -21,9 +22,10 @@ use super::VolumeFs;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
-use gannet_wire::volume::{Shape, TRANSFER_MAX};
+use gannet_wire::volume::{Piece, Shape, TRANSFER_MAX};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::slice;
 use thiserror::Error;
 
 /// Why a file's bytes were not moved or made durable.
@@ -125,7 +127,8 @@ impl File {
             let file = file.ok_or(FileError::Refused(Status::Fbig))?;
             let memory = Shape::contiguous(at as u64, part).map_err(|_| FileError::Shape)?;
             let shapes = (file, memory);
-            self.transfer(shapes, Some(stability), buffer).await?;
+            self.transfer(shapes, Some(stability), slice::from_mut(buffer))
+                .await?;
             at += part as usize;
         }
         Ok(())
@@ -142,8 +145,8 @@ impl File {
         memory: &Shape,
         buffer: &mut Buffer,
     ) -> Result<(), FileError> {
-        self.transfer((file.clone(), memory.clone()), None, buffer)
-            .await
+        let shapes = (file.clone(), memory.clone());
+        self.transfer(shapes, None, slice::from_mut(buffer)).await
     }
 
     /// Writes the bytes of `memory`, which lie in `buffer`, to those of `file`; as [`File::write_at`].
@@ -157,8 +160,40 @@ impl File {
         buffer: &mut Buffer,
         stability: Stability,
     ) -> Result<(), FileError> {
-        self.transfer((file.clone(), memory.clone()), Some(stability), buffer)
+        let shapes = (file.clone(), memory.clone());
+        self.transfer(shapes, Some(stability), slice::from_mut(buffer))
             .await
+    }
+
+    /// Reads the bytes of `file` to pieces of several allocations, in one request to each server; otherwise as
+    /// [`File::read_shape`]. Each allocation that has a piece is registered once, whole: rows that are parts of an array
+    /// are pieces of one allocation, and not allocations of their own.
+    ///
+    /// # Errors
+    /// See [`FileError`]; what the pieces hold is not known then.
+    pub async fn read_list(
+        &self,
+        file: &Shape,
+        memory: &[ParentPiece],
+        parents: &mut [Buffer],
+    ) -> Result<(), FileError> {
+        let shapes = (file.clone(), together(memory, parents)?);
+        self.transfer(shapes, None, parents).await
+    }
+
+    /// Writes pieces of several allocations to the bytes of `file`; as [`File::read_list`] and [`File::write_at`].
+    ///
+    /// # Errors
+    /// See [`FileError`]; any of the bytes may have been written.
+    pub async fn write_list(
+        &self,
+        file: &Shape,
+        memory: &[ParentPiece],
+        parents: &mut [Buffer],
+        stability: Stability,
+    ) -> Result<(), FileError> {
+        let shapes = (file.clone(), together(memory, parents)?);
+        self.transfer(shapes, Some(stability), parents).await
     }
 
     /// Makes durable what was written before.
@@ -185,16 +220,17 @@ impl File {
         &self,
         (file, memory): (Shape, Shape),
         stability: Option<Stability>,
-        buffer: &mut Buffer,
+        parents: &mut [Buffer],
     ) -> Result<(), FileError> {
-        if file.len() != memory.len() || memory.end() > buffer.len() as u64 {
+        let held = parents.iter().map(|parent| parent.len() as u64).sum();
+        if file.len() != memory.len() || memory.end() > held {
             return Err(FileError::Shape);
         }
         if file.end() > FILE_SIZE_MAX {
             return Err(FileError::Refused(Status::Fbig));
         }
         let (fs, caller) = (&self.fs, &self.caller);
-        let moved = fs.move_shapes(caller, &self.handle, (file, memory), stability, buffer);
+        let moved = fs.move_shapes(caller, &self.handle, (file, memory), stability, parents);
         let verifier = moved.await?;
         if stability == Some(Stability::Unstable) {
             self.note(Written::With(verifier));
@@ -211,6 +247,35 @@ impl File {
         };
         self.written.set(both);
     }
+}
+
+/// Bytes of one allocation among several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParentPiece {
+    /// Which allocation.
+    pub parent: usize,
+    /// The bytes in it.
+    pub piece: Piece,
+}
+
+/// The pieces, as if the allocations lay one behind the other.
+fn together(memory: &[ParentPiece], parents: &[Buffer]) -> Result<Shape, FileError> {
+    let place = |it: &ParentPiece| {
+        let own = parents.get(it.parent)?.len() as u64;
+        let end = it.piece.end().filter(|end| *end <= own);
+        let before: u64 = parents
+            .iter()
+            .take(it.parent)
+            .map(|it| it.len() as u64)
+            .sum();
+        end.map(|_| Piece {
+            offset: before + it.piece.offset,
+            ..it.piece
+        })
+    };
+    let pieces = memory.iter().map(place).collect::<Option<_>>();
+    let pieces = pieces.ok_or(FileError::Shape)?;
+    Shape::list(pieces).map_err(|_| FileError::Shape)
 }
 
 /// Bytes of `left` that go in one request.

@@ -163,6 +163,11 @@ impl Exposed {
         })
     }
 
+    /// The key, and where the first byte is in the key's terms.
+    pub(super) fn address(&self) -> (u32, u64) {
+        (self.region.remote_key().0, self.region.base())
+    }
+
     /// Part of it, as the source of an RDMA Write.
     pub(super) fn span(&self, offset: u64, len: u32) -> Span {
         Span {

@@ -1,12 +1,13 @@
 //! READ: bytes leave from the page cache.
 
+use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, own, parse_transfer};
 use crate::layout::{Pair, Pairs, pairs, pairs_together};
 use crate::limits::RANGE_STEPS;
 use crate::link::{Hold, Link, Message};
 use gannet_datapath::{Datapath, FileRange, Gather, Part, Writes};
-use gannet_fabric::{Endpoint, RemoteAddress, RemoteKey, Source};
+use gannet_fabric::{Endpoint, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
@@ -45,7 +46,14 @@ impl<V: Vfs> IoServer<V> {
             }
             Memory::Region { key, shape } => {
                 let places = pairs(&transfer.file, transfer.placement, shape);
-                let target = (RemoteKey(*key), places);
+                let target = (PeerMemory::Region(RemoteKey(*key)), places);
+                let state = self.read_to(link, object.as_ref(), target, &pace).await?;
+                (Vec::new(), state)
+            }
+            Memory::Regions(pieces) => {
+                let (memory, shape) = PeerMemory::regions(pieces)?;
+                let places = pairs(&transfer.file, transfer.placement, &shape);
+                let target = (memory, places);
                 let state = self.read_to(link, object.as_ref(), target, &pace).await?;
                 (Vec::new(), state)
             }
@@ -53,7 +61,7 @@ impl<V: Vfs> IoServer<V> {
                 let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
                 let (file, placement) = (&transfer.file, transfer.placement);
                 let places = pairs_together(file, placement, target.offset);
-                let target = (target.key, places);
+                let target = (PeerMemory::Region(target.key), places);
                 let state = self.read_to(link, object.as_ref(), target, &pace).await?;
                 (Vec::new(), state)
             }
@@ -121,22 +129,21 @@ impl<V: Vfs> IoServer<V> {
         &self,
         path: (&Datapath, &dyn Endpoint),
         object: Option<&FileHandle>,
-        (key, plan): (RemoteKey, &[Pair]),
+        (memory, plan): (&PeerMemory, &[Pair]),
         pace: &Pace,
     ) -> Result<Writes, Status> {
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
         let mut gather = Gather::to(self.zone(len).await?);
         self.gather(object, plan, &mut gather, pace).await?;
-        let parts = plan.iter().scan(0, |at, pair| {
-            let offset = *at;
-            *at += u64::from(pair.len);
-            Some(Part {
-                offset,
+        let (mut at, mut parts) = (0, Vec::with_capacity(plan.len()));
+        for pair in plan {
+            parts.push(Part {
+                offset: at,
                 len: pair.len,
-                target: target_of(key, pair),
-            })
-        });
-        let parts: Vec<_> = parts.collect();
+                target: memory.address(pair.memory_offset)?,
+            });
+            at += u64::from(pair.len);
+        }
         let mut writes = Writes::default();
         let put = writes.put_buffer(path, gather.into_buffer(), &parts);
         put.map_err(|error| {
@@ -151,7 +158,7 @@ impl<V: Vfs> IoServer<V> {
         &self,
         (link, class): (&Link, Class),
         object: Option<&FileHandle>,
-        (key, places): (RemoteKey, Pairs<'_>),
+        (memory, places): (PeerMemory, Pairs<'_>),
         pace: &Pace,
     ) -> Result<ObjectState, Status> {
         let (file, state) = match object {
@@ -176,7 +183,7 @@ impl<V: Vfs> IoServer<V> {
                 }
             };
             if let Some(path) = link.staging() {
-                let staged = self.staged(path, object, (key, &plan), pace);
+                let staged = self.staged(path, object, (&memory, &plan), pace);
                 let Writes { work, sources, .. } = staged.await?;
                 let hold: Hold = Box::new((sources, turn));
                 link.write_all(work, Some(hold)).await;
@@ -194,8 +201,9 @@ impl<V: Vfs> IoServer<V> {
                         len: pair.len,
                     },
                 };
-                (source, target_of(key, pair))
+                Ok((source, memory.address(pair.memory_offset)?))
             });
+            let work: Vec<_> = work.collect::<Result<_, Status>>()?;
             link.write_all(work, turn).await;
         }
         Ok(state)
@@ -213,13 +221,6 @@ impl<V: Vfs> IoServer<V> {
             range.warm(&self.runtime).await.map_err(unreadable)?;
         }
         Ok(())
-    }
-}
-
-fn target_of(key: RemoteKey, pair: &Pair) -> RemoteAddress {
-    RemoteAddress {
-        key,
-        offset: pair.memory_offset,
     }
 }
 

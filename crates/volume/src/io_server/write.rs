@@ -1,5 +1,6 @@
 //! WRITE: bytes are fetched a piece ahead of the disk.
 
+use super::peer_memory::PeerMemory;
 use super::range_lock::Write;
 use super::turns::Turn;
 use super::walk::{Pace, Plans, own_len, ranges_of};
@@ -8,7 +9,7 @@ use crate::convert::durability_of;
 use crate::layout::{Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
-use gannet_fabric::{RemoteAddress, RemoteKey};
+use gannet_fabric::RemoteKey;
 use gannet_runtime::{Buffer, all, both};
 use gannet_vfs::{FileHandle, Stability, Status, Vfs};
 use gannet_wire::volume::{Capability, Class, Memory, ObjectState, Transfer, TransferDone};
@@ -37,7 +38,7 @@ pub(super) struct Target<'a> {
 /// Where a WRITE's bytes are fetched from, and how.
 struct Fetching<'a> {
     link: &'a Link,
-    key: RemoteKey,
+    memory: PeerMemory,
     class: Class,
 }
 
@@ -72,10 +73,21 @@ impl<V: Vfs> IoServer<V> {
             Memory::Region { key, shape } => {
                 let source = Fetching {
                     link,
-                    key: RemoteKey(*key),
+                    memory: PeerMemory::Region(RemoteKey(*key)),
                     class,
                 };
                 let pairs = pairs(&transfer.file, transfer.placement, shape);
+                let plans = Plans::new(pairs, self.write_piece(count), &pace);
+                self.write_from(source, plans, target).await?;
+            }
+            Memory::Regions(pieces) => {
+                let (memory, shape) = PeerMemory::regions(pieces)?;
+                let source = Fetching {
+                    link,
+                    memory,
+                    class,
+                };
+                let pairs = pairs(&transfer.file, transfer.placement, &shape);
                 let plans = Plans::new(pairs, self.write_piece(count), &pace);
                 self.write_from(source, plans, target).await?;
             }
@@ -181,7 +193,11 @@ impl<V: Vfs> IoServer<V> {
         let Some(mut plan) = plans.next().await else {
             return Ok(None);
         };
-        let Fetching { link, key, class } = *source;
+        let Fetching {
+            link,
+            ref memory,
+            class,
+        } = *source;
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
         let turns = match class {
             Class::Metadata | Class::Small => &self.small,
@@ -191,11 +207,7 @@ impl<V: Vfs> IoServer<V> {
         let mut at = 0;
         let mut reads = Vec::with_capacity(plan.len());
         for pair in &mut plan {
-            let source = RemoteAddress {
-                key,
-                offset: pair.memory_offset,
-            };
-            reads.push((at, source, pair.len));
+            reads.push((at, memory.address(pair.memory_offset)?, pair.len));
             pair.memory_offset = at;
             at += u64::from(pair.len);
         }

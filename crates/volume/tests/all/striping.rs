@@ -101,6 +101,63 @@ fn a_tile_is_one_request_to_each_server() {
     });
 }
 
+/// Pieces of three allocations, out of order and between each other's, by every way that bytes travel.
+#[test]
+fn pieces_of_several_allocations_go_in_one_request() {
+    Bed::new(6, 3).run(4096, |targets| async move {
+        for (salt, len) in [(1, 40u32), (2, 3000), (3, 200_000)] {
+            let parents = [7 * len, 3 * len, 9 * len];
+            let images = [11, 12, 13].map(|it| noise(9 * len as usize, it * salt));
+            // The pieces' places, as if the allocations lay one behind the other.
+            let pieces = [9u64, 0, 15, 4, 8, 18, 2, 10].map(|at| Piece {
+                offset: at * u64::from(len),
+                len,
+            });
+            let rows = Level {
+                count: 8,
+                stride: 3 * u64::from(len),
+            };
+            let first = Piece { offset: 77, len };
+            let request = Request {
+                capability: capability(1),
+                file: Shape::nested(first, vec![rows]).unwrap(),
+                memory: Shape::list(pieces.to_vec()).unwrap(),
+            };
+            let mover = mover(&targets);
+            let fresh = |at: usize| Buffer::from_vec(images[at][..parents[at] as usize].to_vec());
+            let mut buffers = [0, 1, 2].map(fresh);
+            let together: Vec<u8> = buffers.iter().flat_map(|it| it.to_vec()).collect();
+            let written = mover.write_from(&targets, Stability::Unstable, &request, &mut buffers);
+            written.await.unwrap();
+            let mut back = parents.map(|len| Buffer::zeroed(len as usize));
+            let done = mover.read_to(&targets, &request, &mut back).await;
+            done.unwrap();
+            let back: Vec<u8> = back.iter().flat_map(|it| it.to_vec()).collect();
+            for (row, piece) in pieces.iter().enumerate() {
+                let start = piece.offset as usize;
+                let bytes = &together[start..start + len as usize];
+                assert!(back[start..start + len as usize] == *bytes, "{len}");
+                let offset = 77 + row as u64 * rows.stride;
+                assert!(read(&targets, offset, len as usize).await == bytes, "{len}");
+            }
+            let touched = 8 * len as usize;
+            let zeros = back.iter().filter(|byte| **byte == 0).count();
+            assert!(zeros >= back.len() - touched, "nothing else was changed");
+            // A piece of two allocations is none.
+            let astride = Piece {
+                offset: u64::from(7 * len) - 1,
+                len: 8 * len,
+            };
+            let request = Request {
+                memory: Shape::list(vec![astride]).unwrap(),
+                ..request
+            };
+            let refused = mover.read_to(&targets, &request, &mut buffers).await;
+            assert_eq!(refused.map(|_| ()), Err(DataError::Shape));
+        }
+    });
+}
+
 #[test]
 fn without_a_capability_nothing_is_read_or_written() {
     Bed::new(5, 1).run(4096, |targets| async move {

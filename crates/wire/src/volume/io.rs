@@ -1,7 +1,10 @@
 //! Bodies of the I/O servers' operations, and what the manager tells for them.
 
 use super::group::OnlyGroup;
-use super::{OBJECTS_MAX, Shape, Stability, Status, TOKEN_LEN, Timestamp, Token, WIDTH_MAX};
+use super::{
+    OBJECTS_MAX, PIECES_MAX, Piece, Shape, Stability, Status, TOKEN_LEN, Timestamp, Token,
+    WIDTH_MAX,
+};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
@@ -165,12 +168,53 @@ pub enum Memory {
         /// The stream there; offsets are the key's own.
         shape: Shape,
     },
+    /// In several regions of the client's memory, one for each allocation: the stream's pieces in their order, at most
+    /// [`PIECES_MAX`], each with its key. The server moves them by RDMA.
+    Regions(Vec<RegionPiece>),
     /// In memory that the server lends, which the client writes to before it asks for a WRITE, and reads from when it
     /// has the answer of a READ.
     Lent {
         /// WRITE: which. READ: 0, the answer says which.
         number: u64,
     },
+}
+
+/// Bytes that lie together in a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionPiece {
+    /// The key of the region.
+    pub key: u32,
+    /// The bytes; the offset is the key's own.
+    pub piece: Piece,
+}
+
+impl Memory {
+    /// Bytes of the stream, where the memory says how many they are.
+    fn stream_len(&self) -> Option<u64> {
+        match self {
+            Memory::Region { shape, .. } => Some(shape.len()),
+            // At most PIECES_MAX times 2^32: no overflow.
+            Memory::Regions(pieces) => Some(pieces.iter().map(|it| u64::from(it.piece.len)).sum()),
+            Memory::Inline | Memory::Fast { .. } | Memory::Lent { .. } => None,
+        }
+    }
+}
+
+impl Encode for RegionPiece {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.key);
+        self.piece.encode(encoder);
+    }
+}
+
+impl Decode<'_> for RegionPiece {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<RegionPiece, XdrError> {
+        let (key, piece) = (decoder.u32()?, Piece::decode(decoder)?);
+        match piece.len > 0 && piece.end().is_some() {
+            true => Ok(RegionPiece { key, piece }),
+            false => Err(XdrError::Value),
+        }
+    }
 }
 
 impl Encode for Memory {
@@ -189,6 +233,12 @@ impl Encode for Memory {
             Memory::Lent { number } => {
                 encoder.u32(3);
                 encoder.u64(*number);
+            }
+            Memory::Regions(pieces) => {
+                encoder.u32(4);
+                // Bounded by PIECES_MAX.
+                encoder.u32(pieces.len() as u32);
+                pieces.iter().for_each(|piece| piece.encode(encoder));
             }
         }
     }
@@ -209,6 +259,11 @@ impl Decode<'_> for Memory {
             3 => {
                 let number = decoder.u64()?;
                 Ok(Memory::Lent { number })
+            }
+            4 => {
+                let count = decoder.length(PIECES_MAX)?;
+                let pieces = (0..count).map(|_| RegionPiece::decode(decoder));
+                Ok(Memory::Regions(pieces.collect::<Result<_, _>>()?))
             }
             _ => Err(XdrError::Value),
         }
@@ -249,9 +304,8 @@ impl Decode<'_> for Transfer {
             file: Shape::decode(decoder)?,
             memory: Memory::decode(decoder)?,
         };
-        if let Memory::Region { shape, .. } = &transfer.memory
-            && shape.len() != transfer.file.len()
-        {
+        let stream_len = transfer.memory.stream_len();
+        if stream_len.is_some_and(|len| len != transfer.file.len()) {
             return Err(XdrError::Value);
         }
         Ok(transfer)
@@ -450,6 +504,14 @@ mod tests {
         }
     }
 
+    fn regions<const N: usize>(pieces: [(u32, u64, u32); N]) -> Memory {
+        let piece = |(key, offset, len)| RegionPiece {
+            key,
+            piece: Piece { offset, len },
+        };
+        Memory::Regions(pieces.map(piece).to_vec())
+    }
+
     #[test]
     fn bodies_come_back_as_they_went_in() {
         let file = Shape::contiguous(1 << 40, 4096).unwrap();
@@ -457,7 +519,8 @@ mod tests {
         there_and_back(&transfer(file.clone(), Memory::Fast { slot: 3 }));
         there_and_back(&transfer(file.clone(), Memory::Lent { number: 1 << 40 }));
         let shape = Shape::contiguous(0, 4096).unwrap();
-        there_and_back(&transfer(file, Memory::Region { key: 5, shape }));
+        there_and_back(&transfer(file.clone(), Memory::Region { key: 5, shape }));
+        there_and_back(&transfer(file, regions([(5, 0, 4000), (6, 1 << 40, 96)])));
         there_and_back(&Caller::new(1, 2, &[3, 4]));
         there_and_back(&LayoutRecord {
             unit: 4096,
@@ -474,6 +537,8 @@ mod tests {
             shape: list(),
         };
         assert!(there_and_back(&transfer(list(), memory)) <= BODY_MAX);
+        let memory = regions([(1, 0, 8); PIECES_MAX]);
+        assert!(there_and_back(&transfer(list(), memory)) <= BODY_MAX);
         let beside_data = BODY_MAX - INLINE_DATA_MAX;
         assert!(there_and_back(&transfer(list(), Memory::Inline)) <= beside_data);
         let level = Level {
@@ -489,9 +554,18 @@ mod tests {
             Shape::contiguous(0, 4096).unwrap(),
             Shape::contiguous(0, 4095).unwrap(),
         );
-        let mut out = Vec::new();
-        transfer(file, Memory::Region { key: 5, shape }).encode(&mut Encoder::new(&mut out));
-        assert_eq!(from_bytes::<Transfer>(&out), Err(XdrError::Value));
+        let of_others = [
+            Memory::Region { key: 5, shape },
+            regions([(5, 0, 4000), (6, 0, 95)]),
+            regions([(5, 0, 4096), (6, 0, 0)]),
+            regions([(5, u64::MAX, 4096)]),
+            regions([]),
+        ];
+        for memory in of_others {
+            let mut out = Vec::new();
+            transfer(file.clone(), memory).encode(&mut Encoder::new(&mut out));
+            assert_eq!(from_bytes::<Transfer>(&out), Err(XdrError::Value));
+        }
     }
 
     #[test]

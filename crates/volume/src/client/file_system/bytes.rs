@@ -2,6 +2,7 @@
 
 use super::places::Turn;
 use super::{VolumeFs, shape, size_of};
+use crate::client::PinDownCounters;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::leases::{Lease, Writing};
 use crate::client::order::Part;
@@ -18,6 +19,7 @@ use gannet_wire::volume::{
     Capability, Class, FileId, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
+use std::slice;
 
 /// How bytes are moved, over all attempts.
 pub(super) struct Moving<'a> {
@@ -108,7 +110,8 @@ impl VolumeFs {
             return Ok(0);
         }
         let shapes = (shape(offset, count)?, shape(0, count)?);
-        let read = self.transfer(caller, id, shapes, (None, None), buffer);
+        let parents = slice::from_mut(buffer);
+        let read = self.transfer(caller, id, shapes, (None, None), parents);
         let (proven, _) = read.await?;
         Ok(proven)
     }
@@ -136,7 +139,8 @@ impl VolumeFs {
             let part = Part::bytes(id, offset..shapes.0.end());
             let turn = self.turn_of(&[part]).await?;
             let write = (Some(stability), Some(&turn));
-            (_, verifier) = self.transfer(caller, id, shapes, write, buffer).await?;
+            let parents = slice::from_mut(buffer);
+            (_, verifier) = self.transfer(caller, id, shapes, write, parents).await?;
         }
         Ok(WriteDone {
             count: len,
@@ -152,10 +156,10 @@ impl VolumeFs {
         file: &FileHandle,
         shapes: (Shape, Shape),
         stability: Option<Stability>,
-        buffer: &mut Buffer,
+        parents: &mut [Buffer],
     ) -> Result<Verifier, Status> {
         let id = self.id(file)?;
-        let moved = self.transfer(caller, id, shapes, (stability, None), buffer);
+        let moved = self.transfer(caller, id, shapes, (stability, None), parents);
         Ok(moved.await?.1)
     }
 
@@ -165,12 +169,17 @@ impl VolumeFs {
         self.mover.cache().memory(len)
     }
 
+    /// What registering memory for transfers has come to.
+    pub fn pin_down_counters(&self) -> PinDownCounters {
+        self.mover.cache().counters()
+    }
+
     /// Bytes that this client has copied so far; see [`crate::client::data::Mover::copied_bytes`].
     pub fn copied_bytes(&self) -> u64 {
         self.mover.copied_bytes()
     }
 
-    /// Moves bytes between `buffer` and a file, again and again until it is done or refused for good: writes with a
+    /// Moves bytes between `parents` and a file, again and again until it is done or refused for good: writes with a
     /// stability, some in their turn, and reads with none. What the objects said, and the verifier for that.
     pub(super) async fn transfer(
         &self,
@@ -178,7 +187,7 @@ impl VolumeFs {
         id: FileId,
         shapes: (Shape, Shape),
         (stability, turn): (Option<Stability>, Option<&Turn>),
-        buffer: &mut Buffer,
+        parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), Status> {
         let rights = match stability {
             Some(_) => Capability::WRITE,
@@ -192,7 +201,7 @@ impl VolumeFs {
         let deadline = self.deadline();
         loop {
             let lease = self.lease(caller, id, rights).await?;
-            match self.move_once(&lease, id, &shapes, &how, buffer).await {
+            match self.move_once(&lease, id, &shapes, &how, parents).await {
                 Ok(moved) => return Ok(moved),
                 Err(failed) => self.after(id, deadline, &failed).await?,
             }
@@ -206,7 +215,7 @@ impl VolumeFs {
         id: FileId,
         (file, memory): &(Shape, Shape),
         how: &Moving<'_>,
-        buffer: &mut Buffer,
+        parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), Trouble> {
         let stability = how.stability;
         let request = Request {
@@ -219,9 +228,11 @@ impl VolumeFs {
         let moved = match stability {
             Some(stability) => {
                 let (mover, stability) = (&self.mover, stability_of(stability));
-                mover.write(&targets, stability, &request, buffer).await
+                mover
+                    .write_from(&targets, stability, &request, parents)
+                    .await
             }
-            None => self.mover.read(&targets, &request, buffer).await,
+            None => self.mover.read_to(&targets, &request, parents).await,
         };
         how.turn.inspect(|turn| match moved {
             Ok(_) => turn.answered(),

@@ -91,7 +91,8 @@ impl VolumeFs {
             let mut written = Err(Trouble::TooLate);
             // The same place again, as long as it is ours for certain.
             while self.now() < lease.until {
-                written = self.move_once(&lease, id, &shapes, &how, buffer).await;
+                let parents = std::slice::from_mut(buffer);
+                written = self.move_once(&lease, id, &shapes, &how, parents).await;
                 match &written {
                     Err(trouble) if !matches!(trouble, Trouble::Refused(..)) => {
                         let status = self.trouble.note(self.now(), trouble);
