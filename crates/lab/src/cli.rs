@@ -435,9 +435,15 @@ pub struct PapersOptions {
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
     /// Print nothing, and fail unless this directory has what would be written now
+    ///
+    /// All but what single constants change: of that, the sensitivity of rows and which levels are excluded, what the
+    /// pages say is believed. --sensitivity checks it too.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "docs/papers",
         conflicts_with_all = ["charts", "json"])]
     pub check: Option<PathBuf>,
+    /// With --check: halve and double each constant again too, some sixty runs more for each paper
+    #[arg(long, requires = "check")]
+    pub sensitivity: bool,
 }
 
 /// One paper or all.

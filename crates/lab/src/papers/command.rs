@@ -1,5 +1,6 @@
 //! `gannet-lab papers`: the papers' experiments on their simulated testbeds, beside what was published.
 
+use super::kept::Kept;
 use super::page::{counted, digits, page, sensitivity, summary, verdict};
 use super::{Figure, Judged, Published, Row as Claim, Study, Verdict};
 use crate::chart::{self, Lines, Panel};
@@ -35,7 +36,7 @@ struct Row<'a> {
     /// Why it does not count.
     excluded: Option<&'a str>,
     /// The assumed constant that moves it most, halved or doubled, and by what share.
-    sensitivity: Option<Sensitivity>,
+    sensitivity: Option<Sensitivity<'a>>,
     /// What it is without some cost; measured shorter than `simulated`, as `with all` is.
     ablations: BTreeMap<&'static str, f64>,
     of_paper: bool,
@@ -43,9 +44,9 @@ struct Row<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Sensitivity {
-    constant: &'static str,
-    how: &'static str,
+struct Sensitivity<'a> {
+    constant: &'a str,
+    how: &'a str,
     share: f64,
 }
 
@@ -75,7 +76,14 @@ pub(crate) fn run(options: &PapersOptions) -> Result<(), Failure> {
     progress.enable_steady_tick(TICK);
     let (mut stale, mut studies) = (Vec::new(), Vec::new());
     for paper in options.paper.papers() {
-        let ran = Study::run(*paper, &mut |what| progress.set_message(what.to_owned()));
+        let kept = options.check.as_ref().filter(|_| !options.sensitivity);
+        let kept = kept.map(|directory| {
+            // A page that is not there says nothing, and differs.
+            let page = directory.join(format!("{}.md", paper.name()));
+            Kept::new(std::fs::read_to_string(page).unwrap_or_default())
+        });
+        let tell = &mut |what: &str| progress.set_message(what.to_owned());
+        let ran = Study::run_beside(*paper, kept.as_ref(), tell);
         let study = ran.explain(|| format!("cannot run the experiments of {}", paper.name()))?;
         if let Some(directory) = &options.check {
             compare(&study, directory, &mut stale)?;
@@ -146,9 +154,9 @@ fn json_row<'a>(row: &'a Claim, judged: &'a Judged) -> Row<'a> {
             None => Some(row.within == Verdict::Within),
         },
         excluded: judged.excluded.as_deref(),
-        sensitivity: judged.sensitivity.map(|moved| Sensitivity {
-            constant: moved.constant,
-            how: moved.how,
+        sensitivity: judged.sensitivity.as_ref().map(|moved| Sensitivity {
+            constant: &moved.constant,
+            how: &moved.how,
             share: moved.share,
         }),
         ablations: names.zip(judged.ablated.iter().copied()).collect(),

@@ -9,6 +9,7 @@
 //! First function to read: [`Study::run`].
 
 pub(crate) mod command;
+mod kept;
 mod laboratory;
 mod nfs_rdma;
 mod page;

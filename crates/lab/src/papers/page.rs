@@ -96,10 +96,10 @@ pub(super) fn summary(study: &Study) -> String {
 
 /// The largest move of a row by an assumed constant, in a few words.
 pub(super) fn sensitivity(judged: &Judged) -> String {
-    judged.sensitivity.map_or_else(
+    judged.sensitivity.as_ref().map_or_else(
         || String::from("none"),
         |moved| {
-            let (share, how) = (100.0 * moved.share, moved.how);
+            let (share, how) = (100.0 * moved.share, &moved.how);
             format!("{share:+.0} %, {} {how}", moved.constant)
         },
     )

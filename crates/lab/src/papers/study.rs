@@ -11,6 +11,7 @@
 //!
 //! [`Profile::constants`]: gannet_sim::nic::Profile::constants
 
+use super::kept::Kept;
 use super::laboratory::{Change, Done, Extent, Factor, Origin, Used};
 use super::{Failure, Figure, Paper, Report, Row, Verdict};
 use gannet_sim::nic::Constant;
@@ -132,12 +133,12 @@ pub struct Judged {
 }
 
 /// By how much a row moves.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Move {
     /// The constant that was changed.
-    pub constant: &'static str,
+    pub constant: String,
     /// `halved` or `doubled`.
-    pub how: &'static str,
+    pub how: String,
     /// Of the row's number.
     pub share: f64,
 }
@@ -162,11 +163,27 @@ impl Study {
     /// # Errors
     /// See [`Failure`].
     pub fn run(paper: Paper, progress: &mut dyn FnMut(&str)) -> Result<Study, Failure> {
+        Study::run_beside(paper, None, progress)
+    }
+
+    /// The same, but for the variations of single constants, which are most of the runs: what `kept` says of them is
+    /// believed, if it is given.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub(super) fn run_beside(
+        paper: Paper,
+        kept: Option<&Kept>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Study, Failure> {
         progress(&format!("{}: its machines", paper.name()));
         let nothing = (Change::Nothing, Extent::Ends);
         let ran = paper.run_with(nothing.0, nothing.1, Done::default(), &mut |_| {})?;
         let (base, used, done) = (ran.report, ran.used, ran.done);
-        let variations = variations(&used);
+        let variations = match kept {
+            Some(_) => Vec::new(),
+            None => variations(&used),
+        };
         // The longest comes first, so that nobody waits for it at the end.
         let mut runs = vec![(Change::Nothing, Extent::Full)];
         runs.extend(ABLATIONS.map(|(_, names)| (Change::Free(names), Extent::Ends)));
@@ -187,9 +204,13 @@ impl Study {
                 share.is_finite().then_some((variation, share))
             });
             let moves: Vec<_> = moves.collect();
+            let (sensitivity, excluded) = match kept {
+                Some(kept) => kept.of(&row.row),
+                None => (sensitivity(&moves), excluded(row, &moves)),
+            };
             Judged {
-                sensitivity: sensitivity(&moves),
-                excluded: excluded(row, &moves),
+                sensitivity,
+                excluded,
                 ablated: short[..first_variation].iter().map(number_of).collect(),
             }
         });
@@ -314,8 +335,8 @@ fn sensitivity(moves: &[(&Variation, f64)]) -> Option<Move> {
     let most = assumed.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()));
     most.filter(|(_, share)| share.abs() >= 0.005)
         .map(|(variation, share)| Move {
-            constant: variation.name,
-            how: variation.factor.name(),
+            constant: variation.name.to_owned(),
+            how: variation.factor.name().to_owned(),
             share: *share,
         })
 }
