@@ -216,14 +216,26 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__tile)
-            opts="-h --how --ranks --rows --row --seconds --rounds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --op --how --hints --sieve-buffer --ranks --rows --row --seconds --rounds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --op)
+                    COMPREPLY=($(compgen -W "read write" -- "${cur}"))
+                    return 0
+                    ;;
                 --how)
-                    COMPREPLY=($(compgen -W "rows lists nested" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "rows lists nested sieve" -- "${cur}"))
+                    return 0
+                    ;;
+                --hints)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --sieve-buffer)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --ranks)

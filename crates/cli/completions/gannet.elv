@@ -384,11 +384,14 @@ set edit:completion:arg-completer[gannet] = {|@words|
             cand --client-based 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
-            cand tile 'Measure ranks that write tiles of one file of a volume, with rows between each other''s and with rows apart'
+            cand tile 'Measure ranks that read or write tiles of one file of a volume: rows between each other''s, and rows apart'
         }
         &'gannet;bench;tile'= {
+            cand --op 'What the ranks do with their tiles; both make several rows'
             cand --how 'How a tile is asked for; several make several rows'
-            cand --ranks 'Ranks that write at the same time'
+            cand --hints 'Whether one registration serves all rows, as allocation hints make it; both make several rows'
+            cand --sieve-buffer 'Bytes that data sieving moves at a time, as ROMIO''s hint ind_rd_buffer_size'
+            cand --ranks 'Ranks that work at the same time'
             cand --rows 'Rows of a tile'
             cand --row 'Bytes of a row'
             cand --seconds 'Time per layout and round'

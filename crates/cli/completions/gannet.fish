@@ -438,11 +438,17 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l client-based -d 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -a "tile" -d 'Measure ranks that write tiles of one file of a volume, with rows between each other\'s and with rows apart'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -a "tile" -d 'Measure ranks that read or write tiles of one file of a volume: rows between each other\'s, and rows apart'
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l op -d 'What the ranks do with their tiles; both make several rows' -r -f -a "read\t'Read them'
+write\t'Write them, not durably'"
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l how -d 'How a tile is asked for; several make several rows' -r -f -a "rows\t'A request for each row, one after the other'
 lists\t'Requests with lists of 128 rows'
-nested\t'One request for all: a row that repeats'"
-complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l ranks -d 'Ranks that write at the same time' -r
+nested\t'One request for all: a row that repeats'
+sieve\t'Data sieving: all from the first row to the last, in parts; a write locks, reads, patches and writes back'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l hints -d 'Whether one registration serves all rows, as allocation hints make it; both make several rows' -r -f -a "on\t'The rows are parts of one allocation, which is registered once'
+off\t'Nothing: each row is registered for itself'"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l sieve-buffer -d 'Bytes that data sieving moves at a time, as ROMIO\'s hint ind_rd_buffer_size' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l ranks -d 'Ranks that work at the same time' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l rows -d 'Rows of a tile' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l row -d 'Bytes of a row' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l seconds -d 'Time per layout and round' -r

@@ -407,12 +407,15 @@ Register-ArgumentCompleter -Native -CommandName 'gannet' -ScriptBlock {
             [CompletionResult]::new('--client-based', '--client-based', [CompletionResultType]::ParameterName, 'gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
-            [CompletionResult]::new('tile', 'tile', [CompletionResultType]::ParameterValue, 'Measure ranks that write tiles of one file of a volume, with rows between each other''s and with rows apart')
+            [CompletionResult]::new('tile', 'tile', [CompletionResultType]::ParameterValue, 'Measure ranks that read or write tiles of one file of a volume: rows between each other''s, and rows apart')
             break
         }
         'gannet;bench;tile' {
+            [CompletionResult]::new('--op', '--op', [CompletionResultType]::ParameterName, 'What the ranks do with their tiles; both make several rows')
             [CompletionResult]::new('--how', '--how', [CompletionResultType]::ParameterName, 'How a tile is asked for; several make several rows')
-            [CompletionResult]::new('--ranks', '--ranks', [CompletionResultType]::ParameterName, 'Ranks that write at the same time')
+            [CompletionResult]::new('--hints', '--hints', [CompletionResultType]::ParameterName, 'Whether one registration serves all rows, as allocation hints make it; both make several rows')
+            [CompletionResult]::new('--sieve-buffer', '--sieve-buffer', [CompletionResultType]::ParameterName, 'Bytes that data sieving moves at a time, as ROMIO''s hint ind_rd_buffer_size')
+            [CompletionResult]::new('--ranks', '--ranks', [CompletionResultType]::ParameterName, 'Ranks that work at the same time')
             [CompletionResult]::new('--rows', '--rows', [CompletionResultType]::ParameterName, 'Rows of a tile')
             [CompletionResult]::new('--row', '--row', [CompletionResultType]::ParameterName, 'Bytes of a row')
             [CompletionResult]::new('--seconds', '--seconds', [CompletionResultType]::ParameterName, 'Time per layout and round')

@@ -5,7 +5,8 @@ mod mount;
 mod volume;
 
 pub use bench::{
-    BenchOp, BenchOptions, BenchWhat, TileHow, TileOp, TileOptions, TransferOptions, parse_record,
+    BenchOp, BenchOptions, BenchWhat, TileHints, TileHow, TileOp, TileOptions, TransferOptions,
+    parse_record,
 };
 
 pub use mount::{Locks, MountOptions};

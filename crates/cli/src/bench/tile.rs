@@ -9,7 +9,7 @@ mod rank;
 mod sieve;
 
 use super::measure::{Interrupt, histogram, in_folder, rounded};
-use crate::cli::{TileHow, TileOp, TileOptions};
+use crate::cli::{TileHints, TileHow, TileOp, TileOptions};
 use crate::failure::{Explain, Failure};
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
@@ -40,11 +40,15 @@ enum Layout {
 struct Row {
     op: TileOp,
     how: TileHow,
+    hints: TileHints,
     layout: Layout,
     ranks: u16,
     rows: u32,
     row: u32,
     tiles: u64,
+    /// Memory that requests for a tile named, the mean: registered for them, and registered before.
+    registrations: f64,
+    registration_hits: f64,
     /// The median of the rounds.
     mb_per_s: f64,
     /// Of a whole tile.
@@ -58,9 +62,16 @@ struct Row {
 /// What is measured at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cell {
+    way: Way,
+    layout: Layout,
+}
+
+/// What is done with tiles, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
     op: TileOp,
     how: TileHow,
-    layout: Layout,
+    hints: TileHints,
 }
 
 /// One rank's part of a cell.
@@ -68,6 +79,8 @@ struct Part {
     began: Instant,
     ended: Instant,
     latency_ns: Histogram<u64>,
+    registrations: u64,
+    hits: u64,
 }
 
 /// What the ranks share.
@@ -100,6 +113,11 @@ pub(super) fn run(options: &TileOptions) -> Result<(), Failure> {
         let what = format!("cannot measure tiles in {}", options.url);
         return Err(Failure::usage(what, "it is not on a volume").hint("give a gannet:// URL"));
     }
+    if ways(options).is_empty() {
+        let why = "`nested` and `sieve` move one allocation by nature";
+        return Err(Failure::usage("nothing to measure without hints", why)
+            .hint("give --hints on, or --how rows,lists"));
+    }
     let interrupt = Interrupt::install()?;
     let place = (&options.url, &options.client, &interrupt);
     let rows = in_folder(place, |folder| measure(folder, options, &interrupt))?;
@@ -115,7 +133,7 @@ fn measure(
     options: &TileOptions,
     interrupt: &Interrupt,
 ) -> Result<Vec<Row>, Failure> {
-    let cells = cells(&kinds(options), options.rounds);
+    let cells = cells(&ways(options), options.rounds);
     let ranks = usize::from(options.ranks);
     let shared = Arc::new(Shared {
         folder: folder.clone(),
@@ -141,27 +159,36 @@ fn measure(
     }
 }
 
-/// Each operation in each way.
-fn kinds(options: &TileOptions) -> Vec<(TileOp, TileHow)> {
-    let of_op = |op: &TileOp| {
-        let op = *op;
-        options.how.iter().map(move |how| (op, *how))
-    };
-    options.op.iter().flat_map(of_op).collect()
+/// All that is asked for and can be.
+fn ways(options: &TileOptions) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for op in &options.op {
+        for how in &options.how {
+            let can_do_without = matches!(how, TileHow::Rows | TileHow::Lists);
+            let hints = options.hints.iter();
+            let hints = hints.filter(|hints| can_do_without || **hints == TileHints::On);
+            ways.extend(hints.map(|hints| Way {
+                op: *op,
+                how: *how,
+                hints: *hints,
+            }));
+        }
+    }
+    ways
 }
 
-/// Round by round each of `kinds`, in both layouts; which of the two comes first changes.
-fn cells(kinds: &[(TileOp, TileHow)], rounds: u16) -> Vec<Cell> {
+/// Round by round each of `ways`, in both layouts; which of the two comes first changes.
+fn cells(ways: &[Way], rounds: u16) -> Vec<Cell> {
     let round = |number| {
         let layouts = match number % 2 {
             0 => [Layout::Apart, Layout::Interleaved],
             _ => [Layout::Interleaved, Layout::Apart],
         };
-        let cells = move |(op, how): &(TileOp, TileHow)| {
-            let (op, how) = (*op, *how);
-            layouts.map(|layout| Cell { op, how, layout })
+        let cells = move |way: &Way| {
+            let way = *way;
+            layouts.map(|layout| Cell { way, layout })
         };
-        kinds.iter().flat_map(cells)
+        ways.iter().flat_map(cells)
     };
     (0..rounds).flat_map(round).collect()
 }
@@ -212,16 +239,20 @@ impl Shared {
 
     async fn move_tiles(&self, rank: &mut Rank, cell: Cell) -> Result<Part, Failure> {
         let (began, mut latency_ns) = (Instant::now(), histogram()?);
+        let before = rank.counters();
         while began.elapsed() < self.options.seconds {
             let started = Instant::now();
             rank.move_tile(cell).await?;
             let nanoseconds = u64::try_from(started.elapsed().as_nanos());
             latency_ns.saturating_record(nanoseconds.unwrap_or(u64::MAX));
         }
+        let after = rank.counters();
         Ok(Part {
             began,
             ended: Instant::now(),
             latency_ns,
+            registrations: after.registrations - before.registrations,
+            hits: after.hits - before.hits,
         })
     }
 
@@ -233,27 +264,35 @@ impl Shared {
             rounds.map(|(_, parts)| self.rate(parts)).collect()
         };
         let mut rows = Vec::new();
-        for (op, how) in kinds(&self.options) {
-            let of = |layout| Cell { op, how, layout };
+        for way in ways(&self.options) {
+            let of = |layout| Cell { way, layout };
             let apart = rates(of(Layout::Apart));
             for layout in [Layout::Apart, Layout::Interleaved] {
                 let cell = of(layout);
                 let (own, mut latency_ns) = (rates(cell), histogram()?);
+                let (mut registrations, mut hits) = (0, 0);
                 for part in all().filter(|(it, _)| **it == cell).flat_map(|(_, it)| it) {
+                    registrations += part.registrations;
+                    hits += part.hits;
                     let added = latency_ns.add(&part.latency_ns);
                     added.explain(|| String::from("cannot add up latencies"))?;
                 }
+                let tiles = latency_ns.len();
+                let for_each = |count: u64| rounded(count as f64 / tiles.max(1) as f64, 3);
                 let ratios = own.iter().zip(&apart).map(|(own, apart)| own / apart);
                 let ratio = rounded(median(ratios.collect()), 3);
                 let quantile = |share| latency_ns.value_at_quantile(share) as f64 / 1e3;
                 rows.push(Row {
-                    op,
-                    how,
+                    op: way.op,
+                    how: way.how,
+                    hints: way.hints,
                     layout,
                     ranks: self.options.ranks,
                     rows: self.options.rows,
                     row: self.options.row,
-                    tiles: latency_ns.len(),
+                    tiles,
+                    registrations: for_each(registrations),
+                    registration_hits: for_each(hits),
                     mb_per_s: rounded(median(own), 1),
                     p50_us: rounded(quantile(0.5), 1),
                     p99_us: rounded(quantile(0.99), 1),
@@ -284,7 +323,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn show(rows: &[Row]) -> Result<(), Failure> {
     let mut table = Table::new();
     let header = [
-        "op", "how", "layout", "ranks", "tile", "tiles", "MB/s", "p50 us", "p99 us", "of apart",
+        "op", "how", "hints", "layout", "ranks", "tile", "tiles", "MB/s", "p50 us", "p99 us",
+        "of apart",
     ];
     table
         .load_style(presets::UTF8_BORDERS_ONLY)
@@ -293,6 +333,7 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
         table.add_row([
             row.op.name().to_owned(),
             row.how.name().to_owned(),
+            row.hints.name().to_owned(),
             format!("{:?}", row.layout).to_lowercase(),
             row.ranks.to_string(),
             format!("{} x {}", row.rows, size::human(u64::from(row.row))),
@@ -304,7 +345,7 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
                 .map_or_else(|| String::from("-"), |ratio| format!("{ratio:.2}")),
         ]);
     }
-    for column in table.column_iter_mut().skip(3) {
+    for column in table.column_iter_mut().skip(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     output::line(&table.to_string())

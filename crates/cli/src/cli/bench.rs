@@ -89,7 +89,7 @@ fn share_up_to(max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send 
 /// `gannet bench ...`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Measure ranks that read or write tiles of one file of a volume, with rows between each other's and with rows apart
+    /// Measure ranks that read or write tiles of one file of a volume: rows between each other's, and rows apart
     ///
     /// Each rank has a connection and a thread, and moves the rows of its tile again and again. Interleaved, a row of
     /// each rank comes before the next row of each; apart, the same rows lie in a part of the file of the rank's own.
@@ -119,6 +119,18 @@ pub struct TileOptions {
         default_value = "rows,lists,nested"
     )]
     pub how: Vec<TileHow>,
+    /// Whether one registration serves all rows, as allocation hints make it; both make several rows
+    ///
+    /// With hints the client knows that the rows are parts of one allocation, and registers that one; without, each row
+    /// is an allocation of its own to it, is registered for itself, and `lists` name up to 128 of them in a request.
+    /// `nested` and `sieve` have one allocation by nature, and are measured with hints alone.
+    #[arg(
+        long,
+        value_name = "HINTS,..",
+        value_delimiter = ',',
+        default_value = "on"
+    )]
+    pub hints: Vec<TileHints>,
     /// Bytes that data sieving moves at a time, as ROMIO's hint ind_rd_buffer_size
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_row)]
     pub sieve_buffer: u32,
@@ -158,8 +170,28 @@ pub enum TileHow {
     Lists,
     /// One request for all: a row that repeats.
     Nested,
-    /// Data sieving: all bytes from the first row to the last, in parts; a write reads, patches and writes them back, locked.
+    /// Data sieving: all from the first row to the last, in parts; a write locks, reads, patches and writes back.
     Sieve,
+}
+
+/// What the client of `gannet bench tile` knows of the memory of a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TileHints {
+    /// The rows are parts of one allocation, which is registered once.
+    On,
+    /// Nothing: each row is registered for itself.
+    Off,
+}
+
+impl TileHints {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            TileHints::On => "on",
+            TileHints::Off => "off",
+        }
+    }
 }
 
 /// What `gannet bench tile` does with tiles.

@@ -1,8 +1,8 @@
 //! One rank of the benchmark: its connection, its memory, and how its tile gets from one to the other.
 
 use super::sieve::{Common, Extent};
-use super::{Cell, Layout};
-use crate::cli::{TileHow, TileOp, TileOptions};
+use super::{Cell, Layout, Way, ways};
+use crate::cli::{TileHints, TileHow, TileOp, TileOptions};
 use crate::failure::{Explain, Failure};
 use crate::session;
 use gannet::url::Url;
@@ -11,7 +11,7 @@ use gannet_vfs::{
     ByteLock, CreateMode, Credentials, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
     Stability, Status, Vfs,
 };
-use gannet_volume::client::{File, Level, Piece, Shape, VolumeFs};
+use gannet_volume::client::{File, Level, ParentPiece, Piece, PinDownCounters, Shape, VolumeFs};
 use gannet_wire::volume::PIECES_MAX;
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,6 +30,8 @@ pub(super) struct Rank {
     file: File,
     /// The tile's rows, one behind the other.
     memory: Buffer,
+    /// The same rows, each in an allocation of its own; none where hints are never off.
+    apart: Vec<Buffer>,
     /// A window of data sieving; empty where nothing is sieved.
     window: Buffer,
 }
@@ -46,8 +48,8 @@ fn byte_of(rank: u64, at: usize) -> u8 {
 }
 
 impl Rank {
-    /// Opens the file, writes the tile in either layout, and reads it in every way that is to be measured: what it takes
-    /// to make its pages is not measured.
+    /// Opens the file, writes the tile in either layout, and reads it in every way that is to be measured: what it
+    /// takes to make its pages is not measured.
     pub(super) async fn open(
         runtime: &Handle,
         (folder, options): (&Url, &TileOptions),
@@ -75,6 +77,12 @@ impl Rank {
             options: options.clone(),
             file: File::new(Rc::clone(&fs), caller.clone(), handle),
             memory: fs.memory(tile_len(options)),
+            apart: match options.hints.contains(&TileHints::Off) {
+                true => (0..options.rows)
+                    .map(|_| fs.memory(options.row as usize))
+                    .collect(),
+                false => Vec::new(),
+            },
             window: match sieves {
                 true => fs.memory(options.sieve_buffer as usize),
                 false => Buffer::zeroed(0),
@@ -86,34 +94,72 @@ impl Rank {
         for (at, byte) in rank.memory.iter_mut().enumerate() {
             *byte = byte_of(number, at);
         }
+        for (row, bytes) in rank.apart.iter_mut().enumerate() {
+            for (at, byte) in bytes.iter_mut().take(options.row as usize).enumerate() {
+                *byte = byte_of(number, row * options.row as usize + at);
+            }
+        }
         for layout in [Layout::Apart, Layout::Interleaved] {
-            let (op, how) = (TileOp::Write, TileHow::Nested);
-            rank.move_tile(Cell { op, how, layout }).await?;
+            let way = Way {
+                op: TileOp::Write,
+                how: TileHow::Nested,
+                hints: TileHints::On,
+            };
+            rank.move_tile(Cell { way, layout }).await?;
         }
         rank.check_all().await?;
         Ok(rank)
     }
 
+    /// What registering memory has come to for its client.
+    pub(super) fn counters(&self) -> PinDownCounters {
+        self.fs.pin_down_counters()
+    }
+
     /// Reads the tile in every way that is measured: its bytes must be the rank's own.
     pub(super) async fn check_all(&mut self) -> Result<(), Failure> {
-        for how in self.options.how.clone() {
+        for way in ways(&self.options) {
             for layout in [Layout::Apart, Layout::Interleaved] {
                 self.memory.fill(0);
+                self.apart.iter_mut().for_each(|row| row.fill(0));
                 let op = TileOp::Read;
-                self.move_tile(Cell { op, how, layout }).await?;
-                let bytes = self.memory.iter().take(tile_len(&self.options));
-                let wrong = bytes
-                    .enumerate()
-                    .find(|(at, byte)| **byte != byte_of(self.number, *at));
-                if let Some((at, _)) = wrong {
-                    let (number, name) = (self.number, how.name());
-                    let what = format!("rank {number} reads by `{name}` what nobody wrote");
-                    let why = format!("byte {at} of its tile is another one");
-                    return Err(Failure::new(what, why));
-                }
+                let way = Way { op, ..way };
+                self.move_tile(Cell { way, layout }).await?;
+                self.check(way)?;
             }
         }
         Ok(())
+    }
+
+    /// Looks at the bytes that were read.
+    fn check(&self, way: Way) -> Result<(), Failure> {
+        let (number, len) = (self.number, self.options.row as usize);
+        let is_wrong = |row: usize, bytes: &[u8]| {
+            let mut bytes = bytes.iter().enumerate();
+            bytes.any(|(at, byte)| *byte != byte_of(number, row * len + at))
+        };
+        let memory = &self.memory[..tile_len(&self.options)];
+        let wrong = match way.hints {
+            TileHints::On => memory
+                .chunks(len)
+                .enumerate()
+                .find(|(row, it)| is_wrong(*row, it))
+                .map(|it| it.0),
+            TileHints::Off => (self.apart.iter().enumerate())
+                .find(|(row, it)| is_wrong(*row, &it[..len]))
+                .map(|it| it.0),
+        };
+        match wrong {
+            None => Ok(()),
+            Some(row) => {
+                let name = way.how.name();
+                let what = format!("rank {number} reads by `{name}` what it did not write");
+                Err(Failure::new(
+                    what,
+                    format!("row {row} of its tile has other bytes"),
+                ))
+            }
+        }
     }
 
     fn extent(&self, layout: Layout) -> Extent {
@@ -137,16 +183,16 @@ impl Rank {
     /// Reads or writes the whole tile once.
     pub(super) async fn move_tile(&mut self, cell: Cell) -> Result<(), Failure> {
         let extent = self.extent(cell.layout);
-        match (cell.how, cell.op) {
+        match (cell.way.how, cell.way.op) {
             (TileHow::Sieve, TileOp::Read) => self.sieve_out(extent).await,
             (TileHow::Sieve, TileOp::Write) => self.sieve_in(extent).await,
-            _ => self.move_shapes(cell, extent).await,
+            _ => self.move_shapes(cell.way, extent).await,
         }
     }
 
-    async fn move_shapes(&mut self, cell: Cell, extent: Extent) -> Result<(), Failure> {
+    async fn move_shapes(&mut self, way: Way, extent: Extent) -> Result<(), Failure> {
         let (rows, len, stride) = (self.options.rows, self.options.row, extent.stride);
-        let requests = match cell.how {
+        let requests = match way.how {
             TileHow::Rows => 1,
             TileHow::Lists => PIECES_MAX as u32,
             TileHow::Nested | TileHow::Sieve => rows,
@@ -155,22 +201,41 @@ impl Rank {
         while at < rows {
             let count = requests.min(rows - at);
             let offset = extent.first + u64::from(at) * stride;
-            let file = match cell.how {
+            let file = match way.how {
                 TileHow::Lists => Shape::list(pieces((offset, len), stride, count)),
                 TileHow::Rows | TileHow::Nested | TileHow::Sieve => {
                     let piece = Piece { offset, len };
                     Shape::nested(piece, vec![Level { count, stride }])
                 }
             };
-            let memory = Shape::contiguous(u64::from(at) * extent.row, count * len);
-            let failed = || format!("cannot {} a tile in {}", cell.op.name(), self.folder);
-            let (file, memory) = (file.explain(failed)?, memory.explain(failed)?);
-            let moved = match cell.op {
-                TileOp::Read => self.file.read_shape(&file, &memory, &mut self.memory).await,
-                TileOp::Write => {
-                    let (to, stability) = (&self.file, Stability::Unstable);
-                    to.write_shape(&file, &memory, &mut self.memory, stability)
-                        .await
+            let failed = || format!("cannot {} a tile in {}", way.op.name(), self.folder);
+            let file = file.explain(failed)?;
+            let moved = match way.hints {
+                TileHints::On => {
+                    let memory = Shape::contiguous(u64::from(at) * extent.row, count * len);
+                    let (memory, buffer) = (memory.explain(failed)?, &mut self.memory);
+                    match way.op {
+                        TileOp::Read => self.file.read_shape(&file, &memory, buffer).await,
+                        TileOp::Write => {
+                            let (to, stability) = (&self.file, Stability::Unstable);
+                            to.write_shape(&file, &memory, buffer, stability).await
+                        }
+                    }
+                }
+                TileHints::Off => {
+                    let rows = at as usize..(at + count) as usize;
+                    let piece = Piece { offset: 0, len };
+                    let pieces = 0..rows.len();
+                    let memory: Vec<_> =
+                        pieces.map(|parent| ParentPiece { parent, piece }).collect();
+                    let parents = &mut self.apart[rows];
+                    match way.op {
+                        TileOp::Read => self.file.read_list(&file, &memory, parents).await,
+                        TileOp::Write => {
+                            let (to, stability) = (&self.file, Stability::Unstable);
+                            to.write_list(&file, &memory, parents, stability).await
+                        }
+                    }
                 }
             };
             moved.explain(failed)?;

@@ -1,5 +1,5 @@
-//! Data sieving, as ROMIO does it: a tile's rows and all that lies between them are moved in windows of a bounded length,
-//! and the rows picked out of them or patched into them.
+//! Data sieving, as ROMIO does it: a tile's rows and all that lies between them are moved in windows of a bounded
+//! length, and the rows picked out of them or patched into them.
 
 use std::ops::Range;
 
