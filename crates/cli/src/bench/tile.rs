@@ -1,5 +1,5 @@
-//! Ranks that read and write tiles of one file at the same time, as mpi-tile-io does: rows that lie between each other's,
-//! beside the same rows in parts of the file that lie apart.
+//! Ranks that read and write tiles of one file at the same time, as mpi-tile-io does: rows that lie between each
+//! other's, beside the same rows in parts of the file that lie apart.
 //!
 //! Both layouts are measured in turns, so that what else the machine does falls on both, and the ratio is that of two
 //! neighbours in time: the median of all rounds. Every way of asking must read what the rank wrote before it is

@@ -50,8 +50,10 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "## Levels that one constant decides\n\n\
-        - 1: rate: 400 published, 452 simulated; memory (derived) decides it: halved, it moves by -48 %\n\
-        - 1: rate of more: 1 published, 2 simulated; another (given) decides it: halved, it moves by -50 %\n\n\
+        - 1: rate: 400 published, 452 simulated; memory (derived) decides it: halved, \
+        it moves by -48 %\n\
+        - 1: rate of more: 1 published, 2 simulated; another (given) decides it: halved, it \
+        moves by -50 %\n\n\
         ## Rows\n\n\
         | 1: rate | level | 400 | 452 | MB/s | excluded | +3 %, send_ns doubled | a note |\n\
         | 1: rate of it | ratio | 3 | 4.56 | times | no | -0 %, packet_bytes halved |  |\n\

@@ -166,8 +166,8 @@ impl File {
     }
 
     /// Reads the bytes of `file` to pieces of several allocations, in one request to each server; otherwise as
-    /// [`File::read_shape`]. Each allocation that has a piece is registered once, whole: rows that are parts of an array
-    /// are pieces of one allocation, and not allocations of their own.
+    /// [`File::read_shape`]. Each allocation that has a piece is registered once, whole: rows that are parts of an
+    /// array are pieces of one allocation, and not allocations of their own.
     ///
     /// # Errors
     /// See [`FileError`]; what the pieces hold is not known then.

@@ -42,6 +42,16 @@ struct Fetching<'a> {
     class: Class,
 }
 
+impl<'a> Fetching<'a> {
+    fn new(link: &'a Link, memory: PeerMemory, class: Class) -> Fetching<'a> {
+        Fetching {
+            link,
+            memory,
+            class,
+        }
+    }
+}
+
 impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
         let transfer = parse_transfer(request.body())?;
@@ -71,22 +81,15 @@ impl<V: Vfs> IoServer<V> {
                 self.store_own(target, &transfer, source, &pace).await?;
             }
             Memory::Region { key, shape } => {
-                let source = Fetching {
-                    link,
-                    memory: PeerMemory::Region(RemoteKey(*key)),
-                    class,
-                };
+                let memory = PeerMemory::Region(RemoteKey(*key));
+                let source = Fetching::new(link, memory, class);
                 let pairs = pairs(&transfer.file, transfer.placement, shape);
                 let plans = Plans::new(pairs, self.write_piece(count), &pace);
                 self.write_from(source, plans, target).await?;
             }
             Memory::Regions(pieces) => {
                 let (memory, shape) = PeerMemory::regions(pieces)?;
-                let source = Fetching {
-                    link,
-                    memory,
-                    class,
-                };
+                let source = Fetching::new(link, memory, class);
                 let pairs = pairs(&transfer.file, transfer.placement, &shape);
                 let plans = Plans::new(pairs, self.write_piece(count), &pace);
                 self.write_from(source, plans, target).await?;
