@@ -4,7 +4,6 @@
 use super::copies::Copies;
 use super::{Failure, Transport};
 use gannet_dst::volume::{Bed, Carrier, install};
-use gannet_fabric::{Access as Right, Backing, Domain, Region, Scope};
 use gannet_iwarp::IwarpConfig;
 use gannet_runtime::Buffer;
 use gannet_sim::Node;
@@ -12,7 +11,9 @@ use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Activity, Debtor, Host, Profile, Usage};
 use gannet_sim::{Faults, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Vfs};
-use gannet_volume::client::{File, Level, Piece, Shape, TransferPolicy, VolumeFs};
+use gannet_volume::client::{
+    File, FileError, Level, ParentPiece, Piece, Shape, TransferPolicy, VolumeFs,
+};
 use gannet_volume::io_server::ServerPolicy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,6 +27,8 @@ const NODES_MAX: usize = 64;
 const LIST_LEN: u64 = 128;
 /// Requests for a tile that lies apart in memory.
 const LISTS: u64 = 6;
+/// Allocations of a tile that lies in several.
+const PARENTS: u64 = 3;
 
 /// What a process moves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +60,11 @@ pub enum Rows {
     ListsInWhole,
     /// As [`Rows::ListsInParent`], and the allocation stays registered from tile to tile.
     ListsInKeptParent,
-    /// The same, and each row in memory is registered for itself; it is not deregistered.
-    ListsOfRegistered,
+    /// The same, and every row in memory is an allocation of its own, new for each tile: it is registered for itself.
+    ListsOfRows,
+    /// The same out of three allocations, new for each tile: one row after the other lies in the next of them, so that
+    /// each request names all three.
+    ListsInThreeParents,
     /// One request for all: a row that repeats.
     Nested,
     /// All bytes between the first and the last are read, and the rows picked out.
@@ -271,7 +277,6 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
         Rc::clone(&machine.host),
         machine.node.runtime(),
     );
-    let domain = bed.provider(&machine.node).domain();
     let task = async move {
         let ran = async {
             let caller = Credentials::new(0, 0, &[]);
@@ -293,8 +298,7 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
                 buffer,
                 load,
                 fs: Rc::clone(&fs),
-                domain,
-                rows: Vec::new(),
+                parents: Vec::new(),
                 used: Vec::new(),
                 requests: 0,
             };
@@ -366,6 +370,11 @@ impl Load {
                 how: Rows::ListsInWhole,
                 ..
             } => 4 * self.bytes(),
+            // They have memory of their own.
+            Access::Rows {
+                how: Rows::ListsOfRows | Rows::ListsInThreeParents,
+                ..
+            } => 1,
             Access::Rows { .. } => 2 * self.bytes(),
         };
         usize::try_from(len).unwrap_or(usize::MAX)
@@ -381,9 +390,8 @@ struct Process {
     fs: Rc<VolumeFs>,
     /// Of short transfers.
     copies: Rc<Copies>,
-    domain: Rc<dyn Domain>,
-    /// Registrations of rows.
-    rows: Vec<Region>,
+    /// Where a tile lies in several allocations.
+    parents: Vec<Buffer>,
     used: Vec<Buffer>,
     /// So far.
     requests: u64,
@@ -472,18 +480,22 @@ impl Process {
                         .await?;
                 }
             }
-            Rows::ListsInParent
-            | Rows::ListsInWhole
-            | Rows::ListsInKeptParent
-            | Rows::ListsOfRegistered => {
-                match how {
-                    Rows::ListsOfRegistered => self.register_each(len, count)?,
-                    Rows::ListsInParent | Rows::ListsInWhole => self.renew_memory(),
-                    _ => {}
+            Rows::ListsInParent | Rows::ListsInWhole | Rows::ListsInKeptParent => {
+                if how != Rows::ListsInKeptParent {
+                    self.renew_memory();
                 }
                 for first in firsts {
                     self.move_shape(list(stride, first)?, list(stride, first)?)
                         .await?;
+                }
+            }
+            Rows::ListsOfRows | Rows::ListsInThreeParents => {
+                self.renew_parents(len, count, how);
+                for first in firsts {
+                    let file = list(stride, first)?;
+                    let rows = first..u64::from(count).min(first + list_len);
+                    let memory = rows.map(|row| parent_piece(row, len, how)).collect();
+                    self.move_list(file, memory).await?;
                 }
             }
             Rows::Nested => {
@@ -504,47 +516,88 @@ impl Process {
         Ok(())
     }
 
-    /// What registering each row for itself costs, before the transfer whose memory is registered as a whole: requests
-    /// of ours name one registration.
-    fn register_each(&mut self, len: u32, count: u32) -> Result<(), Failure> {
-        for _ in 0..count {
-            let row = Backing::Buffer(Buffer::zeroed(len as usize));
-            let region = self
-                .domain
-                .register(row, Right::RemoteReadWrite, Scope::Domain);
-            let region = region.map_err(failed)?;
-            self.rows.push(region);
-        }
-        Ok(())
-    }
-
     /// Memory that was never registered; the old one is kept, so that it does not come back.
     fn renew_memory(&mut self) {
         let fresh = self.fs.memory(self.buffer.len());
         self.used.push(std::mem::replace(&mut self.buffer, fresh));
     }
 
-    async fn move_shape(&mut self, file: Shape, memory: Shape) -> Result<(), Failure> {
+    /// The same, in as many allocations as the rows lie in.
+    fn renew_parents(&mut self, len: u32, count: u32, how: Rows) {
+        let (parents, len) = match how {
+            Rows::ListsInThreeParents => {
+                let rows = u64::from(count).div_ceil(PARENTS);
+                (PARENTS, 2 * u64::from(len) * rows)
+            }
+            _ => (u64::from(count), u64::from(len)),
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let fresh = (0..parents).map(|_| self.fs.memory(len)).collect();
+        self.used
+            .extend(std::mem::replace(&mut self.parents, fresh));
+    }
+
+    async fn move_list(&mut self, file: Shape, memory: Vec<ParentPiece>) -> Result<(), Failure> {
+        self.begin_request().await;
+        let parents = &mut self.parents[..];
+        let moved = match self.load.writes {
+            true => {
+                let stability = stability(&self.host);
+                self.file
+                    .write_list(&file, &memory, parents, stability)
+                    .await
+            }
+            false => self.file.read_list(&file, &memory, parents).await,
+        };
+        self.end_request(moved)
+    }
+
+    async fn begin_request(&mut self) {
         let time = self.host.profile().machine.client_operation_ns.value;
         self.host.work(Activity::Protocol, time, 0).await;
         self.requests += 1;
+    }
+
+    fn end_request(&self, moved: Result<(), FileError>) -> Result<(), Failure> {
+        // The last of what was read has just been copied.
+        self.copies.settle();
+        moved.map_err(failed)
+    }
+
+    async fn move_shape(&mut self, file: Shape, memory: Shape) -> Result<(), Failure> {
+        self.begin_request().await;
         let buffer = &mut self.buffer;
         let moved = match self.load.writes {
             true => {
-                let stability = match self.host.profile().file_system.cache_bytes.value {
-                    // In memory nothing is more durable than anything else.
-                    0 => Stability::FileSync,
-                    _ => Stability::Unstable,
-                };
+                let stability = stability(&self.host);
                 self.file
                     .write_shape(&file, &memory, buffer, stability)
                     .await
             }
             false => self.file.read_shape(&file, &memory, buffer).await,
         };
-        // The last of what was read has just been copied.
-        self.copies.settle();
-        moved.map_err(failed)
+        self.end_request(moved)
+    }
+}
+
+fn stability(host: &Host) -> Stability {
+    match host.profile().file_system.cache_bytes.value {
+        // In memory nothing is more durable than anything else.
+        0 => Stability::FileSync,
+        _ => Stability::Unstable,
+    }
+}
+
+/// Where a row lies in the allocations of [`Process::renew_parents`].
+fn parent_piece(row: u64, len: u32, how: Rows) -> ParentPiece {
+    let (parent, offset) = match how {
+        Rows::ListsInThreeParents => (row % PARENTS, row / PARENTS * 2 * u64::from(len)),
+        _ => (row, 0),
+    };
+    ParentPiece {
+        // Below the number of rows.
+        parent: usize::try_from(parent).unwrap_or(usize::MAX),
+        piece: Piece { offset, len },
     }
 }
 

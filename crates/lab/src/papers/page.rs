@@ -39,10 +39,9 @@ fn story(paper: Paper) -> &'static str {
              and which holds a processor while it polls; the client's library has no thread of \
              its own, so that its process \
              and the streams' packets share a processor. Transfers are a stripe long (section \
-             4.2). What stays different: over \
-             TCP the volume's protocol asks for data of a write before they are sent, where PVFS \
-             sent them right behind \
-             the request; and our requests name one registration."
+             4.2). What stays different, and is not modelled: over TCP the volume's protocol asks \
+             for data of a write before they are sent, where PVFS sent them right behind the \
+             request. The rows of writes over TCP (bandwidth, processor, ext3, tiles) rest on that."
         }
         Paper::Sendfile => {
             "From two numbers that the paper cites (1 MB at 900 MB/s without and at 600 MB/s with \

@@ -154,8 +154,34 @@ fn lists_outdo_a_call_for_each_row_and_data_sieving() {
 
 #[test]
 fn one_registration_of_the_parent_outdoes_one_for_each_row() {
-    let [kept, each] = [Rows::ListsInKeptParent, Rows::ListsOfRegistered].map(|how| tile(64, how));
+    let [kept, each] = [Rows::ListsInKeptParent, Rows::ListsOfRows].map(|how| tile(64, how));
     assert!(kept > 1.5 * each, "{kept}, {each}");
+}
+
+#[test]
+fn a_request_registers_each_of_its_allocations_once() {
+    for writes in [false, true] {
+        for (how, registrations) in [
+            (Rows::ListsOfRows, 96.0),
+            (Rows::ListsInThreeParents, 3.0),
+            (Rows::ListsInParent, 1.0),
+        ] {
+            let load = Load {
+                writes,
+                access: Access::Rows {
+                    len: 64 << 10,
+                    count: 96,
+                    how,
+                },
+                warm_up: 0,
+                time: Duration::from_millis(1),
+                ..Load::default()
+            };
+            let outcome = on_testbed(&load);
+            let counted = (outcome.requests, outcome.registrations);
+            assert_eq!(counted, (6.0, registrations), "{how:?}, writes: {writes}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Paper 001: PVFS over InfiniBand.
 //!
 //! Its I/O daemon was one thread with blocking file operations, its client a library without a thread, its transfers a
-//! stripe long: facts of the profile and of the loads here. Our requests name one registration, and take lists, strides
+//! stripe long: facts of the profile and of the loads here. Our requests take lists, strides
 //! and nested strides; over TCP, data of a write are asked for.
 
 mod bandwidth;
