@@ -190,10 +190,11 @@ pub(crate) async fn demonstrate() -> Outcome<()> {
         let path = directory.path().to_owned();
         let serving = tokio::spawn(async move {
             let address = SocketAddr::from(([127, 0, 0, 1], 0));
-            serve(&path, address, Some(engine), move |address| {
-                drop(ready.send(address))
-            })
-            .await
+            let tell = move |address| {
+                // Who wants to know waits below.
+                let _ = ready.send(address);
+            };
+            serve(&path, address, Some(engine), tell).await
         });
         let adapter = Adapter::start(AdapterOptions::default()).await?;
         let connection = adapter.connect(address.await?).await?;
