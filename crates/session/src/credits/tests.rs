@@ -31,6 +31,9 @@ const POOL: PoolLimits = PoolLimits {
     connections_max: 100,
 };
 
+/// Bytes of one receive.
+const RECEIVE_LEN: usize = 16;
+
 /// Nothing of an endpoint but its receives.
 struct Receiving(RefCell<EndpointReceives>);
 
@@ -145,6 +148,24 @@ impl Line {
         }
     }
 
+    /// The server gives its oldest request up: its client never hears of it.
+    fn give_up(&mut self) {
+        if self.held.pop_front().is_some() {
+            self.credits.give_up(&self.endpoint).unwrap();
+        }
+    }
+
+    /// Requests that the client may send beside those that it has sent, by all that the server has told.
+    fn open(&self) -> u64 {
+        self.credits.told() - self.credits.received
+    }
+
+    /// Receives that messages of the client find, counted by taking them all; the endpoint has none then.
+    fn take_receives(&self) -> usize {
+        let taken = std::iter::from_fn(|| self.endpoint.0.borrow_mut().take());
+        taken.count()
+    }
+
     /// As many round trips with the window full.
     fn round_trips(&mut self, count: usize, now: Instant) -> u64 {
         for _ in 0..count {
@@ -163,7 +184,7 @@ impl Line {
 fn pool(limits: PoolLimits) -> Rc<ReceivePool> {
     let queue = SoftwareReceiveQueue::new(SharedReceives {
         id: WorkId(0),
-        len: 16,
+        len: RECEIVE_LEN,
         receives_max: limits.receives_max,
     });
     ReceivePool::new(queue as Rc<dyn SharedReceiveQueue>, limits)
@@ -288,6 +309,166 @@ fn messages_without_credits_use_the_spare_receives_again_and_again() {
     assert_eq!(all, 7 + LIMITS.spare as usize);
 }
 
+/// Requests sent and not answered; what the peer may still send; receives granted, posted, and with messages in them.
+#[derive(Debug, PartialEq, Eq)]
+struct Account {
+    in_flight: u64,
+    open: u64,
+    granted: u32,
+    posted: u32,
+    messages: usize,
+}
+
+fn account(pool: &ReceivePool, line: &Line) -> Account {
+    Account {
+        in_flight: line.credits.received - line.credits.answered,
+        open: line.open(),
+        granted: pool.granted(),
+        posted: pool.queue().posted(),
+        messages: pool.in_use() / RECEIVE_LEN,
+    }
+}
+
+#[test]
+fn a_burst_takes_and_returns_exactly_its_receives() {
+    let pool = pool(POOL);
+    let mut line = Line::new(&pool, LIMITS).unwrap();
+    line.round_trips(4, Instant::START);
+    let (max, spare) = (LIMITS.max, LIMITS.spare);
+    let all_open = Account {
+        in_flight: 0,
+        open: u64::from(max),
+        granted: max + spare,
+        posted: max + spare,
+        messages: 0,
+    };
+    for _ in 0..3 {
+        assert_eq!(account(&pool, &line), all_open);
+        for sent in 1..=max {
+            assert!(line.send(Instant::START));
+            let expected = Account {
+                in_flight: u64::from(sent),
+                open: u64::from(max - sent),
+                granted: max - sent + spare,
+                posted: max - sent + spare,
+                messages: sent as usize,
+            };
+            assert_eq!(account(&pool, &line), expected);
+        }
+        assert!(!line.send(Instant::START));
+        for answered in 1..=max {
+            line.answer();
+            let expected = Account {
+                in_flight: u64::from(max - answered),
+                open: u64::from(answered),
+                granted: answered + spare,
+                posted: answered + spare,
+                messages: (max - answered) as usize,
+            };
+            assert_eq!(account(&pool, &line), expected);
+        }
+        while !line.answers.is_empty() {
+            line.deliver();
+        }
+    }
+    assert_eq!(line.take_receives(), (max + spare) as usize);
+}
+
+#[test]
+fn a_request_that_is_given_up_returns_one_credit_with_the_next_answer() {
+    let pool = pool(POOL);
+    let mut line = Line::new(&pool, LIMITS).unwrap();
+    line.round_trips(4, Instant::START);
+    while line.send(Instant::START) {}
+    let (max, spare) = (LIMITS.max, LIMITS.spare);
+    for given_up in 1..=40 {
+        line.give_up();
+        let expected = Account {
+            in_flight: u64::from(max - given_up),
+            // Nothing has told the client.
+            open: 0,
+            granted: given_up + spare,
+            posted: given_up + spare,
+            messages: (max - given_up) as usize,
+        };
+        assert_eq!(account(&pool, &line), expected);
+    }
+    line.answer();
+    assert_eq!((line.open(), pool.granted()), (41, 41 + spare));
+    while !line.held.is_empty() {
+        line.answer();
+    }
+    assert_eq!(line.open(), u64::from(max));
+    assert_eq!(line.take_receives(), (max + spare) as usize);
+}
+
+/// Others have borrowed meanwhile: a window that is wider than a fair part closes by one with each answer.
+#[test]
+fn a_wide_window_closes_by_one_with_each_answer_while_little_is_left() {
+    let pool = pool(PoolLimits {
+        receives_max: 600,
+        reserve: 4,
+        connections_max: 10,
+    });
+    let mut wide = Line::new(&pool, LIMITS).unwrap();
+    wide.round_trips(20, Instant::START);
+    assert!(wide.window > 100, "{}", wide.window);
+    let others = (0..9).map(|_| Line::new(&pool, LIMITS).unwrap());
+    let mut others: Vec<Line> = others.collect();
+    for other in &mut others {
+        other.round_trips(20, Instant::START);
+    }
+    assert!(pool.fair_part() < 30, "{}", pool.fair_part());
+    let mut one_answer = || {
+        assert!(wide.send(Instant::START));
+        wide.answer();
+        wide.deliver();
+        (wide.window, pool.granted())
+    };
+    let (mut window, mut granted) = one_answer();
+    for _ in 0..20 {
+        let before = (window, granted);
+        (window, granted) = one_answer();
+        assert_eq!((window, granted), (before.0 - 1, before.1 - 1));
+    }
+}
+
+#[test]
+fn a_pool_holds_when_every_connection_can_have_its_reserve() {
+    let limits = |receives_max| PoolLimits {
+        receives_max,
+        reserve: 7,
+        connections_max: 30,
+    };
+    assert!(limits(210).hold());
+    assert!(!limits(209).hold());
+}
+
+#[test]
+fn a_client_that_connects_again_begins_anew_beside_what_its_requests_hold() {
+    let pool = pool(POOL);
+    for connection in 0..5 {
+        let mut line = Line::new(&pool, LIMITS).unwrap();
+        let windows: Vec<u64> = (0..3)
+            .map(|_| line.round_trips(1, Instant::START))
+            .collect();
+        assert_eq!(windows, [8, 40, 128], "connection {connection}");
+        while line.send(Instant::START) {}
+        if connection % 2 == 0 {
+            // It ends because of a request without credit.
+            assert_eq!(line.credits.request_came(Instant::START), Err(Exceeded));
+        }
+        let held = std::mem::take(&mut line.held);
+        drop(line);
+        // Its requests are still being worked on.
+        assert_eq!(pool.granted(), 0);
+        assert_eq!(pool.in_use(), held.len() * RECEIVE_LEN);
+        assert_eq!(held.len(), LIMITS.max as usize);
+        drop(held);
+        assert_eq!((pool.granted(), pool.in_use()), (0, 0));
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send,
@@ -333,6 +514,13 @@ proptest! {
                 .map(|line| u64::from(line.credits.share.granted()))
                 .sum();
             prop_assert_eq!(may_send, u64::from(pool.granted()));
+            for line in lines.iter().flatten() {
+                // Never more sends than receives: what may come with a credit and without finds one each.
+                let may_come = line.open() + u64::from(LIMITS.spare);
+                prop_assert!(may_come <= u64::from(line.credits.share.granted()));
+                let in_flight = line.credits.received - line.credits.answered;
+                prop_assert_eq!(in_flight, line.held.len() as u64);
+            }
         }
         // Everybody can go on from wherever that was.
         for line in lines.iter_mut().flatten() {
