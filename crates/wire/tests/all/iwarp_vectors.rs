@@ -8,8 +8,8 @@ use gannet_wire::ddp::{
     self, DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
 use gannet_wire::mpa::{
-    CRC_LEN, Enhanced, Fpdu, FpduError, FrameKind, Markers, Revision, StartupError, StartupFrame,
-    fpdu_len, mulpdu, pad_len, strip_markers,
+    CRC_LEN, Enhanced, Fpdu, FpduError, FrameKind, Markers, PRIVATE_DATA_MAX, Revision,
+    STARTUP_HEADER_LEN, StartupError, StartupFrame, fpdu_len, mulpdu, pad_len, strip_markers,
 };
 use gannet_wire::rdmap::{
     BitOrder, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate, TerminateCode,
@@ -129,6 +129,23 @@ fn sends_without_data_and_with_invalidation() {
         send(Opcode::SendWithInvalidate, 0x0012_3402, 2),
         &[0; 28],
     );
+}
+
+/// RFC 5040 section 4.3, figure 4.
+#[test]
+fn opcodes_invalidate_and_ask_for_events_as_the_table_says() {
+    let of = |opcode: Opcode| (opcode.invalidates(), opcode.is_solicited());
+    assert_eq!(of(Opcode::Write), (false, false));
+    assert_eq!(of(Opcode::ReadRequest), (false, false));
+    assert_eq!(of(Opcode::ReadResponse), (false, false));
+    assert_eq!(of(Opcode::Send), (false, false));
+    assert_eq!(of(Opcode::SendWithInvalidate), (true, false));
+    assert_eq!(of(Opcode::SendWithSolicitedEvent), (false, true));
+    assert_eq!(
+        of(Opcode::SendWithSolicitedEventAndInvalidate),
+        (true, true)
+    );
+    assert_eq!(of(Opcode::Terminate), (false, false));
 }
 
 #[test]
@@ -321,6 +338,35 @@ fn startup_frames_that_cannot_be() {
     let error = StartupError::EnhancedInRevision { revision };
     assert_eq!(refused(&format!("{key} 10010004")), Err(error));
     assert_eq!(refused(&format!("{key} 00010200")), Ok(false));
+    // Nor are they written, be it one byte too much.
+    let bytes = bytes_of(&format!("{key} 00010000"));
+    let (frame, _) = StartupFrame::parse(FrameKind::Request, &bytes)
+        .unwrap()
+        .unwrap();
+    let data = [7; PRIVATE_DATA_MAX + 1];
+    let mut out = [0; STARTUP_HEADER_LEN + PRIVATE_DATA_MAX + 8];
+    let mut emitted = |len| {
+        let private_data = &data[..len];
+        StartupFrame {
+            private_data,
+            ..frame
+        }
+        .emit(&mut out)
+    };
+    assert_eq!(emitted(512), Ok(532));
+    assert_eq!(
+        emitted(513),
+        Err(StartupError::PrivateDataLength { len: 513 })
+    );
+    let crowded = StartupFrame {
+        private_data: &data[..509],
+        enhanced: Some(Enhanced::client_server(1, 1)),
+        ..frame
+    };
+    assert_eq!(
+        crowded.emit(&mut out),
+        Err(StartupError::PrivateDataLength { len: 513 })
+    );
 }
 
 #[test]

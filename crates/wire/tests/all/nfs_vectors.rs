@@ -122,6 +122,101 @@ fn setattr_of_size_and_modify_time() {
     check(&arguments, &words);
 }
 
+fn place(name: &'static [u8]) -> DirectoryName<'static> {
+    DirectoryName {
+        directory: HANDLE,
+        name: Name(name),
+    }
+}
+
+/// Arguments whose other tests only read what they wrote: fields that changed places on both sides would pass those.
+#[test]
+fn arguments_have_the_order_of_the_specification() {
+    let other = FileHandle(&[0xbb; 4]);
+    let from = "00000008 aaaaaaaa aaaaaaaa 00000001 61000000";
+    let to = DirectoryName {
+        directory: other,
+        name: Name(b"bc"),
+    };
+    let renamed = RenameArgs {
+        from: place(b"a"),
+        to,
+    };
+    let words = format!("{from} 00000004 bbbbbbbb 00000002 62630000");
+    check(&renamed, &bytes_of(&words));
+    let linked = LinkArgs {
+        file: other,
+        place: place(b"a"),
+    };
+    check(&linked, &bytes_of(&format!("00000004 bbbbbbbb {from}")));
+    let no_attributes = "00000000 00000000 00000000 00000000 00000000 00000000";
+    let symlink = SymlinkArgs {
+        place: place(b"a"),
+        attributes: SetAttributes::default(),
+        target: Path(b"to"),
+    };
+    let words = format!("{from} {no_attributes} 00000002 746f0000");
+    check(&symlink, &bytes_of(&words));
+    let (attributes, device) = (SetAttributes::default(), Device { major: 8, minor: 1 });
+    let node = MknodArgs {
+        place: place(b"a"),
+        what: MknodData::BlockDevice(attributes, device),
+    };
+    let words = format!("{from} 00000003 {no_attributes} 00000008 00000001");
+    check(&node, &bytes_of(&words));
+    let access = AccessArgs {
+        object: other,
+        access: 0x1f,
+    };
+    check(&access, &bytes_of("00000004 bbbbbbbb 0000001f"));
+    let listing = ReaddirplusArgs {
+        directory: other,
+        cookie: 0x0102_0304_0506_0708,
+        verifier: [9; 8],
+        directory_count: 512,
+        max_count: 4096,
+    };
+    let words = "00000004 bbbbbbbb 01020304 05060708 09090909 09090909 00000200 00001000";
+    check(&listing, &bytes_of(words));
+}
+
+/// As [`arguments_have_the_order_of_the_specification`].
+#[test]
+fn results_have_the_order_of_the_specification() {
+    let space: FsstatResult = Ok(FsstatOk {
+        attributes: None,
+        bytes_total: 1,
+        bytes_free: 2,
+        bytes_available: 3,
+        files_total: 4,
+        files_free: 5,
+        files_available: 6,
+        invariant_seconds: 7,
+    });
+    let words = "00000000 00000000 00000000 00000001 00000000 00000002 00000000 00000003 \
+                 00000000 00000004 00000000 00000005 00000000 00000006 00000007";
+    check(&space, &bytes_of(words));
+    let pathconf: PathconfResult = Ok(PathconfOk {
+        attributes: None,
+        link_max: 32_000,
+        name_max: 255,
+        no_truncation: true,
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+    });
+    let words = "00000000 00000000 00007d00 000000ff 00000001 00000001 00000000 00000001";
+    check(&pathconf, &bytes_of(words));
+    let committed: CommitResult = Ok(CommitOk {
+        wcc: WccData::default(),
+        verifier: *b"GANNET01",
+    });
+    check(
+        &committed,
+        &bytes_of("00000000 00000000 00000000 47414e4e 45543031"),
+    );
+}
+
 #[test]
 fn write_result_without_consistency_data() {
     let result: WriteResult = Ok(WriteOk {
@@ -396,11 +491,17 @@ fn procedures_have_their_numbers() {
         assert_eq!(NfsProcedure::from_number(number), Some(procedure));
     }
     assert_eq!(NfsProcedure::from_number(22), None);
-    assert_eq!(
-        mount3::MountProcedure::from_number(5),
-        Some(mount3::MountProcedure::Export)
-    );
-    assert_eq!(mount3::MountProcedure::from_number(6), None);
+    let mount = (0..7).map(|number| format!("{:?}", mount3::MountProcedure::from_number(number)));
+    let named = |name: &str| format!("Some({name})");
+    let expected = ["Null", "Mnt", "Dump", "Umnt", "Umntall", "Export"].map(named);
+    assert!(mount.eq(expected.into_iter().chain(["None".to_owned()])));
+    let acl = (0..4).map(|number| format!("{:?}", nfsacl3::AclProcedure::from_number(number)));
+    let expected = ["Null", "Getacl", "Setacl"].map(named);
+    assert!(acl.eq(expected.into_iter().chain(["None".to_owned()])));
+    // RFC 1813 appendix I: the handle and a list of flavors behind the status, behind the header of an RPC reply.
+    assert_eq!(mount3::MNT_REPLY_MAX, 24 + 4 + (4 + 64) + (4 + 16 * 4));
+    // WRITE: handle, offset, count, how stable, and the data with its length.
+    assert_eq!(ARGUMENTS_MAX, (4 + 64) + 8 + 4 + 4 + (4 + DATA_MAX));
     let sensitive = NfsProcedure::ALL
         .into_iter()
         .filter(|p| p.is_replay_sensitive())
