@@ -1,7 +1,8 @@
 //! Frames as an engine makes them, against the known answers of the wire crate's tests.
 
 use super::*;
-use gannet_fabric::RemoteKey;
+use gannet_fabric::{RemoteKey, WorkError};
+use gannet_wire::rdmap::TerminateCode;
 
 fn hex(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -123,11 +124,33 @@ fn every_crc_of_an_engine_is_right() {
         assert_eq!(far.engine.receive(&frames), frames.len());
     }
     assert_eq!(far.take_completions().len(), 8);
-    let mut frame = send(&mut end, b"one bit is wrong");
-    frame[20] ^= 1;
-    far.engine.receive(&frame);
-    assert!(matches!(
-        far.engine.reason(),
-        Some(Disconnected::PeerMisbehaved(_))
-    ));
+    assert!(far.engine.reason().is_none());
+}
+
+#[test]
+fn a_frame_with_a_wrong_crc_ends_the_connection_and_is_not_received() {
+    let frame = send(&mut initiator(false), b"one bit is wrong");
+    // The first two bytes say how long the frame is, and where its CRC is to be found.
+    for at in 2..frame.len() {
+        let agreement = Agreement {
+            crc: true,
+            ..AGREED
+        };
+        let mut far = End::new(Role::Responder, agreement, 64_768);
+        far.engine
+            .post_receive(WorkId(1), Buffer::zeroed(100))
+            .unwrap();
+        let mut wrong = frame.clone();
+        wrong[at] ^= 1;
+        far.engine.receive(&wrong);
+        let Some(Disconnected::PeerMisbehaved(why)) = far.engine.reason() else {
+            panic!("byte {at}: {:?}", far.engine.reason());
+        };
+        assert_eq!(why.to_string(), TerminateCode::MPA_CRC.to_string());
+        let completions = far.take_completions();
+        assert_eq!(completions.len(), 1);
+        assert_eq!(completions[0].outcome, Err(WorkError::Flushed));
+        let buffer = completions[0].buffer.as_ref().unwrap();
+        assert!(buffer.iter().all(|byte| *byte == 0), "byte {at}");
+    }
 }
