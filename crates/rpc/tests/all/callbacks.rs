@@ -50,7 +50,7 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Ends) -> F) {
         provider: fabric.provider(&near),
         near,
     };
-    world.run(test(ends)).unwrap();
+    world.run(in_time(&world, test(ends))).unwrap();
 }
 
 impl Ends {

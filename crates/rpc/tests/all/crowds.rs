@@ -81,7 +81,7 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Bench, Host, Host) ->
         }
     };
     let (one, other) = (host("one"), host("other"));
-    world.run(test(bench, one, other)).unwrap();
+    world.run(in_time(&world, test(bench, one, other))).unwrap();
 }
 
 #[test]

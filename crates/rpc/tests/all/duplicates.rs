@@ -51,13 +51,16 @@ fn lab<F: Future<Output = ()> + 'static>(limits: CacheLimits, test: impl FnOnce(
     let serve = Box::pin(async move { server.serve_tcp(listener).await.unwrap() });
     far.runtime().spawn("server", serve);
     world
-        .run(test(Lab {
-            runtime: near.runtime(),
-            tcp,
-            rdma,
-            provider,
-            bench,
-        }))
+        .run(in_time(
+            &world,
+            test(Lab {
+                runtime: near.runtime(),
+                tcp,
+                rdma,
+                provider,
+                bench,
+            }),
+        ))
         .unwrap();
 }
 

@@ -64,12 +64,15 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
     let serve = Box::pin(async move { server.serve_tcp(listener).await.unwrap() });
     far.runtime().spawn("server", serve);
     world
-        .run(test(Lab {
-            runtime: near.runtime(),
-            other: other.runtime(),
-            address,
-            bench,
-        }))
+        .run(in_time(
+            &world,
+            test(Lab {
+                runtime: near.runtime(),
+                other: other.runtime(),
+                address,
+                bench,
+            }),
+        ))
         .unwrap();
 }
 
@@ -459,7 +462,7 @@ fn readiness_that_is_none_is_waited_for_anew() {
             let answered = timeout(&runtime, Duration::from_secs(1), exchange(&stream, &call));
             answered.await.expect("nobody looks").unwrap();
         };
-        world.run(test).unwrap();
+        world.run(in_time(&world, test)).unwrap();
     }
 }
 

@@ -7,10 +7,12 @@
 
 mod callbacks;
 mod common;
+mod credits;
 mod crowds;
 mod duplicates;
 mod hostile;
 mod rdma;
+mod rdma_client;
 mod rdma_pulls;
 mod rdma_rules;
 mod read_read;

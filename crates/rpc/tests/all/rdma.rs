@@ -103,7 +103,9 @@ fn calls_and_payloads_of_all_sizes() {
             client,
             client_provider,
         } = pair(1, kind, FabricProfile::default());
-        world.run(all_sizes(bench, client)).unwrap();
+        world
+            .run(in_time(&world, all_sizes(bench, client)))
+            .unwrap();
         // Nothing stays exposed.
         let stats = client_provider.domain().stats();
         assert_eq!(stats.registrations, stats.deregistrations, "{kind:?}");
@@ -134,7 +136,7 @@ fn more_calls_than_credits_wait_their_turn() {
             ..
         } = pair(2, kind, FabricProfile::default());
         world
-            .run(async move {
+            .run(in_time(&world, async move {
                 let calls = all((0..300).map(|index| {
                     let client = client.clone();
                     async move {
@@ -159,7 +161,7 @@ fn more_calls_than_credits_wait_their_turn() {
                 assert!(starved > Duration::ZERO && starved < Duration::from_secs(1));
                 assert_eq!(echo(&client, b"alone").await.unwrap(), b"alone");
                 assert_eq!(client.credit_starved(), starved);
-            })
+            }))
             .unwrap();
     }
 }
@@ -168,7 +170,7 @@ fn more_calls_than_credits_wait_their_turn() {
 fn long_results_come_by_the_reply_chunk() {
     let Pair { world, client, .. } = pair(3, Kind::Memory, FabricProfile::default());
     world
-        .run(async move {
+        .run(in_time(&world, async move {
             for len in [100u32, 5000, 65_537] {
                 let mut call = request(LONG, len as usize + 8);
                 call.arguments().u32(len);
@@ -184,7 +186,7 @@ fn long_results_come_by_the_reply_chunk() {
                 CallError::TransportRefused
             );
             assert_eq!(echo(&client, b"alive").await.unwrap(), b"alive");
-        })
+        }))
         .unwrap();
 }
 
@@ -192,7 +194,7 @@ fn long_results_come_by_the_reply_chunk() {
 fn what_the_server_does_not_have_is_said_so() {
     let Pair { world, client, .. } = pair(4, Kind::Memory, FabricProfile::default());
     world
-        .run(async move {
+        .run(in_time(&world, async move {
             // NFSACL on the NFS connection, as a Linux client asks at mount.
             let acl = client.call(Request::new(100_227, 3, 0, 0)).await;
             let unavailable = CallError::NotExecuted(AcceptStatus::ProgUnavail);
@@ -202,7 +204,7 @@ fn what_the_server_does_not_have_is_said_so() {
                 garbage.unwrap_err(),
                 CallError::NotExecuted(AcceptStatus::GarbageArgs)
             );
-        })
+        }))
         .unwrap();
 }
 
@@ -216,7 +218,7 @@ fn file_ranges_go_out_inline_by_chunk_and_from_cold() {
             ..
         } = pair(5, kind, FabricProfile::default());
         world
-            .run(async move {
+            .run(in_time(&world, async move {
                 let len = 200_001;
                 let file = tempfile::tempfile().unwrap();
                 std::os::unix::fs::FileExt::write_all_at(&file, &pattern(len), 0).unwrap();
@@ -235,7 +237,7 @@ fn file_ranges_go_out_inline_by_chunk_and_from_cold() {
                         );
                     }
                 }
-            })
+            }))
             .unwrap();
     }
 }
@@ -254,7 +256,7 @@ fn broken_connections_are_made_again_and_nothing_is_executed_twice() {
             client_provider,
         } = pair(seed, Kind::Memory, profile);
         world
-            .run(async move {
+            .run(in_time(&world, async move {
                 let counts = all((0..40).map(|index| {
                     let client = client.clone();
                     async move {
@@ -270,7 +272,7 @@ fn broken_connections_are_made_again_and_nothing_is_executed_twice() {
                 counts.sort_unstable();
                 assert_eq!(counts, (1..=40).collect::<Vec<u32>>());
                 assert_eq!(bench.service.executions(COUNT), 40);
-            })
+            }))
             .unwrap();
         assert_eq!(client_provider.domain().stats().bytes_registered, 0);
     }
@@ -285,10 +287,10 @@ fn a_stop_closes_idle_connections() {
         ..
     } = pair(6, Kind::Memory, FabricProfile::default());
     world
-        .run(async move {
+        .run(in_time(&world, async move {
             echo(&client, b"hello").await.unwrap();
             bench.server.stop();
             bench.server.drained().await;
-        })
+        }))
         .unwrap();
 }

@@ -82,15 +82,18 @@ fn lab_over<F: Future<Output = ()> + 'static>(links: LinkProfile, test: impl FnO
     let target = Target::Rdma(fabric.provider(&third), address);
     let other = Client::new(third.runtime(), target, config());
     world
-        .run(test(Lab {
-            runtime: near.runtime(),
-            provider,
-            address,
-            bench,
-            faults: world.faults(),
-            nodes: (near.id(), far.id()),
-            other,
-        }))
+        .run(in_time(
+            &world,
+            test(Lab {
+                runtime: near.runtime(),
+                provider,
+                address,
+                bench,
+                faults: world.faults(),
+                nodes: (near.id(), far.id()),
+                other,
+            }),
+        ))
         .unwrap();
 }
 

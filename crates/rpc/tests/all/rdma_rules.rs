@@ -47,13 +47,16 @@ fn lab<F: Future<Output = ()> + 'static>(test: impl FnOnce(Lab) -> F) {
     let other_core = bench.other_core();
     let other_address = other_core.listen_rdma(&far_provider, SocketAddr::new(far.ip(), 20050));
     world
-        .run(test(Lab {
-            runtime: near.runtime(),
-            provider,
-            address,
-            bench,
-            other_address,
-        }))
+        .run(in_time(
+            &world,
+            test(Lab {
+                runtime: near.runtime(),
+                provider,
+                address,
+                bench,
+                other_address,
+            }),
+        ))
         .unwrap();
 }
 

@@ -156,7 +156,7 @@ fn lab<F: Future<Output = ()> + 'static>(setting: Setting, test: impl FnOnce(Lab
         wanted: setting.wanted,
     };
     lab.client = lab.another();
-    let stopped = world.run(test(lab));
+    let stopped = world.run(in_time(&world, test(lab)));
     stopped.unwrap_or_else(|stopped| panic!("seed {}: {stopped}", setting.seed));
 }
 

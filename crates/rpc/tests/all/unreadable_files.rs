@@ -140,19 +140,22 @@ fn lab_over<F: Future<Output = ()> + 'static>(seed: u64, iwarp: bool, test: impl
     let cores = [Rc::new(bench), Rc::new(other)];
     let at = |port| SocketAddr::new(far.ip(), port);
     world
-        .run(test(Lab {
-            runtime: near.runtime(),
-            provider: provider(&near),
-            tcp: [
-                cores[0].listen_tcp_at(at(2049)),
-                cores[1].listen_tcp_at(at(2050)),
-            ],
-            rdma: [
-                cores[0].listen_rdma(&far_provider, at(20049)),
-                cores[1].listen_rdma(&far_provider, at(20050)),
-            ],
-            cores,
-        }))
+        .run(in_time(
+            &world,
+            test(Lab {
+                runtime: near.runtime(),
+                provider: provider(&near),
+                tcp: [
+                    cores[0].listen_tcp_at(at(2049)),
+                    cores[1].listen_tcp_at(at(2050)),
+                ],
+                rdma: [
+                    cores[0].listen_rdma(&far_provider, at(20049)),
+                    cores[1].listen_rdma(&far_provider, at(20050)),
+                ],
+                cores,
+            }),
+        ))
         .unwrap();
 }
 

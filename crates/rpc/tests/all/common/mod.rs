@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Every test file uses its own part.
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
+pub mod by_hand;
 pub mod raw;
 pub mod stream;
 
@@ -13,7 +14,8 @@ use gannet_rpc::{
     Persistence, Program, Reply, ReplyCache, Request, Response, Server, Service, Sink, Target,
     Transport,
 };
-use gannet_runtime::{Buffer, FileRef, FileSource, Handle, Instant, sleep};
+use gannet_runtime::{Buffer, FileRef, FileSource, Handle, Instant, sleep, timeout};
+use gannet_sim::World;
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, XdrError};
 use std::cell::{Cell, RefCell};
@@ -415,6 +417,18 @@ pub async fn count(client: &Client, milliseconds: u32) -> Result<u32, CallError>
     let mut call = request(COUNT, 4);
     call.arguments().u32(milliseconds);
     Ok(Decoder::new(&client.call(call).await?.results).u32()?)
+}
+
+/// Virtual time that a test may take.
+const TEST_TIME_MAX: Duration = Duration::from_secs(1800);
+
+/// A test in virtual time, which fails when it waits for what never comes.
+pub fn in_time<F: Future>(world: &World, test: F) -> impl Future<Output = F::Output> + use<F> {
+    let clock = world.add_node("clock").runtime();
+    async move {
+        let ended = timeout(&clock, TEST_TIME_MAX, test).await;
+        ended.expect("the test comes to its end")
+    }
 }
 
 /// Waits until `condition` holds; panics after ten seconds.

@@ -3,10 +3,10 @@
 use super::{PROGRAM, config};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
-    Provider, Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
+    Incoming, Provider, Region, RemoteKey, Scope, SendOptions, Source, WorkId, next_completions,
 };
 use gannet_runtime::{Buffer, Handle, timeout};
-use gannet_wire::rpc::{CallHeader, OpaqueAuth};
+use gannet_wire::rpc::{AcceptStatus, CallHeader, OpaqueAuth, ReplyHeader};
 use gannet_wire::rpcrdma::{
     ChunkLimits, ChunkLists, PrivateData, Segment, TransportError, TransportHeader,
     TransportProcedure,
@@ -110,6 +110,48 @@ impl Raw {
         })
     }
 
+    /// The server's end, made by hand: with so many receives and no more.
+    pub async fn accept(runtime: &Handle, incoming: Box<dyn Incoming>, receives: u32) -> Raw {
+        let options = ConnectOptions {
+            private_data: linux().to_bytes().to_vec(),
+            receives: (0..receives).map(|_| Buffer::zeroed(4096)).collect(),
+            ..ConnectOptions::default()
+        };
+        Raw {
+            runtime: Handle::clone(runtime),
+            endpoint: incoming.accept(options).await.unwrap(),
+            received: RefCell::default(),
+        }
+    }
+
+    /// Posts as many receives.
+    pub fn post_receives(&self, count: u32) {
+        for _ in 0..count {
+            let buffer = Buffer::zeroed(4096);
+            self.endpoint.post_receive(WorkId(0), buffer).unwrap();
+        }
+    }
+
+    /// As the server: answers a call without results, and grants so many credits.
+    pub fn reply(&self, xid: u32, credits: u32) {
+        self.reply_with(xid, credits, SendOptions::default());
+    }
+
+    /// The same, as a Send of another kind.
+    pub fn reply_with(&self, xid: u32, credits: u32, options: SendOptions) {
+        let header = TransportHeader {
+            xid,
+            version: 1,
+            credits,
+            procedure: TransportProcedure::Msg,
+        };
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes);
+        header.emit(&mut encoder, &ChunkLists::new());
+        ReplyHeader::accepted(xid, AcceptStatus::Success).emit(&mut encoder);
+        self.send_with(bytes, options);
+    }
+
     /// Memory the server may use; all of it.
     pub fn register(&self, bytes: Vec<u8>, access: Access) -> Region {
         let scope = Scope::Endpoint(self.endpoint.id());
@@ -121,14 +163,16 @@ impl Raw {
     }
 
     pub fn send_bytes(&self, bytes: Vec<u8>) {
+        self.send_with(bytes, SendOptions::default());
+    }
+
+    pub fn send_with(&self, bytes: Vec<u8>, options: SendOptions) {
         let len = bytes.len() as u32;
         let source = Source::Buffer {
             buffer: Buffer::from_vec(bytes),
             len,
         };
-        self.endpoint
-            .post_send(WorkId(7), source, SendOptions::default())
-            .unwrap();
+        self.endpoint.post_send(WorkId(7), source, options).unwrap();
         self.endpoint.flush();
     }
 
