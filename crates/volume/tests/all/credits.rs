@@ -14,24 +14,36 @@ use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
 use gannet_volume::secret::{client_proof, server_proof};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Accepted, Class, Hello, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Token,
+    Accepted, Class, Hello, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
 };
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(10);
 
-/// Answers [`Operation::Usage`] and nothing else.
-struct Choosy;
+/// Virtual time that a test may take.
+const TEST_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Answers [`Operation::Usage`], refuses [`Operation::Commit`], and has all others wait.
+#[derive(Default)]
+struct Choosy {
+    /// Requests that wait.
+    waiting: Cell<u32>,
+}
 
 impl Handler for Choosy {
     fn answer(self: Rc<Self>, _: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
-            if request.header.operation != Operation::Usage {
-                std::future::pending::<()>().await;
+            match request.header.operation {
+                Operation::Usage => Answer::of(Ok(Vec::new())),
+                Operation::Commit => Answer::of(Err(Status::Inval)),
+                _ => {
+                    self.waiting.set(self.waiting.get() + 1);
+                    std::future::pending().await
+                }
             }
-            Answer::of(Ok(Vec::new()))
         })
     }
 }
@@ -113,20 +125,36 @@ async fn replies(endpoint: &Connected, count: usize) -> Result<Vec<u32>, String>
     Ok(told)
 }
 
+/// A test in virtual time, which fails when it waits for what never comes.
+fn in_time<F: Future>(world: &World, test: F) -> impl Future<Output = F::Output> + use<F> {
+    let clock = world.add_node("clock").runtime();
+    async move {
+        let ended = timeout(&clock, TEST_TIME_MAX, test).await;
+        ended.expect("the test comes to its end")
+    }
+}
+
 /// Runs a story with a server that is [`Choosy`].
 fn run(story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr) + 'static) {
+    run_with(async move |client, provider, server, _| story(client, provider, server).await);
+}
+
+/// As [`run`], with what the server knows.
+fn run_with(story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr, Rc<Choosy>) + 'static) {
     let world = World::new(5);
     let fabric = SimFabric::new(&world, FabricProfile::default());
     let (server, client) = (world.add_node("server"), world.add_node("client"));
-    let serving = Server::new(server.runtime(), VOLUME, keys(), Rc::new(Choosy));
+    let choosy = Rc::new(Choosy::default());
+    let handler = Rc::clone(&choosy) as Rc<dyn Handler>;
+    let serving = Server::new(server.runtime(), VOLUME, keys(), handler);
     let provider: Rc<dyn Provider> = fabric.provider(&server);
     let address = SocketAddr::new(server.ip(), 20050);
     let listener = provider.listen(address).unwrap();
     let serving = async move { serving.serve(provider, listener).await.unwrap() };
     server.runtime().spawn("server", Box::pin(serving));
     let provider: Rc<dyn Provider> = fabric.provider(&client);
-    let done = world.run(async move { story(client, provider, address).await });
-    done.unwrap();
+    let story = async move { story(client, provider, address, choosy).await };
+    world.run(in_time(&world, story)).unwrap();
 }
 
 #[test]
@@ -136,8 +164,47 @@ fn every_reply_allows_one_request_more() {
         for round in 1..=3 {
             (0..CREDITS).for_each(|_| send(&*peer, Kind::Request, Operation::Usage, &[]));
             let told = replies(&peer, CREDITS as usize).await.unwrap();
-            assert!(told.is_sorted(), "{told:?}");
-            assert_eq!(told.last(), Some(&(CREDITS * (round + 1))));
+            let expected = CREDITS * round + 1..=CREDITS * (round + 1);
+            assert_eq!(told, expected.collect::<Vec<u32>>());
+        }
+    });
+}
+
+#[test]
+fn a_request_that_is_refused_returns_its_credit() {
+    run(async |_, provider, server| {
+        let peer = connect(&provider, server, [1; 16]).await;
+        for round in 1..=3 {
+            for at in 0..CREDITS {
+                let operation = [Operation::Commit, Operation::Usage][at as usize % 2];
+                send(&*peer, Kind::Request, operation, &[]);
+            }
+            let told = replies(&peer, CREDITS as usize).await.unwrap();
+            let expected = CREDITS * round + 1..=CREDITS * (round + 1);
+            assert_eq!(told, expected.collect::<Vec<u32>>());
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_connects_again_has_all_its_credits_and_no_more() {
+    run_with(async |client, provider, server, choosy| {
+        let runtime = client.runtime();
+        for connection in 1..=3 {
+            let (peer, told) = connect_asking(&provider, server, ([connection; 16], CREDITS)).await;
+            assert_eq!(told, CREDITS);
+            // A part of them is answered, the others are under way when it ends.
+            (0..5).for_each(|_| send(&*peer, Kind::Request, Operation::Usage, &[]));
+            let told = replies(&peer, 5).await.unwrap();
+            assert_eq!(told, (CREDITS + 1..=CREDITS + 5).collect::<Vec<u32>>());
+            (0..CREDITS).for_each(|_| send(&*peer, Kind::Request, Operation::Volume, &[]));
+            let waiting = timeout(&runtime, SOON, replies(&peer, 1)).await;
+            assert!(waiting.is_err(), "all of them are within the credits");
+            assert_eq!(choosy.waiting.get(), u32::from(connection) * CREDITS);
+            send(&*peer, Kind::Request, Operation::Volume, &[]);
+            let ended = timeout(&runtime, SOON, replies(&peer, 1)).await;
+            assert!(matches!(ended, Ok(Err(_))), "{ended:?}");
+            assert_eq!(choosy.waiting.get(), u32::from(connection) * CREDITS);
         }
     });
 }
@@ -153,7 +220,10 @@ fn a_server_tells_who_connects_as_many_credits_as_both_would_have() {
         for round in 1..=3 {
             (0..4).for_each(|_| send(&*modest, Kind::Request, Operation::Usage, &[]));
             let told = replies(&modest, 4).await.unwrap();
-            assert_eq!(told.last(), Some(&(4 * (round + 1))));
+            assert_eq!(
+                told,
+                (4 * round + 1..=4 * (round + 1)).collect::<Vec<u32>>()
+            );
         }
         // One more at a time than it was told.
         (0..5).for_each(|_| send(&*modest, Kind::Request, Operation::Volume, &[]));
@@ -190,21 +260,21 @@ fn a_client_refuses_a_server_that_tells_too_few_credits() {
     };
     server.runtime().spawn("server", Box::pin(accepting));
     let provider: Rc<dyn Provider> = fabric.provider(&client);
-    let done = world.run(async move {
+    let story = async move {
         let runtime = client.runtime();
         let who = (identity(Role::Client), Session::new(&runtime));
         let place = (address, Hello::io_server(0));
         let refused = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("requests at a time"), "{said}");
-    });
-    done.unwrap();
+    };
+    world.run(in_time(&world, story)).unwrap();
 }
 
 /// The server answers none of them; what it has not allowed yet waits at the client.
 #[test]
-fn a_client_asks_for_no_more_at_a_time_than_it_is_allowed() {
-    run(async |client, provider, server| {
+fn a_client_asks_for_exactly_as_much_at_a_time_as_it_is_allowed() {
+    run_with(async |client, provider, server, choosy| {
         let runtime = client.runtime();
         let who = (identity(Role::Client), Session::new(&runtime));
         let place = (server, Hello::io_server(0));
@@ -213,6 +283,7 @@ fn a_client_asks_for_no_more_at_a_time_than_it_is_allowed() {
         let ask = |_| Box::pin(link.call(Operation::Volume, Class::Metadata, &[], &[]));
         let answers = timeout(&runtime, SOON, all((0..3 * CREDITS).map(ask))).await;
         assert!(answers.is_err(), "who exceeds its credits is cut off");
+        assert_eq!(choosy.waiting.get(), CREDITS);
     });
 }
 

@@ -1,21 +1,24 @@
 //! Terms that messages tell of: who has missed that another manager took over is neither obeyed nor believed.
 #![allow(clippy::unwrap_used)]
 
-use crate::servers::Bed;
+use crate::servers::{Bed, connect_all, mover, request};
 use gannet_dst::volume::{VOLUME, identity, keys};
 use gannet_fabric::Provider;
-use gannet_runtime::LocalFuture;
+use gannet_runtime::{Buffer, LocalFuture};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::link::{self, Answer, Handler, Link, LinkError, Message, Pool, Session};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Class, Hello, ObjectList, Operation, Role, Status, Term, TermCall, TermStage,
+    Capability, Class, Hello, ObjectList, Operation, Role, Stability, Status, Term, TermCall,
+    TermStage,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A manager whose term goes as the story wants.
 struct Elected(Rc<Cell<u64>>);
@@ -115,6 +118,74 @@ fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
         }
         let told = ask(Operation::Term, &term(TermStage::Ask, 0)).await;
         assert_eq!(told, (Ok(()), 3));
+    });
+    done.unwrap();
+}
+
+/// A manager that was paused may still hand capabilities out, and clients hold some for a minute.
+#[test]
+fn an_io_server_moves_no_bytes_by_a_capability_of_an_earlier_term() {
+    let bed = Bed::new(9, 1);
+    let (node, addresses) = (bed.client.clone(), bed.addresses());
+    let fabric = Rc::clone(&bed.fabric);
+    let done = bed.world.run(async move {
+        let runtime = node.runtime();
+        let targets = connect_all(&fabric, &node, &addresses, 4096).await;
+        let provider: Rc<dyn Provider> = fabric.provider(&node);
+        let who = (identity(Role::Manager), Session::new(&runtime));
+        let place = (addresses[0], Hello::io_server(0));
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let link = link.unwrap();
+        let begin = async |number: u64| {
+            let body = to_bytes(&TermCall {
+                stage: TermStage::Propose,
+                term: Term {
+                    number,
+                    token: [number as u8; 16],
+                },
+                change: 0,
+            });
+            let told = link
+                .call(Operation::Term, Class::Metadata, &body, &[])
+                .await;
+            assert_eq!(told.unwrap().header.status, Ok(()));
+        };
+        let far = Duration::from_secs(u64::from(u32::MAX));
+        let rights = Capability::READ | Capability::WRITE;
+        let write_by = async |term, byte| {
+            let request = Request {
+                capability: keys().grant(term, 1, rights, far),
+                ..request(0, 1)
+            };
+            let mut buffer = Buffer::from_vec(vec![byte]);
+            let mover = mover(&targets);
+            let written = mover.write(&targets, Stability::FileSync, &request, &mut buffer);
+            written.await.map(|_| ())
+        };
+        let read_by = async |term| {
+            let request = Request {
+                capability: keys().grant(term, 1, rights, far),
+                ..request(0, 1)
+            };
+            let mut buffer = Buffer::zeroed(1);
+            let read = mover(&targets).read(&targets, &request, &mut buffer).await;
+            read.map(|_| buffer[0])
+        };
+        let stale = DataError::Refused {
+            index: 0,
+            status: Status::Stale,
+        };
+        begin(3).await;
+        assert_eq!(write_by(2, 1).await, Err(stale.clone()));
+        assert_eq!(write_by(3, 2).await, Ok(()));
+        // Of a manager that this server has not heard of yet.
+        assert_eq!(write_by(4, 3).await, Ok(()));
+        begin(5).await;
+        for term in [2, 3, 4] {
+            assert_eq!(write_by(term, 9).await, Err(stale.clone()));
+            assert_eq!(read_by(term).await, Err(stale.clone()));
+        }
+        assert_eq!(read_by(5).await, Ok(3));
     });
     done.unwrap();
 }

@@ -239,7 +239,8 @@ fn a_handle_is_good_everywhere_and_cannot_be_made_up() {
     run(10, 1, |bed| async move {
         let (one, other) = (bed.mount(), bed.mount());
         let file = create(&one, "file").await;
-        assert!(other.attributes(&file).await.is_ok());
+        let own = one.attributes(&file).await.unwrap();
+        assert_eq!(other.attributes(&file).await.unwrap(), own);
         for at in 0..file.as_bytes().len() {
             let mut bytes = file.as_bytes().to_vec();
             bytes[at] ^= 1;
@@ -736,7 +737,8 @@ fn long_symbolic_links_are_made_read_and_listed() {
             let link = made.await.result.unwrap().handle;
             let (read, attributes) = fs.read_link(&caller, &link).await.unwrap();
             assert!(read == text && attributes.size == SYMLINK_MAX as u64);
-            assert!(fs.lookup(&caller, &top, name.as_bytes()).await.0.is_ok());
+            let found = fs.lookup(&caller, &top, name.as_bytes()).await.0;
+            assert_eq!(found.unwrap(), (link, attributes));
         }
         let names = list(&fs).await;
         assert_eq!(names.iter().filter(|it| it.starts_with("link")).count(), 10);
