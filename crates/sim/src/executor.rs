@@ -133,6 +133,8 @@ pub(crate) struct Executor {
     tasks: RefCell<BTreeMap<TaskId, Task>>,
     ready: Arc<ReadyQueue>,
     waits: RefCell<Vec<Wait>>,
+    /// Nodes that stand still, each with its tasks that were to be polled meanwhile.
+    frozen: RefCell<BTreeMap<NodeId, Vec<(TaskId, u64)>>>,
 }
 
 impl Executor {
@@ -191,8 +193,38 @@ impl Executor {
             .insert(key, Event::Run { owner, action });
     }
 
+    /// Polls no task of a node from now on, until [`Executor::thaw`]. Events, which are its kernel's and its network's,
+    /// go on.
+    pub(crate) fn freeze(&self, node: NodeId) {
+        self.frozen.borrow_mut().entry(node).or_default();
+    }
+
+    /// Has a node go on that stood still.
+    pub(crate) fn thaw(&self, node: NodeId) {
+        let due = self.frozen.borrow_mut().remove(&node);
+        for (id, at) in due.unwrap_or_default() {
+            self.ready.push(id, at);
+        }
+    }
+
+    /// Keeps a task that is to be polled until its node goes on; false if the node does not stand still.
+    fn hold_back(&self, id: TaskId, at: u64) -> bool {
+        let mut frozen = self.frozen.borrow_mut();
+        if frozen.is_empty() {
+            return false;
+        }
+        let node = self.tasks.borrow().get(&id).map(|task| task.node);
+        let due = node.and_then(|node| frozen.get_mut(&node));
+        let is_frozen = due.is_some();
+        if let Some(due) = due {
+            due.push((id, at));
+        }
+        is_frozen
+    }
+
     /// Drops the tasks and events of a node.
     pub(crate) fn kill(&self, node: NodeId) {
+        self.frozen.borrow_mut().remove(&node);
         let tasks: Vec<Task> = {
             let mut tasks = self.tasks.borrow_mut();
             let ids = tasks.iter().filter(|(_, task)| task.node == node);
@@ -246,6 +278,9 @@ impl Executor {
             while let Some((id, at)) = self.ready.pop() {
                 if at > self.clock() {
                     self.postpone(id, at);
+                    continue;
+                }
+                if self.hold_back(id, at) {
                     continue;
                 }
                 self.count_step()?;

@@ -283,6 +283,19 @@ impl Faults {
         self.core.network.forget_listeners(&self.core, node);
     }
 
+    /// Has all tasks of a node stand still, as those of a stopped process or of a machine that is suspended, until
+    /// [`Faults::thaw`] or a crash. Its kernel goes on meanwhile: connections last, and so does its clock.
+    pub fn freeze(&self, node: NodeId) {
+        self.core.trace(format_args!("freeze {}", node.0));
+        self.core.executor.freeze(node);
+    }
+
+    /// Has a node go on, with all that was due meanwhile.
+    pub fn thaw(&self, node: NodeId) {
+        self.core.trace(format_args!("thaw {}", node.0));
+        self.core.executor.thaw(node);
+    }
+
     /// Brings a node up again, with nothing running on it.
     pub fn restart(&self, node: NodeId) {
         self.core.trace(format_args!("restart {}", node.0));

@@ -246,6 +246,55 @@ fn a_partition_delays_and_loses_nothing() {
         .unwrap();
 }
 
+#[test]
+fn a_node_that_stands_still_goes_on_where_it_was() {
+    let world = World::new(3);
+    let (one, other) = (world.add_node("one"), world.add_node("other"));
+    let (faults, (slow, swift)) = (world.faults(), (one.runtime(), other.runtime()));
+    let steps: Rc<RefCell<Vec<(u64, u64)>>> = Rc::default();
+    for (runtime, name) in [(slow, 1), (swift, 2)] {
+        let (steps, handle) = (Rc::clone(&steps), Handle::clone(&runtime));
+        let walking = async move {
+            for _ in 0..4 {
+                sleep(&handle, Duration::from_secs(10)).await;
+                steps
+                    .borrow_mut()
+                    .push((name, handle.now().as_nanos() / 1_000_000_000));
+            }
+        };
+        runtime.spawn("walker", Box::pin(walking));
+    }
+    let (first, second) = (one.id(), other.id());
+    let done = world.run(async move {
+        faults.sleep(Duration::from_secs(15)).await;
+        faults.freeze(first);
+        faults.sleep(Duration::from_secs(100)).await;
+        faults.thaw(first);
+        faults.sleep(Duration::from_secs(15)).await;
+        // A process that is killed does not go on, and the next one there does not stand still.
+        faults.freeze(first);
+        faults.crash(first, Crash::Process);
+        faults.restart(first);
+        faults.freeze(second);
+        faults.sleep(Duration::from_secs(1)).await;
+        faults.thaw(second);
+    });
+    done.unwrap();
+    let expected = [
+        (1, 10),
+        (2, 10),
+        (2, 20),
+        (2, 30),
+        (2, 40),
+        (1, 115),
+        (1, 125),
+    ];
+    assert_eq!(*steps.borrow(), expected);
+    let runtime = one.runtime();
+    let alive = async move { sleep(&runtime, Duration::from_secs(1)).await };
+    world.run(alive).unwrap();
+}
+
 /// What the client of an echo server that crashes in this way reads, and when, in virtual seconds.
 fn crash_seen(how: Crash) -> (Option<ErrorKind>, u64) {
     let world = World::new(8);
