@@ -86,6 +86,25 @@ impl ClientLocks {
         lock: &ByteLock,
         request: LockRequest,
     ) -> Result<Attempt, LockFailure> {
+        if !matches!(request, LockRequest::Try | LockRequest::Wait) {
+            return self.ask_once(caller, file, lock, request).await;
+        }
+        // Sent behind this request, an unlock that is owed would release what it is granted (seed 9069 of volumes).
+        let withheld = self.state.borrow_mut().withhold(file, &record_of(lock));
+        let attempt = self.ask_once(caller, file, lock, request).await;
+        if !matches!(attempt, Ok(Attempt::Answered(Locked::Done))) {
+            self.state.borrow_mut().owed.extend(withheld);
+        }
+        attempt
+    }
+
+    async fn ask_once(
+        self: &Rc<Self>,
+        caller: &Credentials,
+        file: FileId,
+        lock: &ByteLock,
+        request: LockRequest,
+    ) -> Result<Attempt, LockFailure> {
         let action = match request {
             LockRequest::Try => LockAction::Try,
             LockRequest::Wait => LockAction::Wait,
@@ -229,8 +248,11 @@ impl ClientLocks {
                 return Ok(());
             };
             send(&link, (&root, file), (LockAction::Unlock, record)).await?;
-            // Nobody else takes from it.
-            self.state.borrow_mut().owed.pop();
+            // Some of it may be withheld meanwhile, and more be owed.
+            let mut state = self.state.borrow_mut();
+            if let Some(at) = state.owed.iter().rposition(|it| *it == (file, record)) {
+                state.owed.remove(at);
+            }
         }
     }
 
@@ -256,6 +278,29 @@ impl ClientLocks {
 impl LockState {
     fn is_empty(&self) -> bool {
         self.files.is_empty() && self.owed.is_empty()
+    }
+
+    /// Takes from what is owed the bytes that its owner asks for again; what was taken.
+    fn withhold(&mut self, file: FileId, asked: &LockRecord) -> Vec<(FileId, LockRecord)> {
+        let mut withheld = Vec::new();
+        for (of, owed) in std::mem::take(&mut self.owed) {
+            let overlaps = owed.start <= asked.end && asked.start <= owed.end;
+            if of != file || owed.owner != asked.owner || !overlaps {
+                self.owed.push((of, owed));
+                continue;
+            }
+            let (start, end) = (owed.start.max(asked.start), owed.end.min(asked.end));
+            withheld.push((of, LockRecord { start, end, ..owed }));
+            if owed.start < start {
+                let end = start - 1;
+                self.owed.push((of, LockRecord { end, ..owed }));
+            }
+            if end < owed.end {
+                let start = end + 1;
+                self.owed.push((of, LockRecord { start, ..owed }));
+            }
+        }
+        withheld
     }
 
     fn heard(&mut self, incarnation: u64, asked: Instant) {

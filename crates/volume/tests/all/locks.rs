@@ -144,6 +144,43 @@ fn a_restarted_manager_gives_no_lock_to_another_before_it_was_reclaimed() {
     });
 }
 
+/// The manager may have granted what had no answer, so that is released later: but not if it was asked for again.
+#[test]
+fn a_lock_that_is_asked_for_again_after_silence_is_kept() {
+    let world = World::new(5);
+    let bed = Bed::new(&world, 1);
+    let node = world.add_node("cut off");
+    let faults = world.faults();
+    let done = world.run(async move {
+        let (one, other) = (gannet_dst::volume::Bed::mount(&bed, &node), bed.mount());
+        let file = shared_file(&[&one, &other]).await;
+        for (first, again, third) in [
+            (whole(1), whole(1), lock(7, 5, 5)),
+            (lock(1, 10, 19), lock(1, 15, 30), lock(7, 15, 15)),
+        ] {
+            faults.partition(node.id(), bed.manager.id());
+            let tried = ask(&one, &file, &first, LockRequest::Try).await;
+            assert_eq!(tried, Err(Status::Jukebox));
+            faults.heal(node.id(), bed.manager.id());
+            let locked = ask(&one, &file, &again, LockRequest::Try).await;
+            assert_eq!(locked, Ok(Locked::Done));
+            // Longer than it takes to release what is owed.
+            sleep(&node.runtime(), LOCK_LEASE).await;
+            let tried = ask(&other, &file, &third, LockRequest::Try).await;
+            assert_eq!(tried, Ok(Locked::Denied(again)));
+            // What was not asked for again is free.
+            if first.start < again.start {
+                let free = lock(7, first.start, again.start - 1);
+                let tried = ask(&other, &file, &free, LockRequest::Try).await;
+                assert_eq!(tried, Ok(Locked::Done));
+            }
+            let released = ask(&one, &file, &again, LockRequest::Unlock).await;
+            assert_eq!(released, Ok(Locked::Done));
+        }
+    });
+    done.unwrap();
+}
+
 async fn append(fs: &VolumeFs, file: &FileHandle, bytes: &[u8]) -> u64 {
     let (caller, buffer) = (root(), (Buffer::from_vec(bytes.to_vec()), bytes.len()));
     let appended = fs.append(&caller, file, 0, buffer, Stability::FileSync);
