@@ -7,6 +7,12 @@ use gannet_sim::Random;
 use gannet_sim::store::DiskProfile;
 use std::time::Duration;
 
+/// How long a fault lasts that is to outlast every deadline of a connection: below the age at which the duplicate
+/// request cache forgets, for what is sent again later may be done again.
+const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 90_000_000_000);
+/// Of a thousand faults of a world that has such faults, so many are.
+const OUTLASTING_PER_MILLE: u64 = 300;
+
 /// Makes things go wrong until the plan's events are used up or the workers are through.
 pub(super) async fn torment(stage: &Stage) {
     let random = Random::new(stage.plan.events).fork(&format!("nemesis {:?}", stage.plan.links));
@@ -22,6 +28,7 @@ pub(super) async fn torment(stage: &Stage) {
             }
             4..=5 => partition(stage, &random).await,
             6 => slow_disk(stage, &random).await,
+            7 if stage.plan.long_faults => freeze(stage, &random).await,
             _ if stage.plan.crashes == Crashes::Sometimes => crash(stage, &random).await,
             _ => {
                 stage.faults.reset_a_connection(stage.client.id());
@@ -38,9 +45,30 @@ async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {
 async fn partition(stage: &Stage, random: &Random) {
     let (one, other) = (stage.client.id(), stage.server.id());
     stage.faults.partition(one, other);
-    // Below the age at which the duplicate request cache forgets.
-    pause(stage, random, 30_000_000_000).await;
+    outage(stage, random, 30_000_000_000).await;
     stage.faults.heal(one, other);
+}
+
+/// The server or the client stands still for a while.
+async fn freeze(stage: &Stage, random: &Random) {
+    let node = match random.chance(500) {
+        true => stage.server.id(),
+        false => stage.client.id(),
+    };
+    stage.faults.freeze(node);
+    outage(stage, random, 5_000_000_000).await;
+    stage.faults.thaw(node);
+}
+
+/// How long something is away: up to `longest_ns`, or longer than any reply is waited for.
+async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
+    if !(stage.plan.long_faults && random.chance(OUTLASTING_PER_MILLE)) {
+        return pause(stage, random, longest_ns).await;
+    }
+    let (least, most) = OUTLASTING_NS;
+    let wait = Duration::from_nanos(random.between(least, most));
+    stage.faults.note(format_args!("for {} s", wait.as_secs()));
+    stage.faults.sleep(wait).await;
 }
 
 async fn slow_disk(stage: &Stage, random: &Random) {

@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) registration: Registration,
     /// What the server allows, and what the client wants.
     pub(super) designs: (Design, Design),
+    /// Some faults last longer than replies are waited for.
+    pub(super) long_faults: bool,
 }
 
 /// How NFS travels.
@@ -92,8 +94,10 @@ impl Plan {
             ulpdu_max: usize::try_from(random.between(128, 64_768)).unwrap_or(1448),
             registration: Registration::default(),
             designs: <(Design, Design)>::default(),
+            long_faults: false,
         };
         plan.draw_memory(random);
+        plan.long_faults = random.chance(300);
         plan
     }
 

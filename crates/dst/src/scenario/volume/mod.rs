@@ -6,11 +6,16 @@
 //! does it again. In the end all is healed, everybody must come to an end, every client must find the same, and
 //! removed files must leave nothing behind. Servers start in any order, and I/O servers come back at other ports.
 //!
+//! In some worlds faults last longer than anything that ends by itself: leases of locks, capabilities, deadlines of
+//! operations and calls. Machines are cut off from all others then, or stand still for a while and go on. No operation
+//! takes longer than a client tries it, no lock is granted to two clients, and nothing that was answered is lost.
+//!
 //! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
 //! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then. Some
 //! of them mount it from a server that is a client of the volume and speaks NFS, which dies now and then, too.
 
 mod gateway;
+mod locked;
 mod nemesis;
 mod worker;
 
@@ -28,6 +33,7 @@ use gannet_sim::{Faults, World};
 use gannet_vfs::{Credentials, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gateway::Gateway;
+use locked::LocksHeld;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -65,6 +71,8 @@ struct Plan {
     client_based: bool,
     /// Some clients have the volume mounted.
     mounts: Option<Mounts>,
+    /// Some faults last longer than leases, capabilities and deadlines do.
+    long_faults: bool,
 }
 
 /// How some clients have the volume mounted.
@@ -162,6 +170,7 @@ impl Plan {
             },
             client_based: random.chance(400),
             mounts: None,
+            long_faults: random.chance(400),
         };
         if random.chance(500) {
             plan.mounts = Some(Mounts::draw(random, clients));
@@ -200,6 +209,9 @@ struct Stage {
     /// How often each was taken.
     turns: [Cell<u64>; NAMES],
     seats: Vec<Seat>,
+    locks: LocksHeld,
+    /// How often machines were made to stand still, or to go on.
+    freezes: Cell<u64>,
     /// An I/O server is to die just now.
     strike: Cell<bool>,
     healed: Cell<bool>,
@@ -265,6 +277,8 @@ impl Stage {
             model: Default::default(),
             taken: Default::default(),
             turns: Default::default(),
+            locks: LocksHeld::default(),
+            freezes: Cell::default(),
             strike: Cell::default(),
             healed: Cell::default(),
             failure: RefCell::default(),

@@ -16,6 +16,11 @@ const EPHEMERAL_PORT: u16 = 32_768;
 const START_PAUSE_NS: u64 = 1_000_000_000;
 /// One of the numbers of that event.
 const IO_SERVER_DIES: u64 = 2;
+/// How long a fault lasts that is to outlast what ends by itself: longer than [`gannet_volume::limits::LOCK_LEASE`],
+/// and up to twice [`gannet_volume::limits::CAPABILITY_AGE`].
+const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 120_000_000_000);
+/// Of a thousand faults of a world that has such faults, so many are.
+const OUTLASTING_PER_MILLE: u64 = 250;
 
 /// Starts the servers in some order, perhaps with pauses.
 pub(super) async fn start(stage: &Rc<Stage>, random: &Random) {
@@ -44,19 +49,19 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
         stage.count(|summary| summary.faults += 1);
         let event = match strikes {
             true => IO_SERVER_DIES,
-            false => random.below(12),
+            false => random.below(14),
         };
         match event {
             0..=1 => {
                 stage.bed.kill_manager(how(random));
-                pause(stage, random, 3_000_000_000).await;
+                outage(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.bed.manager.id());
                 stage.bed.start_manager();
             }
             IO_SERVER_DIES..=4 => {
                 let number = random.index(stage.bed.io_servers.len());
                 stage.bed.kill_io_server(number, how(random));
-                pause(stage, random, 3_000_000_000).await;
+                outage(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.bed.io_servers[number].node.id());
                 match random.chance(300) {
                     true => stage.bed.start_io_server_at(number, another_port(random)),
@@ -67,7 +72,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
                 let number = random.index(stage.clients.len());
                 stage.faults.crash(stage.clients[number].id(), how(random));
                 // Of what it had sent, anything may be under way still when it is back.
-                pause(stage, random, 3_000_000_000).await;
+                outage(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.clients[number].id());
                 stage.start_client(number);
             }
@@ -77,6 +82,8 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             8 => spoil_a_disk(stage, random, slow),
             9 => set_disks(stage, stage.plan.disk),
             10 if stage.gateway.is_some() => restart_gateway(stage, random).await,
+            12 => isolate(stage, random).await,
+            13 => freeze(stage, random).await,
             _ => {
                 stage.faults.reset_a_connection(a_node(stage, random).id());
             }
@@ -95,7 +102,7 @@ async fn restart_gateway(stage: &Stage, random: &Random) {
         return;
     };
     stage.faults.crash(gateway.node.id(), how(random));
-    pause(stage, random, 3_000_000_000).await;
+    outage(stage, random, 3_000_000_000).await;
     stage.faults.restart(gateway.node.id());
     gateway.start(stage);
 }
@@ -121,6 +128,17 @@ async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {
     stage.faults.sleep(Duration::from_nanos(wait)).await;
 }
 
+/// How long something is away: up to `longest_ns`, or longer than anybody waits for it.
+async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
+    if !(stage.plan.long_faults && random.chance(OUTLASTING_PER_MILLE)) {
+        return pause(stage, random, longest_ns).await;
+    }
+    let (least, most) = OUTLASTING_NS;
+    let wait = Duration::from_nanos(random.between(least, most));
+    stage.faults.note(format_args!("for {} s", wait.as_secs()));
+    stage.faults.sleep(wait).await;
+}
+
 fn how(random: &Random) -> Crash {
     match random.chance(700) {
         true => Crash::Process,
@@ -128,20 +146,47 @@ fn how(random: &Random) -> Crash {
     }
 }
 
-/// Any machine.
-fn a_node<'a>(stage: &'a Stage, random: &Random) -> &'a Node {
+fn all_nodes(stage: &Stage) -> Vec<&Node> {
     let io_servers = stage.bed.io_servers.iter().map(|it| &it.node);
     let gateway = stage.gateway.iter().map(|it| &it.node);
     let servers = io_servers.chain([&stage.bed.manager]).chain(gateway);
-    let all = servers.chain(&stage.clients);
-    let nodes: Vec<&Node> = all.collect();
+    servers.chain(&stage.clients).collect()
+}
+
+/// Any machine.
+fn a_node<'a>(stage: &'a Stage, random: &Random) -> &'a Node {
+    let nodes = all_nodes(stage);
     nodes[random.index(nodes.len())]
+}
+
+/// Cuts a machine off from all others.
+async fn isolate(stage: &Stage, random: &Random) {
+    let one = a_node(stage, random).id();
+    let others = all_nodes(stage).into_iter().map(Node::id);
+    let others: Vec<_> = others.filter(|other| *other != one).collect();
+    others
+        .iter()
+        .for_each(|other| stage.faults.partition(one, *other));
+    outage(stage, random, 2_000_000_000).await;
+    others
+        .iter()
+        .for_each(|other| stage.faults.heal(one, *other));
+}
+
+/// Has a machine stand still and go on.
+async fn freeze(stage: &Stage, random: &Random) {
+    let node = a_node(stage, random).id();
+    stage.freezes.set(stage.freezes.get() + 1);
+    stage.faults.freeze(node);
+    outage(stage, random, 2_000_000_000).await;
+    stage.faults.thaw(node);
+    stage.freezes.set(stage.freezes.get() + 1);
 }
 
 async fn partition(stage: &Stage, random: &Random) {
     let (one, other) = (a_node(stage, random).id(), a_node(stage, random).id());
     stage.faults.partition(one, other);
-    pause(stage, random, 2_000_000_000).await;
+    outage(stage, random, 2_000_000_000).await;
     stage.faults.heal(one, other);
 }
 

@@ -10,8 +10,12 @@ use super::{NAMES, Stage, UNIT};
 use around::{Around, is_left_over};
 use gannet_runtime::{Buffer, both};
 use gannet_sim::Random;
-use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_vfs::{
+    ByteLock, CreateMode, Credentials, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
+    Stability, Status, Vfs,
+};
 use gannet_volume::client::{Striping, VolumeFs};
+use gannet_volume::limits::{CALL_DEADLINE, OPERATION_DEADLINE};
 use gannet_wire::volume::{Chosen, Stripes};
 use given_up::GivenUp;
 pub(super) use mount::Mount;
@@ -21,6 +25,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const FILE_MAX: u64 = 200_000;
+/// How long an operation may take: a client begins no attempt after [`OPERATION_DEADLINE`], and one attempt, with the
+/// connection that it needs, ends with a call's deadline.
+const OPERATION_TIME_MAX: Duration = OPERATION_DEADLINE
+    .saturating_add(CALL_DEADLINE)
+    .saturating_add(Duration::from_secs(15));
 /// Between two attempts at something that a fault prevents.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -97,6 +106,11 @@ enum Step {
         name: usize,
         around: Around,
     },
+    /// All of the file, for this client; or no longer.
+    Lock {
+        name: usize,
+        wanted: bool,
+    },
     Remove {
         name: usize,
     },
@@ -123,7 +137,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(17) {
+        match random.below(20) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -154,6 +168,10 @@ impl Step {
                 around: Around::draw(random),
             },
             15 => Step::GivenUp(GivenUp::draw(random, name)),
+            17..=18 => Step::Lock {
+                name,
+                wanted: random.chance(700),
+            },
             _ => Step::Check { name },
         }
     }
@@ -175,6 +193,7 @@ impl Step {
             | Step::Stripe { name, .. }
             | Step::Truncate { name, .. }
             | Step::Around { name, .. }
+            | Step::Lock { name, .. }
             | Step::Remove { name }
             | Step::Check { name } => vec![name],
         }
@@ -242,6 +261,8 @@ pub(super) struct Worker {
     rival: OnceCell<VolumeFs>,
     /// What it does most things through, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
+    /// Tells its client from all others, also of its earlier lives.
+    client: u64,
     /// Who may do everything.
     caller: Credentials,
     /// Where all files are.
@@ -253,6 +274,7 @@ impl Worker {
         Worker {
             rival: OnceCell::new(),
             mount: None,
+            client: stage.bed.manager.runtime().random(),
             stage,
             number,
             caller: Credentials::new(0, 0, &[]),
@@ -330,6 +352,7 @@ impl Worker {
             Step::Truncate { name, size } => self.truncate(*name, *size).await,
             Step::GivenUp(given_up) => self.give_up(given_up).await,
             Step::Around { name, around } => self.go_around(*name, *around).await,
+            Step::Lock { name, wanted } => self.lock(*name, *wanted).await,
             Step::Remove { name } => self.remove(*name).await,
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
@@ -355,6 +378,32 @@ impl Worker {
         }
     }
 
+    /// Does one operation, which must be answered, or given up, while a client tries it.
+    async fn in_time<T>(
+        &self,
+        what: &str,
+        operation: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        self.all_in_time(what, 1, operation).await
+    }
+
+    /// As [`Worker::in_time`], so many one after the other. Machines that stand still take longer.
+    async fn all_in_time<T>(
+        &self,
+        what: &str,
+        count: u32,
+        operations: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        let (began, freezes) = (self.stage.faults.now_ns(), self.stage.freezes.get());
+        let done = operations.await;
+        let took = Duration::from_nanos(self.stage.faults.now_ns() - began);
+        let stood_still = freezes % 2 == 1 || freezes != self.stage.freezes.get();
+        match took > count * OPERATION_TIME_MAX && !stood_still {
+            true => Err(format!("{what} took {took:?}")),
+            false => Ok(done),
+        }
+    }
+
     fn content(&self, name: usize) -> Option<Vec<u8>> {
         self.stage.model[name].borrow().clone()
     }
@@ -366,11 +415,9 @@ impl Worker {
     /// The file of a name, if there is one, and how long it is.
     async fn look_up(&self, name: usize) -> Result<Option<(FileHandle, u64)>, String> {
         loop {
-            let found = self
-                .fs
-                .lookup(&self.caller, &self.directory, &name_of(name))
-                .await;
-            match found.0 {
+            let own_name = name_of(name);
+            let looking = self.fs.lookup(&self.caller, &self.directory, &own_name);
+            match self.in_time("a lookup", looking).await?.0 {
                 Ok((handle, attributes)) => return Ok(Some((handle, attributes.size))),
                 Err(Status::Noent) => return Ok(None),
                 Err(error) => self.try_later("lookup", error).await?,
@@ -394,7 +441,10 @@ impl Worker {
             let made = self
                 .fs
                 .create(&self.caller, &self.directory, &own_name, &mode);
-            match (made.await.result, self.content(name).is_some()) {
+            match (
+                self.in_time("a create", made).await?.result,
+                self.content(name).is_some(),
+            ) {
                 (Ok(_), false) => {
                     self.set(name, Some(Vec::new()));
                     return Ok(());
@@ -465,7 +515,7 @@ impl Worker {
         };
         let before = self.content(write.name).unwrap_or_default();
         let after = write.apply(&before);
-        while let Err(error) = write_once(&self.fs, &self.caller, &file, write).await {
+        while let Err(error) = self.write_in_time(&self.fs, &file, write).await? {
             self.try_later("write", error).await?;
             if error == Status::Nospc {
                 self.read_and_compare(&file, &before, &after).await?;
@@ -475,6 +525,18 @@ impl Worker {
         Ok(())
     }
 
+    /// Writes once; a COMMIT behind that has its own time.
+    async fn write_in_time(
+        &self,
+        fs: &VolumeFs,
+        file: &FileHandle,
+        write: &Write,
+    ) -> Result<Result<(), Status>, String> {
+        let count = 1 + u32::from(write.commits);
+        let writing = write_once(fs, &self.caller, file, write);
+        self.all_in_time("a write", count, writing).await
+    }
+
     /// Two clients write at the same time. Of what both write, each byte is either's from then on.
     async fn contest(&self, writes: &[Write; 2]) -> Result<(), String> {
         let name = writes[0].name;
@@ -482,7 +544,7 @@ impl Worker {
             return Ok(());
         };
         let write = async |fs: &VolumeFs, write: &Write| {
-            while let Err(error) = write_once(fs, &self.caller, &file, write).await {
+            while let Err(error) = self.write_in_time(fs, &file, write).await? {
                 self.try_later("write", error).await?;
             }
             Ok::<(), String>(())
@@ -512,7 +574,7 @@ impl Worker {
         };
         loop {
             let setting = self.fs.set_attributes(&self.caller, &file, &change, None);
-            match setting.await.result {
+            match self.in_time("a truncate", setting).await?.result {
                 Ok(()) => break,
                 Err(error) => self.try_later("truncate", error).await?,
             }
@@ -523,12 +585,49 @@ impl Worker {
         Ok(())
     }
 
+    /// Tries once for a lock of all of a file, or lets go of it until that is answered.
+    async fn lock(&self, name: usize, wanted: bool) -> Result<(), String> {
+        let Some(file) = self.find(name).await? else {
+            return Ok(());
+        };
+        let (locks, request) = (
+            &self.stage.locks,
+            if wanted {
+                LockRequest::Try
+            } else {
+                LockRequest::Unlock
+            },
+        );
+        let lock = ByteLock {
+            owner: self.number as u64,
+            kind: LockKind::Exclusive,
+            start: 0,
+            end: u64::MAX,
+            process: 1,
+        };
+        if !wanted {
+            locks.releasing(&file, self.client);
+        }
+        loop {
+            let asked = self.stage.faults.now_ns();
+            let locking = self.fs.lock(&self.caller, &file, &lock, request);
+            match self.in_time("a lock", locking).await? {
+                Ok(Locked::Done) if wanted => {
+                    let now = self.stage.faults.now_ns();
+                    return locks.granted(&file, self.client, (asked, now));
+                }
+                Ok(_) => return Ok(()),
+                Err(error) => self.try_later("lock", error).await?,
+            }
+        }
+    }
+
     /// Also of a file that is not there.
     pub(super) async fn remove(&self, name: usize) -> Result<(), String> {
         let own_name = name_of(name);
         loop {
             let removing = self.fs.remove(&self.caller, &self.directory, &own_name);
-            match removing.await.result {
+            match self.in_time("a remove", removing).await?.result {
                 // The second is right also when an answer was lost before.
                 Ok(()) | Err(Status::Noent) => break,
                 Err(error) => self.try_later("remove", error).await?,
@@ -546,7 +645,7 @@ impl Worker {
                 (&self.directory, &old),
                 (&self.directory, &new),
             );
-            match renaming.await.0 {
+            match self.in_time("a rename", renaming).await?.0 {
                 Ok(()) | Err(Status::Noent) => break,
                 Err(error) => self.try_later("rename", error).await?,
             }
@@ -602,7 +701,8 @@ impl Worker {
         let len_max = before.len().max(after.len());
         loop {
             let count = u32::try_from(len_max + 10).unwrap_or(u32::MAX);
-            let reply = match self.fs.read(&self.caller, file, 0, count).await {
+            let reading = self.fs.read(&self.caller, file, 0, count);
+            let reply = match self.in_time("a read", reading).await? {
                 Ok(reply) => reply,
                 Err(error) => {
                     self.try_later("read", error).await?;
