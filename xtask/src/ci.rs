@@ -1,7 +1,7 @@
 //! The steps of continuous integration, each also a chore of its own.
 
 use crate::command::Step;
-use crate::tidy;
+use crate::{mutants, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +38,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ),
         ("tidy", Box::new(tidy::run)),
         ("rustdoc", Box::new(rustdoc)),
+        ("mutants", Box::new(|root| mutants::run(root, &[]))),
         (
             "man pages and completions",
             Box::new(|root| generate(root, true)),

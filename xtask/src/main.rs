@@ -2,14 +2,16 @@
 //!
 //! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `test` runs the
 //! tests that need this process alone. `ci` is everything `.ci/run` does after the tests, in the same commands a
-//! developer types. `sim` and `fuzz` start the simulator and the fuzz targets. `kernel-lab` runs scenarios with a Linux
-//! kernel as client and server. `generate` writes the man pages and shell completions.
+//! developer types. `sim` and `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees that
+//! tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate` writes the man pages
+//! and shell completions.
 //!
 //! First module to read: [`tidy`].
 
 mod ci;
 mod command;
 mod kernel_lab;
+mod mutants;
 mod quick;
 mod tidy;
 
@@ -56,6 +58,11 @@ enum Chore {
         #[arg(long)]
         target: Option<String>,
     },
+    /// Break rules of the system one by one, in a copy of the tree, and see that tests find it
+    Mutants {
+        /// Only these of xtask/mutants.toml
+        names: Vec<String>,
+    },
     /// Run scenarios with a Linux kernel as NFS/RDMA client and server, in an emulated machine
     KernelLab(kernel_lab::Options),
     /// Write the man pages and shell completions from the command line's definition
@@ -88,6 +95,7 @@ fn run(chore: Chore) -> Result<()> {
             volume,
         } => ci::simulate(&root, seed, count, volume),
         Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref(), None),
+        Chore::Mutants { names } => mutants::run(&root, &names),
         Chore::KernelLab(options) => kernel_lab::run(&root, &options),
         Chore::Generate { check } => ci::generate(&root, check),
     }

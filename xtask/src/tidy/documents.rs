@@ -11,6 +11,7 @@ const CHORES: &[&str] = &[
     "ci",
     "sim",
     "fuzz",
+    "mutants",
     "kernel-lab",
     "generate",
 ];
