@@ -8,42 +8,214 @@ fn parsed(line: &str) -> Result<Arguments, Failure> {
         .map_err(|error| usage_failure(&error, Arguments::command(), own))
 }
 
-#[test]
-fn the_definition_is_consistent() {
-    Arguments::command().debug_assert();
+/// A command with all below it, each with its path.
+fn with_all_below(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+    let own = format!("{path} {}", command.get_name());
+    let below = command.get_subcommands();
+    let mut all: Vec<_> = below.flat_map(|it| with_all_below(it, &own)).collect();
+    all.push((own.trim().to_owned(), command.clone()));
+    all
 }
 
+/// Clap's own checks, and ours: every command and every option says what it does.
 #[test]
-fn the_documented_forms_parse() {
-    for line in [
-        "gannet demo --json",
-        "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
-        "gannet serve --config gannet.toml",
-        "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
-        "gannet serve --volume /data --config gannet.toml --native off",
-        "gannet serve /data --allow ::/0 --secure --manage-gids",
-        "gannet serve --volume /data --role manager --native :20050 --dscp metadata=24,data=10",
-        "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
-        "gannet ls gannet://h/a --volume-key k --dscp data=10",
-        "gannet volume create /data --io-servers 4 --stripe-unit 1M --stripe-width 2",
-        "gannet volume create /data --io-server /disk1/a --io-server /disk2/a",
-        "gannet volume show /data --json",
-        "gannet volume list /a /b",
-        "gannet volume extend /data --io-server /disk3/a --io-server /disk4/a",
-        "gannet volume check /data --repair",
-        "gannet volume check gannet://h/",
-        "gannet volume stripes gannet://h/a --unit 1M --width 2 --first 0",
-        "gannet serve /data --allow 10.0.0.0/8,::1 --cores 2 --crc on --state-dir s --log debug",
-        "gannet ls nfs://h/a nfs+rdma://h:7/b",
-        "gannet cp -r --verify a b nfs+rdma://h/c",
-        "gannet bench nfs://h/x --threads 1,4 --record 4k,1M --size 64M --op read,randread --json",
-        "gannet bench gannet://h/x --record 1M,64M",
-        "gannet dump capture.pcap -v --json",
-        "gannet mkdir -p nfs://h/a/b",
-        "gannet mv nfs://h/a nfs://h/b nfs://h/c",
-    ] {
-        assert!(parsed(line).is_ok(), "{line}: {:?}", parsed(line).err());
+fn the_definition_is_consistent_and_explains_itself() {
+    let command = Arguments::command();
+    command.clone().debug_assert();
+    let all = with_all_below(&command, "");
+    for (path, command) in &all {
+        assert!(command.get_about().is_some(), "{path} is not explained");
+        for argument in command.get_arguments() {
+            let name = argument.get_id();
+            assert!(
+                argument.get_help().is_some(),
+                "{path}: {name} is not explained"
+            );
+        }
     }
+    let names: Vec<&str> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let expected = [
+        "demo", "serve", "mount", "volume", "ls", "cat", "stat", "cp", "mkdir", "rm", "mv", "df",
+        "bench", "doctor", "dump", "generate",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// What a line says is what the command is told, and nothing else is.
+#[test]
+fn the_documented_forms_say_what_they_say() {
+    for (line, parts) in [
+        (
+            "gannet demo --json",
+            &["json: true", "seed: 1,", "scratch: None"][..],
+        ),
+        (
+            "gannet serve /data --nfs-tcp 127.0.0.1:0 --nfs-rdma off --read-only --no-root-squash --ready-file r",
+            &[
+                "path: Some(\"/data\")",
+                "127.0.0.1:0",
+                "nfs_rdma: Some(Off)",
+                "read_only: true",
+                "no_root_squash: true",
+                "ready_file: Some(\"r\")",
+                "secure: false",
+                "volume: None",
+            ],
+        ),
+        (
+            "gannet serve --config gannet.toml",
+            &[
+                "path: None",
+                "config: Some(\"gannet.toml\")",
+                "read_only: false",
+            ],
+        ),
+        (
+            "gannet serve --volume /data --nfs-tcp 127.0.0.1:0 --no-root-squash",
+            &[
+                "path: None",
+                "volume: Some(\"/data\")",
+                "127.0.0.1:0",
+                "nfs_rdma: None",
+                "role: []",
+            ],
+        ),
+        (
+            "gannet serve --volume /data --config gannet.toml --native off",
+            &[
+                "volume: Some(\"/data\")",
+                "native: Some(Off)",
+                "config: Some(\"gannet.toml\")",
+            ],
+        ),
+        (
+            "gannet serve /data --allow ::/0 --secure --manage-gids",
+            &["secure: true", "manage_gids: true", "no_root_squash: false"],
+        ),
+        (
+            "gannet serve --volume /data --role manager --native :20050 --dscp metadata=24,data=10",
+            &["role: [Manager]", "20050", "24", "10"],
+        ),
+        (
+            "gannet serve --volume /data --role io-server=0 --role io-server=3 --manager h:20050",
+            &["role: [IoServer(0), IoServer(3)]", "20050"],
+        ),
+        (
+            "gannet ls gannet://h/a --volume-key k --dscp data=10",
+            &["volume_key: Some(\"k\")", "long: false", "10"],
+        ),
+        (
+            "gannet volume create /data --io-servers 4 --stripe-unit 1M --stripe-width 2",
+            &[
+                "path: \"/data\"",
+                "io_servers: 4,",
+                "io_server: []",
+                "stripe_unit: 1048576",
+                "stripe_width: Some(2)",
+            ],
+        ),
+        (
+            "gannet volume create /data --io-server /disk1/a --io-server /disk2/a",
+            &[
+                "io_server: [\"/disk1/a\", \"/disk2/a\"]",
+                "stripe_unit: 65536",
+                "stripe_width: None",
+            ],
+        ),
+        (
+            "gannet volume show /data --json",
+            &["path: \"/data\"", "json: true"],
+        ),
+        (
+            "gannet volume list /a /b",
+            &["paths: [\"/a\", \"/b\"]", "json: false"],
+        ),
+        (
+            "gannet volume extend /data --io-server /disk3/a --io-server /disk4/a",
+            &[
+                "path: \"/data\"",
+                "io_servers: None",
+                "io_server: [\"/disk3/a\", \"/disk4/a\"]",
+            ],
+        ),
+        (
+            "gannet volume check /data --repair",
+            &["repair: true", "lost: false", "/data"],
+        ),
+        (
+            "gannet volume check gannet://h/",
+            &["repair: false", "lost: false"],
+        ),
+        (
+            "gannet volume stripes gannet://h/a --unit 1M --width 2 --first 0",
+            &[
+                "unit: Some(1048576)",
+                "width: Some(2)",
+                "first: Some(0)",
+                "servers: []",
+                "default: false",
+            ],
+        ),
+        (
+            "gannet serve /data --allow 10.0.0.0/8,::1 --cores 2 --crc on --state-dir s --log debug",
+            &[
+                "10.0.0.0",
+                "cores: Some(2)",
+                "crc: Some(On)",
+                "state_dir: Some(\"s\")",
+                "log: Some(Debug)",
+            ],
+        ),
+        (
+            "gannet ls nfs://h/a nfs+rdma://h:7/b",
+            &["recursive: false", "json: false", "7"],
+        ),
+        (
+            "gannet cp -r --verify a b nfs+rdma://h/c",
+            &[
+                "recursive: true",
+                "verify: true",
+                "jobs: 16,",
+                "quiet: false",
+            ],
+        ),
+        (
+            "gannet bench nfs://h/x --threads 1,4 --record 4k,1M --size 64M --op read,randread --json",
+            &[
+                "threads: [1, 4]",
+                "record: [4096, 1048576]",
+                "size: 67108864",
+                "seconds: 2s",
+                "json: true",
+            ],
+        ),
+        (
+            "gannet bench gannet://h/x --record 1M,64M",
+            &["threads: [1, 4, 16]", "record: [1048576, 67108864]"],
+        ),
+        (
+            "gannet dump capture.pcap -v --json",
+            &["file: \"capture.pcap\"", "verbose: true", "json: true"],
+        ),
+        ("gannet mkdir -p nfs://h/a/b", &["parents: true"]),
+        ("gannet mv nfs://h/a nfs://h/b nfs://h/c", &["Mv("]),
+    ] {
+        let told = parsed(line).unwrap_or_else(|failure| panic!("{line}: {failure}"));
+        let told = format!("{told:?}");
+        for part in parts {
+            assert!(told.contains(part), "{line}: no {part} in {told}");
+        }
+    }
+    let Command::Mv(moving) = parsed("gannet mv nfs://h/a nfs://h/b nfs://h/c")
+        .unwrap()
+        .command
+    else {
+        panic!("not mv");
+    };
+    assert_eq!(moving.sources.len(), 2);
 }
 
 #[test]
