@@ -428,8 +428,8 @@ pub struct ServeOptions {
     /// The default now; refused with a word on that.
     #[arg(long, hide = true)]
     pub sync_metadata: bool,
-    /// How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory that
-    /// is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for
+    /// How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory
+    /// that is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for
     /// short READs, sendfile for others]
     #[arg(long, value_name = "ENGINE", conflicts_with = "volume")]
     pub engine: Option<Engine>,

@@ -1,5 +1,5 @@
-//! A web server for static files over RDMA, and its client: the motive of the paper on data serving with RDMA (Dalessandro
-//! and Wyckoff 2007).
+//! A web server for static files over RDMA, and its client: the motive of the paper on data serving with RDMA
+//! (Dalessandro and Wyckoff 2007).
 //!
 //! ```text
 //! web                               serves a directory to itself, and verifies what comes by each engine

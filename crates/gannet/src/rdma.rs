@@ -5,8 +5,8 @@
 //! open files to the peer's memory without copying them in this process ([`RdmaConnection::send_file`]). A peer hears
 //! of a key by a message of the program's own, and a message that is sent after a file arrives after its bytes.
 //!
-//! Who connected speaks first, as iWARP wants it (RFC 5044 section 7.1): until its first message has come, nothing of the
-//! accepting side leaves.
+//! Who connected speaks first, as iWARP wants it (RFC 5044 section 7.1): until its first message has come, nothing of
+//! the accepting side leaves.
 //!
 //! ```
 //! # use gannet::Buffer;

@@ -16,6 +16,7 @@ struct Ban {
 const OUTSIDE: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
     "crates/gannet/",
+    "crates/capi/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "xtask/",
@@ -27,6 +28,7 @@ const OUTSIDE: &[&str] = &[
 const FILES: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
     "crates/gannet/",
+    "crates/capi/",
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/localfs/src/",
@@ -55,8 +57,9 @@ const CLOCKS: &[&str] = &[
     "xtask/",
     "fuzz/",
 ];
-/// System calls of the store, and what the allocator is asked for.
+/// System calls of the store, what the allocator is asked for, windows onto files, and pointers of C.
 const UNSAFE: &[&str] = &[
+    "crates/capi/src/",
     "crates/localfs/src/sys.rs",
     "crates/runtime/src/tokio_plug/memory.rs",
     "crates/runtime/src/windows.rs",

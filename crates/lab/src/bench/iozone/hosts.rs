@@ -1,7 +1,7 @@
 //! Rows of several client machines: this program is started on each, and every operation starts on all at once.
 //!
-//! The program on a machine says [`GATE`] before an operation, waits for a line, and prints the operation's row. Nothing
-//! but its standard input and output is used, so that `ssh` is all that a machine needs.
+//! The program on a machine says [`GATE`] before an operation, waits for a line, and prints the operation's row.
+//! Nothing but its standard input and output is used, so that `ssh` is all that a machine needs.
 
 use super::row::{Breakdown, Cpu, Row};
 use crate::cli::IozoneOptions;
