@@ -18,6 +18,8 @@ use gannet_vfs::{Attributes, FileSystemUsage};
 use remote::Remote;
 use std::sync::Arc;
 
+impl worker::Core for Connection {}
+
 /// The thread of a connection.
 pub(crate) type Worker = worker::Worker<Connection>;
 

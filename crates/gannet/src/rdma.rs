@@ -46,20 +46,21 @@ pub use gannet_fabric::Access;
 pub use memory::{RegisteredMemory, RemoteSegment};
 
 use crate::provider::provider;
-use crate::worker::{Gone, Worker};
+use crate::worker::{Core, Gone, Worker};
 use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Disconnected, EndpointId, Listener, PostError,
     Provider, RegisterError,
 };
-use gannet_runtime::{Buffer, Handle};
+use gannet_runtime::{Buffer, Handle, LocalFuture, timeout};
 use link::Link;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, mpsc};
 
 /// Why something over RDMA was not done.
 #[derive(Debug, Error)]
@@ -149,6 +150,9 @@ struct Device {
     provider: Rc<dyn Provider>,
     options: AdapterOptions,
     links: RefCell<HashMap<EndpointId, Rc<Link>>>,
+    /// Connections that have not ended, whether they are in `links` or were let go of.
+    alive: Cell<usize>,
+    ended: Notify,
 }
 
 impl Adapter {
@@ -164,6 +168,8 @@ impl Adapter {
                 provider,
                 options,
                 links: RefCell::default(),
+                alive: Cell::new(0),
+                ended: Notify::new(),
             };
             Ok((device, ()))
         };
@@ -189,18 +195,18 @@ impl Adapter {
     /// # Errors
     /// [`RdmaError::Listen`].
     pub async fn listen(&self, address: SocketAddr) -> Result<RdmaListener, RdmaError> {
-        let (sender, waiters) = mpsc::unbounded_channel();
+        let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
+        let adapter = self.clone();
         let listen = async move |device: Rc<Device>| {
             let listener = device.provider.listen(address).map_err(RdmaError::Listen)?;
             let local = listener.local_address();
-            let accepting = accept(Rc::clone(&device), listener, waiters);
+            let accepting = accept(Rc::clone(&device), listener, adapter, sender);
             device.runtime.spawn("accept", Box::pin(accepting));
             Ok::<_, RdmaError>(local)
         };
         Ok(RdmaListener {
             address: self.core.run(listen).await??,
-            waiters: sender,
-            adapter: self.clone(),
+            accepted: Mutex::new(accepted),
         })
     }
 
@@ -215,6 +221,26 @@ struct Made {
     peer: SocketAddr,
 }
 
+/// How long connections that were let go of may take to send what they had accepted, when the thread ends.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
+
+impl Core for Device {
+    fn finish(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(async move {
+            let drained = async {
+                // The jobs that were sent last have not run yet.
+                tokio::task::yield_now().await;
+                while self.alive.get() > 0 {
+                    self.ended.notified().await;
+                }
+            };
+            if timeout(&self.runtime, FAREWELL_MAX, drained).await.is_err() {
+                tracing::debug!("some connections did not end in time and are cut");
+            }
+        })
+    }
+}
+
 impl Device {
     fn connect_options(&self) -> ConnectOptions {
         let memory = (0..self.options.receives).map(|_| Buffer::zeroed(self.options.message_max));
@@ -225,13 +251,22 @@ impl Device {
     }
 
     /// Keeps a connection until its handle is dropped.
-    fn keep(&self, endpoint: Connected) -> Result<Made, RdmaError> {
+    fn keep(self: &Rc<Self>, endpoint: Connected) -> Result<Made, RdmaError> {
         let made = Made {
             id: endpoint.id(),
             peer: endpoint.peer_address(),
         };
-        let link = Link::start(&self.runtime, &*self.provider, endpoint, self.options.files)?;
+        let (runtime, files) = (&self.runtime, self.options.files);
+        let (link, driving) = Link::make(runtime, &*self.provider, endpoint, files)?;
         self.links.borrow_mut().insert(made.id, link);
+        self.alive.set(self.alive.get() + 1);
+        let device = Rc::clone(self);
+        let task = async move {
+            driving.await;
+            device.alive.set(device.alive.get() - 1);
+            device.ended.notify_one();
+        };
+        self.runtime.spawn("rdma connection", Box::pin(task));
         Ok(made)
     }
 
@@ -249,37 +284,43 @@ impl Device {
     }
 }
 
-/// Accepts a peer for each that waits for one, until nobody can wait any more.
+/// Accepts peers, and has them wait for the program, until that drops the listener.
 async fn accept(
     device: Rc<Device>,
     mut listener: Box<dyn Listener>,
-    mut waiters: mpsc::UnboundedReceiver<Waiter>,
+    adapter: Adapter,
+    accepted: mpsc::Sender<Result<RdmaConnection, RdmaError>>,
 ) {
-    while let Some(waiter) = waiters.recv().await {
-        let accepted = async {
-            loop {
-                let incoming = listener.accept().await.map_err(RdmaError::Listen)?;
-                // A peer that goes away again is no reason to end.
-                match incoming.accept(device.connect_options()).await {
-                    Ok(endpoint) => return device.keep(endpoint),
-                    Err(error) => tracing::debug!(%error, "a peer did not connect"),
-                }
-            }
+    loop {
+        let Ok(place) = accepted.reserve().await else {
+            return;
         };
-        if let Err(Ok(made)) = waiter.send(accepted.await) {
-            // Nobody waits any more.
-            device.drop_link(made.id);
+        let incoming = tokio::select! {
+            incoming = listener.accept() => incoming,
+            () = accepted.closed() => return,
+        };
+        let incoming = match incoming {
+            Ok(incoming) => incoming,
+            Err(error) => return place.send(Err(RdmaError::Listen(error))),
+        };
+        // A peer that goes away again is no reason to end.
+        match incoming.accept(device.connect_options()).await {
+            Ok(endpoint) => {
+                let made = device.keep(endpoint);
+                place.send(made.map(|made| adapter.connection(made)));
+            }
+            Err(error) => tracing::debug!(%error, "a peer did not connect"),
         }
     }
 }
 
-type Waiter = oneshot::Sender<Result<Made, RdmaError>>;
+/// Connections that wait for the program to accept them; further peers wait to be connected.
+const ACCEPTED_MAX: usize = 16;
 
 /// Waits for peers at an address; dropped, it does no more.
 pub struct RdmaListener {
     address: SocketAddr,
-    waiters: mpsc::UnboundedSender<Waiter>,
-    adapter: Adapter,
+    accepted: Mutex<mpsc::Receiver<Result<RdmaConnection, RdmaError>>>,
 }
 
 impl RdmaListener {
@@ -288,14 +329,12 @@ impl RdmaListener {
         self.address
     }
 
-    /// The next peer. Several may be waited for at a time.
+    /// The next peer. Peers are connected before they are asked for, a few at a time.
     ///
     /// # Errors
     /// [`RdmaError::Listen`], [`RdmaError::Engine`], [`RdmaError::Ended`].
     pub async fn accept(&self) -> Result<RdmaConnection, RdmaError> {
-        let (waiter, made) = oneshot::channel();
-        self.waiters.send(waiter).map_err(|_| RdmaError::Ended)?;
-        let made = made.await.map_err(|_| RdmaError::Ended)??;
-        Ok(self.adapter.connection(made))
+        let mut accepted = self.accepted.lock().await;
+        accepted.recv().await.unwrap_or(Err(RdmaError::Ended))
     }
 }

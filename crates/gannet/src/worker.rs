@@ -9,7 +9,15 @@ use tokio::sync::{mpsc, oneshot};
 /// Something to do on the core.
 type Job<C> = Box<dyn FnOnce(Rc<C>) -> LocalFuture<()> + Send>;
 
-/// Where jobs go. The thread ends with the last clone, and with it what is under way.
+/// What a thread has for its jobs.
+pub(crate) trait Core: 'static {
+    /// Nobody can send jobs any more: what must come to its end before the thread does. Bounds its own time.
+    fn finish(self: Rc<Self>) -> LocalFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Where jobs go. The thread ends with the last clone, once its core has finished.
 pub(crate) struct Worker<C> {
     jobs: mpsc::UnboundedSender<Job<C>>,
 }
@@ -27,7 +35,7 @@ impl<C> Clone for Worker<C> {
 #[error("the thread has ended")]
 pub(crate) struct Gone;
 
-impl<C: 'static> Worker<C> {
+impl<C: Core> Worker<C> {
     /// Starts a thread that has what `set_up` makes there; and what else that says.
     ///
     /// # Errors
@@ -89,7 +97,7 @@ impl<C: 'static> Worker<C> {
     }
 }
 
-async fn serve<C: 'static, X, E, F>(
+async fn serve<C: Core, X, E, F>(
     runtime: Handle,
     set_up: impl FnOnce(Handle) -> F,
     mut jobs: mpsc::UnboundedReceiver<Job<C>>,
@@ -113,4 +121,5 @@ async fn serve<C: 'static, X, E, F>(
     while let Some(job) = jobs.recv().await {
         runtime.spawn("job of a handle", job(Rc::clone(&core)));
     }
+    core.finish().await;
 }

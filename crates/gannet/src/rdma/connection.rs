@@ -32,7 +32,7 @@ pub enum FileTarget {
     Messages(usize),
 }
 
-/// A connection to one peer. It ends when it is dropped; messages and files that were accepted leave before.
+/// A connection to one peer. It ends when it is dropped; messages that were accepted leave before.
 pub struct RdmaConnection {
     worker: Worker<Device>,
     link: EndpointId,
@@ -85,7 +85,7 @@ impl RdmaConnection {
         self.worker.run(send).await?
     }
 
-    /// The next message.
+    /// The next message. Wait for it to its end: a call that is dropped may take a message with it.
     ///
     /// # Errors
     /// [`RdmaError::Disconnected`], [`RdmaError::Ended`].

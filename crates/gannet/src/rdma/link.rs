@@ -7,7 +7,7 @@ use gannet_fabric::{
     Access, Completion, Connected, Disconnected, Done, Provider, RemoteAddress, RemoteKey, Scope,
     SendOptions, Source, WorkId, next_completions,
 };
-use gannet_runtime::{Buffer, FileRef, Handle};
+use gannet_runtime::{Buffer, FileRef, Handle, LocalFuture};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -53,13 +53,13 @@ struct State {
 }
 
 impl Link {
-    /// Starts the task of a connection.
-    pub(super) fn start(
+    /// A connection, and the work that keeps it going until it has ended.
+    pub(super) fn make(
         runtime: &Handle,
         provider: &dyn Provider,
         endpoint: Connected,
         options: SenderOptions,
-    ) -> Result<Rc<Link>, RdmaError> {
+    ) -> Result<(Rc<Link>, LocalFuture<()>), RdmaError> {
         let sender = FileSender::new(
             Rc::clone(&endpoint),
             provider.capabilities(),
@@ -74,9 +74,8 @@ impl Link {
             state: RefCell::default(),
             files: RefCell::new(Some(files)),
         });
-        let task = drive(Rc::clone(&link), sender, jobs);
-        runtime.spawn("rdma connection", Box::pin(task));
-        Ok(link)
+        let driving = drive(Rc::clone(&link), sender, jobs);
+        Ok((link, Box::pin(driving)))
     }
 
     /// What was posted leaves, and the connection ends.

@@ -132,6 +132,31 @@ fn messages_arrive_whole_and_in_order_and_a_peer_that_goes_away_is_heard_of() {
 }
 
 #[test]
+fn what_was_sent_leaves_although_everything_is_dropped_behind_it() {
+    run(async {
+        let options = AdapterOptions {
+            receives: 300,
+            message_max: 64 << 10,
+            ..AdapterOptions::default()
+        };
+        let (server, client) = pair(options).await;
+        // More than a socket takes at once.
+        for round in 0..250_u8 {
+            client.send(vec![round; 64 << 10]).await.unwrap();
+        }
+        // The last handle of the adapter's thread.
+        drop(client);
+        for round in 0..250_u8 {
+            assert_eq!(server.receive().await.unwrap(), vec![round; 64 << 10]);
+        }
+        assert!(matches!(
+            server.receive().await,
+            Err(RdmaError::Disconnected(_))
+        ));
+    });
+}
+
+#[test]
 fn a_key_ends_with_its_memory_also_where_other_memory_lies_there_then() {
     run(async {
         let (server, client) = pair(AdapterOptions::default()).await;
