@@ -176,7 +176,7 @@ gannet_adapter *gannet_adapter_start(const gannet_options *options);
 void gannet_adapter_free(gannet_adapter *adapter);
 
 /*
- Listens at an address, "127.0.0.1:0" or "[::]:4000"; port 0 picks a free one.
+ Listens at an address, as `127.0.0.1:0` or `[::]:4000`; port 0 picks a free one.
 
  # Safety
  `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.
@@ -208,7 +208,7 @@ gannet_connection *gannet_accept(const gannet_listener *listener);
 void gannet_listener_free(gannet_listener *listener);
 
 /*
- Connects to an address, "host:port". Who connected sends the first message.
+ Connects to an address, `host:port`. Who connected sends the first message.
 
  # Safety
  `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.

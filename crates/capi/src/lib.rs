@@ -80,7 +80,7 @@ pub unsafe extern "C" fn gannet_adapter_free(adapter: *mut gannet_adapter) {
     unsafe { error::free(adapter) }
 }
 
-/// Listens at an address, "127.0.0.1:0" or "[::]:4000"; port 0 picks a free one.
+/// Listens at an address, as `127.0.0.1:0` or `[::]:4000`; port 0 picks a free one.
 ///
 /// # Safety
 /// `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn gannet_listener_free(listener: *mut gannet_listener) {
     unsafe { error::free(listener) }
 }
 
-/// Connects to an address, "host:port". Who connected sends the first message.
+/// Connects to an address, `host:port`. Who connected sends the first message.
 ///
 /// # Safety
 /// `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.
