@@ -205,7 +205,8 @@ impl<'a> Lane<'a> {
             .retain(|machine| machine.captures == scenario.capture);
         let started = Instant::now();
         let there = self.machines.len();
-        let mut starts_left = scenario.guests - there + BOOTS_AGAIN;
+        let missing = scenario.guests.saturating_sub(there);
+        let mut starts_left = missing + BOOTS_AGAIN;
         let mut ready = there;
         while ready < scenario.guests {
             while self.machines.len() < scenario.guests {
