@@ -2,7 +2,7 @@
 
 mod pieces;
 
-use crate::{Engine, EngineError, FileRange, SenderOptions};
+use crate::{Datapath, Engine, EngineError, FileRange, Ready, SenderOptions};
 use gannet_fabric::registration::{
     Counters, Registered, Registration, Strategy, StrategyKind, Trust,
 };
@@ -121,16 +121,7 @@ pub struct FileSender {
 /// A piece before it is posted.
 struct Gathered {
     piece: Piece,
-    bytes: Bytes,
-}
-
-/// Where the bytes of a piece are.
-enum Bytes {
-    /// In the file; the provider takes them from there.
-    File,
-    Memory(Buffer),
-    /// On their way from the disk.
-    Cold(LocalFuture<io::Result<Buffer>>),
+    bytes: Ready,
 }
 
 /// A piece in the send queue.
@@ -243,26 +234,20 @@ impl FileSender {
     }
 
     /// Has the bytes of a piece where `engine` takes them from.
-    fn gather(&mut self, engine: Engine, range: &FileRange, piece: &Piece) -> Bytes {
+    fn gather(&mut self, engine: Engine, range: &FileRange, piece: &Piece) -> Ready {
         if engine == Engine::Sendfile {
-            return Bytes::File;
+            return Ready::File;
         }
         let part = range.part(piece.offset, piece.len as usize);
-        let slot = match engine {
-            Engine::Static => self.slots.take(),
-            _ => None,
-        };
-        let mut buffer = slot.unwrap_or_else(|| Buffer::zeroed(part.len));
         self.counts.reads += 1;
         self.counts.copied_bytes += part.len as u64;
-        if part.copy(&mut buffer).is_ok() {
-            return Bytes::Memory(buffer);
-        }
-        // Who waits for the disk hears of any other error as well.
-        let runtime = Handle::clone(&self.runtime);
-        Bytes::Cold(Box::pin(
-            async move { part.read(&runtime, buffer, 0).await },
-        ))
+        Datapath::inline(&part, &self.runtime, |len| {
+            let slot = match engine {
+                Engine::Static => self.slots.take(),
+                _ => None,
+            };
+            slot.unwrap_or_else(|| Buffer::zeroed(len))
+        })
     }
 
     /// Posts the pieces at the front whose bytes are there.
@@ -273,7 +258,7 @@ impl FileSender {
         pieces: &mut Pieces<'_>,
     ) -> Result<(), SendError> {
         while let Some(Gathered { bytes, .. }) = self.gathered.front()
-            && !matches!(bytes, Bytes::Cold(_))
+            && !matches!(bytes, Ready::Cold(_))
         {
             let Some(Gathered { piece, bytes }) = self.gathered.pop_front() else {
                 break;
@@ -319,10 +304,10 @@ impl FileSender {
         engine: Engine,
         range: &FileRange,
         piece: &Piece,
-        bytes: Bytes,
+        bytes: Ready,
     ) -> Result<(Source, Option<Registered>, usize), SendError> {
         let Piece { offset, len, .. } = *piece;
-        let Bytes::Memory(buffer) = bytes else {
+        let Ready::Memory(buffer) = bytes else {
             return Ok((range.source(offset, len), None, len as usize));
         };
         let memory = buffer.len();
@@ -370,10 +355,10 @@ impl FileSender {
     fn poll_progress(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let mut arrived = false;
         for gathered in &mut self.gathered {
-            if let Bytes::Cold(read) = &mut gathered.bytes
+            if let Ready::Cold(read) = &mut gathered.bytes
                 && let Poll::Ready(read) = read.as_mut().poll(context)
             {
-                gathered.bytes = Bytes::Memory(read?);
+                gathered.bytes = Ready::Memory(read?);
                 arrived = true;
             }
         }
