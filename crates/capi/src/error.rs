@@ -94,13 +94,6 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [
 }
 
 /// # Safety
-/// As [`slice`].
-pub(crate) unsafe fn bytes<'a>(first: *const u8, count: usize) -> Result<&'a [u8], Fault> {
-    // SAFETY: as the caller promises.
-    unsafe { slice(first, count) }
-}
-
-/// # Safety
 /// As [`slice`], and nobody else uses them.
 pub(crate) unsafe fn bytes_mut<'a>(first: *mut u8, count: usize) -> Result<&'a mut [u8], Fault> {
     match (first.is_null(), count) {

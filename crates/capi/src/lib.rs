@@ -172,8 +172,12 @@ pub unsafe extern "C" fn gannet_send(
 ) -> c_int {
     answer(|| {
         // SAFETY: as the caller promises.
-        let (connection, message) =
-            unsafe { (reference(connection)?, error::bytes(message.cast(), len)?) };
+        let (connection, message) = unsafe {
+            (
+                reference(connection)?,
+                error::slice(message.cast::<u8>(), len)?,
+            )
+        };
         wait(connection.0.send(message))?;
         Ok(0)
     })

@@ -1,10 +1,10 @@
 //! A connection, from any thread.
 
-use super::link::{FileJob, LinkTarget, range};
+use super::link::FileJob;
 use super::memory::{RegisteredMemory, RemoteSegment};
 use super::{AdapterOptions, Device, Made, RdmaError};
 use crate::worker::Worker;
-use gannet_datapath::SendCounts;
+use gannet_datapath::{FileRange, SendCounts};
 use gannet_fabric::{Access, EndpointId, RemoteAddress, RemoteKey};
 use gannet_localfs::file_source;
 use gannet_runtime::{Buffer, FileRef};
@@ -30,6 +30,22 @@ pub enum FileTarget {
     Memory(Vec<RemoteSegment>),
     /// Messages, of which the peer has as many receives ready as this says, each as long as a pipe.
     Messages(usize),
+}
+
+impl FileTarget {
+    /// The peer's memory as the fabric names it; none for messages. No segment is longer than one operation may be.
+    pub(super) fn segments(&self) -> Vec<(RemoteAddress, u32)> {
+        let FileTarget::Memory(segments) = self else {
+            return Vec::new();
+        };
+        let segment = |segment: &RemoteSegment| {
+            let RemoteSegment { key, offset, len } = *segment;
+            let key = RemoteKey(key);
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            (RemoteAddress { key, offset }, len)
+        };
+        segments.iter().map(segment).collect()
+    }
 }
 
 /// A connection to one peer. It ends when it is dropped; messages that were accepted leave before.
@@ -132,8 +148,12 @@ impl RdmaConnection {
     ) -> Result<SendCounts, RdmaError> {
         let (done, sent) = oneshot::channel();
         let job = FileJob {
-            range: range(&file.0, offset, len),
-            target: link_target(target),
+            range: FileRange {
+                file: FileRef::clone(&file.0),
+                offset,
+                len,
+            },
+            target,
             done,
         };
         let link = self.link;
@@ -143,20 +163,5 @@ impl RdmaConnection {
             }
         })?;
         sent.await.map_err(|_| RdmaError::Ended)?
-    }
-}
-
-fn link_target(target: FileTarget) -> LinkTarget {
-    match target {
-        FileTarget::Messages(receives) => LinkTarget::Messages(receives),
-        FileTarget::Memory(segments) => {
-            let segment = |segment: RemoteSegment| {
-                let RemoteSegment { key, offset, len } = segment;
-                let key = RemoteKey(key);
-                let len = u32::try_from(len).unwrap_or(u32::MAX);
-                (RemoteAddress { key, offset }, len)
-            };
-            LinkTarget::Memory(segments.into_iter().map(segment).collect())
-        }
     }
 }

@@ -1,13 +1,13 @@
 //! A connection on its core: messages to whoever waits for them, and files one after the other.
 
-use super::{RdmaError, RemoteSegment};
+use super::{FileTarget, RdmaError, RemoteSegment};
 use gannet_datapath::{Destination, FileRange, FileSender, SendCounts, SenderOptions};
 use gannet_fabric::registration::{Registered, Registration, Strategy};
 use gannet_fabric::{
     Access, Completion, Connected, Disconnected, Done, Provider, RemoteAddress, RemoteKey, Scope,
     SendOptions, Source, WorkId, next_completions,
 };
-use gannet_runtime::{Buffer, FileRef, Handle, LocalFuture};
+use gannet_runtime::{Buffer, Handle, LocalFuture};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -19,14 +19,8 @@ const MESSAGE: WorkId = WorkId(1 << 62);
 /// A file to be sent, and who waits for that.
 pub(super) struct FileJob {
     pub(super) range: FileRange,
-    pub(super) target: LinkTarget,
+    pub(super) target: FileTarget,
     pub(super) done: oneshot::Sender<Result<SendCounts, RdmaError>>,
-}
-
-/// See [`super::FileTarget`].
-pub(super) enum LinkTarget {
-    Memory(Vec<(RemoteAddress, u32)>),
-    Messages(usize),
 }
 
 /// Who waits for a message.
@@ -235,24 +229,14 @@ async fn drive(link: Rc<Link>, mut sender: FileSender, mut jobs: mpsc::Unbounded
         else {
             continue;
         };
-        let destination = match &target {
-            LinkTarget::Memory(segments) => Destination::Memory(segments),
-            LinkTarget::Messages(receives) => Destination::Messages {
-                receives: *receives,
-            },
+        let segments = target.segments();
+        let destination = match target {
+            FileTarget::Memory(_) => Destination::Memory(&segments),
+            FileTarget::Messages(receives) => Destination::Messages { receives },
         };
         let sent = sender.send(&range, destination, &mut completions).await;
         link.complete(&mut completions);
         // Who waited may be gone.
         let _ = done.send(sent.map(|()| sender.counts()).map_err(RdmaError::from));
-    }
-}
-
-/// `len` bytes of a file.
-pub(super) fn range(file: &FileRef, offset: u64, len: usize) -> FileRange {
-    FileRange {
-        file: FileRef::clone(file),
-        offset,
-        len,
     }
 }
