@@ -70,6 +70,8 @@ impl QueueNumber {
     pub const READ_REQUEST: QueueNumber = QueueNumber(1);
     /// Queue 2: Terminate.
     pub const TERMINATE: QueueNumber = QueueNumber(2);
+    /// Queue 4: Read Exceptions, of connections that have agreed on them. RFC 7306 uses queue 3.
+    pub const READ_EXCEPTION: QueueNumber = QueueNumber(4);
 }
 
 /// Where a segment's payload starts within its untagged message, in bytes (MO).

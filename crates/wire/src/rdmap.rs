@@ -1,10 +1,16 @@
 //! Remote Direct Memory Access Protocol, RFC 5040: what a DDP message means.
 //!
 //! The control byte ([`Opcode`]) stands in every segment; [`ReadRequest`] and [`Terminate`] are the
-//! payloads of their messages. The extensions of RFC 7306 (atomics, immediate data) are not spoken.
+//! payloads of their messages. The extensions of RFC 7306 (atomics, immediate data) are not spoken;
+//! that of docs/formats/exceptions.md is, and has operations of its own.
 
+mod exception;
 mod terminate;
 
+pub use exception::{
+    AUTHENTICATED_READ_REQUEST_LEN, AuthenticatedReadRequest, EXCEPTIONS_OFFER, ExceptionReason,
+    MAC_LEN, READ_EXCEPTION_LEN, ReadException, ReadExceptionError, split_exceptions_offer,
+};
 pub use terminate::{
     BitOrder, TERMINATE_LEN_MAX, Terminate, TerminateCode, TerminateContext, TerminateError,
 };
@@ -37,6 +43,10 @@ pub enum Opcode {
     SendWithSolicitedEventAndInvalidate,
     /// The sender found an error and gives up the connection.
     Terminate,
+    /// As ReadRequest, with the right to it; see [`AuthenticatedReadRequest`].
+    AuthenticatedReadRequest,
+    /// The oldest Read is refused, and the connection goes on; see [`ReadException`].
+    ReadException,
 }
 
 impl Opcode {
@@ -58,6 +68,8 @@ impl Opcode {
             5 => Opcode::SendWithSolicitedEvent,
             6 => Opcode::SendWithSolicitedEventAndInvalidate,
             7 => Opcode::Terminate,
+            14 => Opcode::AuthenticatedReadRequest,
+            15 => Opcode::ReadException,
             found => return Err(ControlError::Opcode { found }),
         })
     }
@@ -73,6 +85,8 @@ impl Opcode {
             Opcode::SendWithSolicitedEvent => 5,
             Opcode::SendWithSolicitedEventAndInvalidate => 6,
             Opcode::Terminate => 7,
+            Opcode::AuthenticatedReadRequest => 14,
+            Opcode::ReadException => 15,
         };
         VERSION << VERSION_SHIFT | code
     }
@@ -81,7 +95,10 @@ impl Opcode {
     pub const fn queue(self) -> Option<QueueNumber> {
         match self {
             Opcode::Write | Opcode::ReadResponse => None,
-            Opcode::ReadRequest => Some(QueueNumber::READ_REQUEST),
+            Opcode::ReadRequest | Opcode::AuthenticatedReadRequest => {
+                Some(QueueNumber::READ_REQUEST)
+            }
+            Opcode::ReadException => Some(QueueNumber::READ_EXCEPTION),
             Opcode::Terminate => Some(QueueNumber::TERMINATE),
             Opcode::Send
             | Opcode::SendWithInvalidate
