@@ -1,5 +1,6 @@
 //! Connections and the work posted to them.
 
+use crate::export::{CapabilityKey, Reference};
 use crate::region::{Capabilities, Domain, EndpointId, Region, RemoteKey, Span};
 use crate::{
     ConnectError, Disconnected, PostError, Receives, SharedReceiveQueue, SharedReceives, WorkError,
@@ -144,6 +145,8 @@ pub struct EndpointAttributes {
     pub send_sge_max: u32,
     /// Pieces of memory that one RDMA Read scatters to (verbs: max_sge_rd); one in iWARP.
     pub read_sge_max: u32,
+    /// Both ends asked for it: a refused Read fails alone, and optimistic reads are possible.
+    pub exceptions: bool,
 }
 
 /// A connected, reliable, ordered queue pair. Shared by the tasks of one core.
@@ -205,6 +208,25 @@ pub trait Endpoint {
     /// See [`PostError`].
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError>;
 
+    /// Authenticates optimistic reads of both directions from now on. Without it the peer's are refused.
+    fn authenticate(&self, _key: CapabilityKey) {}
+
+    /// As [`Endpoint::post_read`], of an object that the peer exports, at most
+    /// [`crate::limits::OPTIMISTIC_READ_MAX`] bytes: all of them, or an error of this work alone, such as
+    /// [`crate::AccessError::NotResident`]. With [`EndpointAttributes::exceptions`] and after
+    /// [`Endpoint::authenticate`] alone.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    fn post_optimistic_read(
+        &self,
+        _id: WorkId,
+        _sink: Span,
+        _source: Reference,
+    ) -> Result<(), PostError> {
+        Err(PostError::Invalid("the provider has no optimistic reads"))
+    }
+
     /// Starts what was posted. Cheap when there is nothing.
     fn flush(&self);
 
@@ -251,6 +273,9 @@ pub struct ConnectOptions {
     /// Marks all that this side sends; what stands for nothing leaves it to the system. A provider that has no traffic
     /// classes refuses any other with [`ConnectError::Unsupported`].
     pub traffic_class: Dscp,
+    /// Asks for Reads that can be refused without the end of the connection. Agreed when both ends ask and their
+    /// providers can ([`Capabilities::optimistic_reads`]); see [`EndpointAttributes::exceptions`].
+    pub exceptions: bool,
 }
 
 /// A connection made.

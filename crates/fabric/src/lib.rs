@@ -15,6 +15,7 @@
 
 mod endpoint;
 mod error;
+mod export;
 mod receives;
 mod region;
 mod revocation;
@@ -28,6 +29,9 @@ pub use endpoint::{
     next_completions,
 };
 pub use error::{ConnectError, DeregisterError, Disconnected, PostError, RegisterError, WorkError};
+pub use export::{
+    AccessKey, CapabilityKey, Export, ExportStats, ExportTable, Exported, FindExported, Reference,
+};
 pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
     Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion, Region,

@@ -9,6 +9,9 @@ pub const PRIVATE_DATA_MAX: usize = 508;
 /// The end of the longest file: the kernel's offsets have a sign.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 
+/// Bytes of the longest optimistic read: what one look at residency covers, and one buffer of any provider holds.
+pub const OPTIMISTIC_READ_MAX: u32 = 64 << 10;
+
 /// Fast mappings in use at once (the FMR pool of the 2007 paper's Linux); what is beyond is registered dynamically.
 pub const FAST_ENTRIES_MAX: usize = 512;
 

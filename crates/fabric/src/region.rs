@@ -1,6 +1,6 @@
 //! Registered memory: who may touch which bytes, by which key, for how long.
 
-use crate::{DeregisterError, RegisterError, Revocation};
+use crate::{DeregisterError, ExportTable, FindExported, RegisterError, Revocation};
 use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
@@ -84,6 +84,15 @@ pub enum AccessError {
     /// Offset plus length passes 2^64.
     #[error("offset wraps")]
     Wrap,
+    /// The bytes are not in memory now. Of optimistic reads alone, as are the next two.
+    #[error("not resident")]
+    NotResident,
+    /// The access key or the code that authenticates the request is wrong.
+    #[error("bad capability")]
+    Capability,
+    /// The request is not newer than one before it.
+    #[error("replayed")]
+    Replay,
 }
 
 /// Limits and abilities of a provider, for protocols to read.
@@ -97,6 +106,9 @@ pub struct Capabilities {
     pub message_max: u32,
     /// A refused access is an error of that operation alone, not the end of the connection.
     pub survivable_exceptions: bool,
+    /// Connections can agree that a refused Read is an error of that Read alone, and read what the peer exports
+    /// ([`crate::ConnectOptions::exceptions`]).
+    pub optimistic_reads: bool,
     /// File ranges can be sources and regions. Where they cannot, bytes are read into memory first.
     pub file_regions: bool,
     /// Its regions have the powers of [`SoftwareRegion`].
@@ -148,6 +160,12 @@ pub trait Domain {
 
     /// Its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
+
+    /// The table of what peers read optimistically, for one exporter with objects of its own. `None` where no connection
+    /// of the domain survives an exception.
+    fn exports(&self, _find: FindExported) -> Option<Rc<dyn ExportTable>> {
+        None
+    }
 
     /// Where a key to all memory names it page by page: the bytes of a page. Who tells such memory to a peer needs a
     /// segment for each. `None` where an address range of any length is one segment.

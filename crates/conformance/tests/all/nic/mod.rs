@@ -112,6 +112,7 @@ impl Provider for NicProvider {
             read_depth_max: READ_DEPTH_MAX,
             message_max: 1 << 31,
             survivable_exceptions: false,
+            optimistic_reads: false,
             file_regions: false,
             software_regions: false,
             remote_invalidation: true,
@@ -294,5 +295,6 @@ fn attributes(own: &ConnectOptions, other: &ConnectOptions) -> EndpointAttribute
         receive_queue_max: RECEIVE_QUEUE_MAX,
         send_sge_max: 4,
         read_sge_max: 1,
+        exceptions: false,
     }
 }
