@@ -3,11 +3,14 @@
 //! A [`ProtectionTable`] is the domain of such a provider: it registers memory, ranges of files and maps of buffers,
 //! and looks every access up by key, connection, right and bounds. Its regions ([`TableRegion`]) have the powers of
 //! [`gannet_fabric::SoftwareRegion`], since no byte goes in or out but through the provider's own code.
+//! Beside them lies the table of what is exported for optimistic reads, which come with a proof ([`Authenticator`]).
 //! [`SoftwareReceiveQueue`] and [`EndpointReceives`] are the receives of its endpoints.
 //!
 //! What this crate refuses: wire formats, transports, and any user but a provider. Protocols see the traits of
 //! `gannet_fabric` alone.
 
+mod capability;
+mod exports;
 mod memory_map;
 mod receives;
 mod region;
@@ -15,6 +18,8 @@ mod table;
 
 pub mod limits;
 
+pub use capability::{Authenticator, MAC_LEN};
+pub use exports::OptimisticRead;
 pub use receives::{EndpointReceives, SoftwareReceiveQueue};
 pub use region::TableRegion;
 pub use table::{AccessKind, ProtectionTable};

@@ -1,11 +1,12 @@
 //! The table behind a software provider's keys.
 
+use crate::exports::{self, Exports, OptimisticRead, OwnExports};
 use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
 use crate::region::{Memory, TableRegion};
 use gannet_fabric::limits::FILE_OFFSET_MAX;
 use gannet_fabric::{
-    Access, AccessError, Backing, Domain, EndpointId, Region, RegionStats, RegisterError,
-    RemoteKey, Scope,
+    Access, AccessError, Backing, Domain, EndpointId, ExportTable, FindExported, Region,
+    RegionStats, RegisterError, RemoteKey, Scope,
 };
 use gannet_runtime::Handle;
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,7 @@ pub enum AccessKind {
 pub struct ProtectionTable {
     runtime: Handle,
     state: Rc<TableState>,
+    exports: Rc<RefCell<Exports>>,
 }
 
 #[derive(Default)]
@@ -69,6 +71,7 @@ impl ProtectionTable {
         ProtectionTable {
             runtime,
             state: Rc::default(),
+            exports: Rc::default(),
         }
     }
 
@@ -124,16 +127,33 @@ impl ProtectionTable {
         Ok((region, offset))
     }
 
+    /// Takes what a peer reads optimistically into `target`: all of it, as it is in memory at this instant.
+    ///
+    /// # Errors
+    /// The access is refused, and nothing in `target` counts.
+    pub fn read_exported(
+        &self,
+        read: &OptimisticRead,
+        target: &mut [u8],
+    ) -> Result<(), AccessError> {
+        exports::read(&self.exports, read, self.runtime.now(), target)
+    }
+
     fn fresh_key(&self) -> RemoteKey {
-        loop {
-            #[allow(clippy::cast_possible_truncation)] // the low half of a random number
-            let key = RemoteKey(self.runtime.random() as u32);
-            let used = self.state.regions.borrow().contains_key(&key)
-                || self.state.retired.borrow().contains(&key);
-            // Keys below 256 are left out: 0 is never valid, and 1 is what peers put into zero-length operations.
-            if key.0 > 255 && !used {
-                return key;
-            }
+        fresh_key(&self.runtime, &self.state, &self.exports)
+    }
+}
+
+fn fresh_key(runtime: &Handle, state: &TableState, exports: &RefCell<Exports>) -> RemoteKey {
+    loop {
+        #[allow(clippy::cast_possible_truncation)] // the low half of a random number
+        let key = RemoteKey(runtime.random() as u32);
+        let used = state.regions.borrow().contains_key(&key)
+            || state.retired.borrow().contains(&key)
+            || exports.borrow().has_key(key);
+        // Keys below 256 are left out: 0 is never valid, and 1 is what peers put into zero-length operations.
+        if key.0 > 255 && !used {
+            return key;
         }
     }
 }
@@ -192,6 +212,19 @@ impl Domain for ProtectionTable {
 
     fn has_software_regions(&self) -> bool {
         true
+    }
+
+    fn exports(&self, find: FindExported) -> Option<Rc<dyn ExportTable>> {
+        let (runtime, state) = (Handle::clone(&self.runtime), Rc::clone(&self.state));
+        let exports = Rc::clone(&self.exports);
+        let key = move || fresh_key(&runtime, &state, &exports);
+        let (runtime, exports) = (Handle::clone(&self.runtime), Rc::clone(&self.exports));
+        Some(Rc::new(OwnExports::new(
+            runtime,
+            exports,
+            find,
+            Box::new(key),
+        )))
     }
 
     fn stats(&self) -> RegionStats {
