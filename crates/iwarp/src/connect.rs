@@ -9,7 +9,9 @@ use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_runtime::{ByteStream, Dscp, Stream, sleep, timeout};
 use gannet_wire::ddp::{DdpHeader, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
-use gannet_wire::rdmap::{Opcode, TERMINATE_LEN_MAX, Terminate, TerminateCode};
+use gannet_wire::rdmap::{
+    EXCEPTIONS_OFFER, Opcode, TERMINATE_LEN_MAX, Terminate, TerminateCode, split_exceptions_offer,
+};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -56,13 +58,14 @@ pub(crate) async fn connect(
     address: SocketAddr,
     options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
-    check_private_data(&options.private_data)?;
+    let told = private_data_of(&options)?;
     let connecting = core.runtime.connect(address);
     let stream = timeout(&core.runtime, core.config.connect_deadline, connecting)
         .await
         .map_err(|_| ConnectError::TimedOut)??;
     mark(&*stream, options.traffic_class)?;
-    send_frame(&core, &*stream, &startup::request(&core.config, &options)).await?;
+    let request = startup::request(&core.config, &options, &told);
+    send_frame(&core, &*stream, &request).await?;
     let bytes = receive_frame(
         &core,
         &*stream,
@@ -91,7 +94,8 @@ pub(crate) async fn connect(
     if let Some(race) = core.config.accept_race {
         sleep(&core.runtime, race.delay).await;
     }
-    let private_data = reply.private_data.to_vec();
+    let (_, private_data) = split_exceptions_offer(reply.private_data);
+    let private_data = private_data.to_vec();
     endpoint::start(
         core,
         stream,
@@ -109,10 +113,16 @@ pub(crate) async fn accept(
     request: Vec<u8>,
     options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
-    check_private_data(&options.private_data)?;
     mark(&*stream, options.traffic_class)?;
     let request = parsed(FrameKind::Request, &request)?;
-    let (reply, agreement) = match startup::accept(&core.config, &request, &options) {
+    let (offers, private_data) = split_exceptions_offer(request.private_data);
+    // Who did not offer would take ours for private data.
+    let options = ConnectOptions {
+        exceptions: options.exceptions && offers,
+        ..options
+    };
+    let told = private_data_of(&options)?;
+    let (reply, agreement) = match startup::accept(&core.config, &request, (&options, &told)) {
         Ok(accepted) => accepted,
         Err(_) => {
             let reply = startup::reject(&request, &[]);
@@ -125,7 +135,7 @@ pub(crate) async fn accept(
     };
     send_frame(&core, &*stream, &reply).await?;
     tracing::debug!(peer = %stream.peer_address(), ?agreement, "accepted");
-    let private_data = request.private_data.to_vec();
+    let private_data = private_data.to_vec();
     endpoint::start(
         core,
         stream,
@@ -219,6 +229,17 @@ async fn send_all(stream: &dyn ByteStream, bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What private data goes to the peer: the caller's, behind the offer of exceptions if it makes one.
+fn private_data_of(options: &ConnectOptions) -> Result<Vec<u8>, ConnectError> {
+    let offer = match options.exceptions {
+        true => &EXCEPTIONS_OFFER[..],
+        false => &[],
+    };
+    let bytes = [offer, &options.private_data].concat();
+    check_private_data(&bytes)?;
+    Ok(bytes)
 }
 
 fn check_private_data(bytes: &[u8]) -> Result<(), ConnectError> {

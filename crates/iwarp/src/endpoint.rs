@@ -5,8 +5,9 @@ use crate::engine::{Engine, EngineOptions};
 use crate::provider::Core;
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
-    Completion, ConnectError, Connected, Disconnected, Domain, Endpoint, EndpointAttributes,
-    EndpointId, PostError, Receives, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
+    CapabilityKey, Completion, ConnectError, Connected, Disconnected, Domain, Endpoint,
+    EndpointAttributes, EndpointId, PostError, Receives, Reference, RemoteAddress, SendOptions,
+    Signal, Source, Span, WorkId,
 };
 use gannet_runtime::{Buffer, Stream};
 use gannet_softrdma::EndpointReceives;
@@ -41,6 +42,7 @@ pub(crate) fn start(
         receive_queue_max: config.receive_queue_max,
         send_sge_max: 1,
         read_sge_max: 1,
+        exceptions: agreement.exceptions,
     };
     let options = EngineOptions {
         id,
@@ -126,6 +128,21 @@ impl Endpoint for IwarpEndpoint {
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
         self.connection
             .with_engine(|engine| engine.post_read(id, sink, source))
+    }
+
+    fn authenticate(&self, key: CapabilityKey) {
+        self.connection
+            .with_engine(|engine| engine.authenticate(key));
+    }
+
+    fn post_optimistic_read(
+        &self,
+        id: WorkId,
+        sink: Span,
+        source: Reference,
+    ) -> Result<(), PostError> {
+        self.connection
+            .with_engine(|engine| engine.post_optimistic_read(id, sink, source))
     }
 
     fn flush(&self) {

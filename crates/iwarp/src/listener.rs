@@ -6,6 +6,7 @@ use crate::provider::Core;
 use gannet_fabric::{ConnectOptions, Incoming, Listener, Outgoing};
 use gannet_runtime::{ByteStream, LocalFuture, Notify, Stream};
 use gannet_wire::mpa::{Enhanced, FrameKind};
+use gannet_wire::rdmap::split_exceptions_offer;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -176,7 +177,8 @@ async fn receive_request(
         core.note_refused(peer, &format_args!("{refusal:?}"));
         return None;
     }
-    let (private_data, enhanced) = (request.private_data.to_vec(), request.enhanced);
+    let (_, private_data) = split_exceptions_offer(request.private_data);
+    let (private_data, enhanced) = (private_data.to_vec(), request.enhanced);
     Some(IwarpIncoming {
         core,
         stream,

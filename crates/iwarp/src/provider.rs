@@ -81,6 +81,7 @@ impl Provider for IwarpProvider {
             read_depth_max: self.core.config.read_depth_max,
             message_max: u32::MAX,
             survivable_exceptions: false,
+            optimistic_reads: true,
             file_regions: true,
             software_regions: true,
             remote_invalidation: true,

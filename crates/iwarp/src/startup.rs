@@ -4,7 +4,7 @@
 use crate::config::IwarpConfig;
 use gannet_fabric::ConnectOptions;
 use gannet_wire::mpa::{Enhanced, FrameKind, NOT_NEGOTIATED, Revision, StartupFrame};
-use gannet_wire::rdmap::TerminateCode;
+use gannet_wire::rdmap::{TerminateCode, split_exceptions_offer};
 
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct Agreement {
     pub(crate) ord: u16,
     /// How the initiator opens.
     pub(crate) ready: ReadyToReceive,
+    /// Reads may be refused without the end of the connection.
+    pub(crate) exceptions: bool,
 }
 
 /// Why there is no agreement.
@@ -54,8 +56,12 @@ pub(crate) enum Refusal {
     Terminate(TerminateCode),
 }
 
-/// The request frame of an initiator.
-pub(crate) fn request<'a>(config: &IwarpConfig, options: &'a ConnectOptions) -> StartupFrame<'a> {
+/// The request frame of an initiator, with the private data that it sends.
+pub(crate) fn request<'a>(
+    config: &IwarpConfig,
+    options: &ConnectOptions,
+    private_data: &'a [u8],
+) -> StartupFrame<'a> {
     let p2p = config.peer_to_peer;
     let enhanced = (config.revision >= Revision::TWO).then(|| Enhanced {
         peer_to_peer: p2p,
@@ -73,7 +79,7 @@ pub(crate) fn request<'a>(config: &IwarpConfig, options: &'a ConnectOptions) -> 
         reserved: 0,
         revision: config.revision,
         enhanced,
-        private_data: &options.private_data,
+        private_data,
     }
 }
 
@@ -117,6 +123,7 @@ pub(crate) fn conclude(
         ird,
         ord,
         ready,
+        exceptions: options.exceptions && split_exceptions_offer(reply.private_data).0,
     })
 }
 
@@ -130,11 +137,12 @@ pub(crate) fn check_request(request: &StartupFrame<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The responder's acceptance of a request: the reply frame and what it means.
+/// The responder's acceptance of a request: the reply frame, with the private data that it sends, and what it means. The
+/// options ask for exceptions only if the request offers them.
 pub(crate) fn accept<'a>(
     config: &IwarpConfig,
     request: &StartupFrame<'_>,
-    options: &'a ConnectOptions,
+    (options, private_data): (&ConnectOptions, &'a [u8]),
 ) -> Result<(StartupFrame<'a>, Agreement), Refusal> {
     let (mut ird, mut ord) = depths_wanted(config, options);
     let mut ready = ReadyToReceive::Ordinary;
@@ -178,7 +186,7 @@ pub(crate) fn accept<'a>(
         reserved: 0,
         revision: request.revision,
         enhanced,
-        private_data: &options.private_data,
+        private_data,
     };
     Ok((
         reply,
@@ -188,6 +196,7 @@ pub(crate) fn accept<'a>(
             ird,
             ord,
             ready,
+            exceptions: options.exceptions,
         },
     ))
 }

@@ -15,6 +15,7 @@
 
 mod batch;
 mod direct;
+mod exceptions;
 mod frame;
 mod outgoing;
 mod receive;
@@ -23,11 +24,11 @@ mod violation;
 
 use crate::startup::{Agreement, ReadyToReceive, Role};
 use gannet_fabric::{
-    AccessError, Completion, Disconnected, Done, EndpointId, Invalidate, PostError, RemoteAddress,
-    SendOptions, Signal, Source, Span, WorkError, WorkId,
+    AccessError, Completion, Disconnected, Done, EndpointId, Invalidate, PostError, Reference,
+    RemoteAddress, SendOptions, Signal, Source, Span, WorkError, WorkId,
 };
 use gannet_runtime::Buffer;
-use gannet_softrdma::{EndpointReceives, ProtectionTable, TableRegion};
+use gannet_softrdma::{Authenticator, EndpointReceives, ProtectionTable, TableRegion};
 use gannet_wire::ddp::{Msn, STag, TaggedOffset};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
 use std::collections::VecDeque;
@@ -72,6 +73,7 @@ pub(crate) struct Engine {
     receives: EndpointReceives,
     /// Our Reads whose answers are on their way, oldest first; never more than ORD.
     reads: VecDeque<OutstandingRead>,
+    authenticator: Authenticator,
     rx: receive::Receiver,
     tx: transmit::Transmitter,
 }
@@ -104,13 +106,22 @@ enum Operation {
     },
     Read {
         sink: Span,
-        source: RemoteAddress,
+        source: ReadSource,
     },
     /// A zero-length Write without meaning: it opens a connection, or wakes a peer that missed
     /// something.
     Ping,
     /// A zero-length Read or Send that opens a peer-to-peer connection.
     OpeningRead,
+}
+
+/// What a Read reads.
+#[derive(Debug, Clone, Copy)]
+enum ReadSource {
+    /// Memory that the peer has told of and keeps.
+    Promised(RemoteAddress),
+    /// An object that the peer exports.
+    Exported(Reference),
 }
 
 impl Engine {
@@ -136,6 +147,7 @@ impl Engine {
             send_queue_max: options.send_queue_max as usize,
             receives,
             reads: VecDeque::new(),
+            authenticator: Authenticator::default(),
             rx: receive::Receiver::new(),
             tx: transmit::Transmitter::new(role, options.ulpdu_max, options.batches),
         };
@@ -226,6 +238,15 @@ impl Engine {
         id: WorkId,
         sink: Span,
         source: RemoteAddress,
+    ) -> Result<(), PostError> {
+        self.post_read_of(id, sink, ReadSource::Promised(source))
+    }
+
+    fn post_read_of(
+        &mut self,
+        id: WorkId,
+        sink: Span,
+        source: ReadSource,
     ) -> Result<(), PostError> {
         self.check_room()?;
         if self.agreement.ord == 0 {
@@ -453,7 +474,10 @@ fn invalidate_stag(options: &SendOptions) -> Option<STag> {
 }
 
 /// The first numbers of the untagged queues.
-const FIRST_MSNS: [Msn; 3] = [Msn::FIRST; 3];
+const FIRST_MSNS: [Msn; QUEUES] = [Msn::FIRST; QUEUES];
+
+/// Untagged queues that are counted: up to that of exceptions, with a gap at 3.
+const QUEUES: usize = 5;
 
 #[cfg(test)]
 mod tests;

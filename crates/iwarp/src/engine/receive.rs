@@ -2,12 +2,13 @@
 
 use super::direct::Direct;
 use super::violation::{Violation, invalidate_refused, read_refused, write_refused};
-use super::{Engine, FIRST_MSNS, Phase};
+use super::{Engine, FIRST_MSNS, Phase, QUEUES};
 use crate::crc;
 use crate::limits::{DIRECT_MIN, RECEIVE_AHEAD};
 use crate::startup::ReadyToReceive;
 use gannet_fabric::{
-    Completion, Disconnected, Done, MemoryRegion, RemoteKey, SoftwareRegion, WorkId,
+    AccessError, AccessKey, Completion, Disconnected, Done, MemoryRegion, RemoteKey,
+    SoftwareRegion, WorkId,
 };
 use gannet_runtime::Buffer;
 use gannet_softrdma::{AccessKind, TableRegion};
@@ -23,7 +24,7 @@ use std::rc::Rc;
 pub(super) struct Receiver {
     pub(super) has_received: bool,
     /// The next message expected on each untagged queue.
-    msns: [Msn; 3],
+    msns: [Msn; QUEUES],
     /// The message of the Send family whose last segment is still to come.
     current: Option<CurrentSend>,
     /// The tagged message whose last segment is still to come.
@@ -77,12 +78,22 @@ enum CurrentTagged {
     ReadResponse,
 }
 
-/// A Read Request of the peer that passed all checks.
+/// A Read Request of the peer that passed all checks, or waits to be refused.
 pub(super) struct InboundRead {
     pub(super) header: DdpHeader,
     pub(super) request: ReadRequest,
-    /// The region to read and where in it the bytes start; `None` for a read of nothing.
-    pub(super) source: Option<(Rc<TableRegion>, u64)>,
+    pub(super) source: InboundSource,
+}
+
+/// What a Read of the peer reads.
+pub(super) enum InboundSource {
+    Nothing,
+    /// A region, and where in it the bytes start.
+    Region(Rc<TableRegion>, u64),
+    /// An exported object, if its bytes are there when their turn comes.
+    Exported(AccessKey),
+    /// It is answered with an exception.
+    Refused(AccessError),
 }
 
 impl Receiver {
@@ -165,6 +176,15 @@ impl Engine {
             }
             (DdpHeader::Untagged(untagged), opcode) => match opcode {
                 Opcode::ReadRequest => self.receive_read_request(&untagged, payload),
+                Opcode::AuthenticatedReadRequest | Opcode::ReadException
+                    if !self.agreement.exceptions =>
+                {
+                    Err(TerminateCode::UNEXPECTED_OPCODE.into())
+                }
+                Opcode::AuthenticatedReadRequest => {
+                    self.receive_authenticated_read_request(&untagged, payload)
+                }
+                Opcode::ReadException => self.receive_read_exception(&untagged, payload),
                 Opcode::Terminate => self.receive_terminate(&untagged, payload),
                 Opcode::Write | Opcode::ReadResponse => {
                     Err(TerminateCode::UNEXPECTED_OPCODE.into())
@@ -392,21 +412,22 @@ impl Engine {
             .try_into()
             .map_err(|_| Violation::from(TerminateCode::UNTAGGED_TOO_LONG))?;
         let request = ReadRequest::from_bytes(bytes);
-        if self.rx.requests.len() + self.tx.responses_leaving() >= self.reads_allowed() {
-            return Err(TerminateCode::STREAM_CATASTROPHIC.into());
-        }
+        self.check_read_depth()?;
         let source = if request.size == 0 {
-            None
+            InboundSource::Nothing
         } else {
             let key = RemoteKey(request.source_stag.0);
             let (offset, len) = (request.source_offset.0, u64::from(request.size));
             let checked = self
                 .table
                 .check(self.id, key, offset, len, AccessKind::RemoteRead);
-            Some(
-                checked
-                    .map_err(|error| Violation::from(read_refused(error)).in_request(request))?,
-            )
+            match checked {
+                Ok((region, start)) => InboundSource::Region(region, start),
+                Err(error) if self.agreement.exceptions => InboundSource::Refused(error),
+                Err(error) => {
+                    return Err(Violation::from(read_refused(error)).in_request(request));
+                }
+            }
         };
         let header = DdpHeader::Untagged(*header);
         self.rx.requests.push_back(InboundRead {
@@ -415,6 +436,14 @@ impl Engine {
             source,
         });
         self.next_message(QueueNumber::READ_REQUEST)
+    }
+
+    /// The peer may ask for one more.
+    pub(super) fn check_read_depth(&self) -> Result<(), Violation> {
+        if self.rx.requests.len() + self.tx.responses_leaving() >= self.reads_allowed() {
+            return Err(TerminateCode::STREAM_CATASTROPHIC.into());
+        }
+        Ok(())
     }
 
     /// IRD, and room for the Read that opens a peer-to-peer connection.
@@ -438,7 +467,16 @@ impl Engine {
         Ok(())
     }
 
-    fn check_untagged(&mut self, header: &Untagged, queue: QueueNumber) -> Result<(), Violation> {
+    /// True when no tagged message of the peer's stands unfinished.
+    pub(super) fn is_between_tagged(&self) -> bool {
+        self.rx.tagged.is_none()
+    }
+
+    pub(super) fn check_untagged(
+        &mut self,
+        header: &Untagged,
+        queue: QueueNumber,
+    ) -> Result<(), Violation> {
         if header.queue != queue {
             return Err(TerminateCode::UNTAGGED_QUEUE.into());
         }
@@ -448,7 +486,7 @@ impl Engine {
         }
     }
 
-    fn next_message(&mut self, queue: QueueNumber) -> Result<(), Violation> {
+    pub(super) fn next_message(&mut self, queue: QueueNumber) -> Result<(), Violation> {
         if let Some(msn) = self.rx.msn(queue) {
             *msn = msn.next();
         }

@@ -8,7 +8,11 @@
 use super::batch::{Batch, BatchPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
 use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
-use super::{Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, Work, invalidate_stag};
+use super::receive::InboundSource;
+use super::{
+    Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, QUEUES, ReadSource, Work,
+    invalidate_stag,
+};
 use crate::crc;
 use crate::limits::{
     BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, MAP_MIN, RESIDENCY_STEP, SLICES_MAX,
@@ -35,13 +39,13 @@ const STAG_OF_NOTHING: STag = STag(1);
 pub(super) struct Transmitter {
     /// False while a responder waits for the initiator's first FPDU.
     enabled: bool,
-    ulpdu_max: usize,
+    pub(super) ulpdu_max: usize,
     /// The number of the next message on each untagged queue.
-    msns: [Msn; 3],
+    msns: [Msn; QUEUES],
     /// Posted work not begun, oldest first.
     pub(super) queue: VecDeque<Work>,
     /// The message being cut into FPDUs; its source is the youngest of `leaving`.
-    framing: Option<Framing>,
+    pub(super) framing: Option<Framing>,
     /// Messages of which bytes may still have to leave, oldest first.
     pub(super) leaving: VecDeque<Leaving>,
     /// The number of the oldest of `leaving`.
@@ -52,7 +56,7 @@ pub(super) struct Transmitter {
     position: u64,
     /// Bytes the stream took so far.
     pub(super) sent: u64,
-    last_was_response: bool,
+    pub(super) last_was_response: bool,
     /// File bytes wanted before anything else can be framed.
     pub(super) fetch: Option<Awaited>,
     /// They have come: those of the next segments.
@@ -61,17 +65,27 @@ pub(super) struct Transmitter {
 
 /// A message on its way into FPDUs.
 #[derive(Debug, Clone, Copy)]
-struct Framing {
+pub(super) struct Framing {
     header: DdpHeader,
     size: usize,
     framed: usize,
     /// Where its bytes start in its buffer, region or file.
     source_start: u64,
     /// Bytes of its file that stand in the youngest batch, and where they start there: those of the next segments.
-    ahead: usize,
-    ahead_start: usize,
+    pub(super) ahead: usize,
+    pub(super) ahead_start: usize,
     /// Up to where its file was found in the page cache.
     resident_until: u64,
+}
+
+impl Framing {
+    /// The next `len` of the bytes that stand in the youngest batch.
+    fn take_ahead(&mut self, len: usize) -> Payload {
+        let start = self.ahead_start;
+        self.ahead_start += len;
+        self.ahead -= len;
+        Payload::Data(start)
+    }
 }
 
 /// Where the payload of one segment is.
@@ -192,7 +206,7 @@ impl Transmitter {
     }
 
     /// The batch the next FPDU goes to.
-    fn batch(&mut self) -> &mut Batch {
+    pub(super) fn batch(&mut self) -> &mut Batch {
         if self.batches.back().is_none_or(|batch| !self.fits(batch)) {
             self.batches.push_back(self.pool.take());
         }
@@ -202,7 +216,7 @@ impl Transmitter {
 
     /// How many file bytes the youngest batch takes of `remaining`: whole segments of `payload_max`, and perhaps the
     /// last. None when it does not even take the next segment, and there may not be one more batch.
-    fn data_room(&mut self, payload_max: usize, remaining: usize) -> Option<usize> {
+    pub(super) fn data_room(&mut self, payload_max: usize, remaining: usize) -> Option<usize> {
         loop {
             self.batch();
             let segments = self.batches.back().map(|batch| self.segments_room(batch))?;
@@ -241,7 +255,7 @@ impl Transmitter {
     }
 
     /// Frames a message of one short segment that has no source of its own.
-    fn push_control_message(
+    pub(super) fn push_control_message(
         &mut self,
         opcode: Opcode,
         ulp_word: u32,
@@ -343,8 +357,7 @@ impl Engine {
         };
         let has_response = !self.rx.requests.is_empty();
         if has_response && (!has_work || !self.tx.last_was_response) {
-            self.begin_response();
-            return Ok(true);
+            return Ok(self.begin_response());
         }
         if has_work && let Some(work) = self.tx.queue.pop_front() {
             self.tx.last_was_response = false;
@@ -354,19 +367,21 @@ impl Engine {
         Ok(false)
     }
 
-    fn begin_response(&mut self) {
+    /// Begins the answer to the peer's oldest Read; false when there is no room for it yet.
+    fn begin_response(&mut self) -> bool {
         let Some(read) = self.rx.requests.pop_front() else {
-            return;
+            return false;
         };
-        self.tx.last_was_response = true;
-        let header = tagged(
-            Opcode::ReadResponse,
-            read.request.sink_stag,
-            read.request.sink_offset,
-        );
         let (source, start) = match read.source {
-            None => (LeavingSource::Nothing, 0),
-            Some((region, offset)) => match region.file() {
+            InboundSource::Exported(access_key) => {
+                return self.begin_exported(read.header, &read.request, access_key);
+            }
+            InboundSource::Refused(error) => {
+                self.push_exception(&read.request, error);
+                return true;
+            }
+            InboundSource::Nothing => (LeavingSource::Nothing, 0),
+            InboundSource::Region(region, offset) => match region.file() {
                 Some((file, start)) => (
                     LeavingSource::File {
                         file,
@@ -381,13 +396,22 @@ impl Engine {
             header: read.header,
             request: read.request,
         };
+        self.begin_answer(answer, source, start);
+        true
+    }
+
+    /// Begins a Read Response.
+    pub(super) fn begin_answer(&mut self, answer: Answer, source: LeavingSource, start: u64) {
+        self.tx.last_was_response = true;
+        let request = answer.request;
+        let header = tagged(Opcode::ReadResponse, request.sink_stag, request.sink_offset);
         let leaving = Leaving {
             source,
             work: None,
             end: None,
             answer: Some(answer),
         };
-        self.begin_framing(header, read.request.size, start, leaving);
+        self.begin_framing(header, request.size, start, leaving);
     }
 
     fn begin_work(&mut self, work: Work) -> Result<(), WorkError> {
@@ -408,14 +432,24 @@ impl Engine {
                 self.begin_source(header, source, (id, Done::Written, signal))
             }
             Operation::Read { sink, source } => {
+                let address = match source {
+                    ReadSource::Promised(address) => address,
+                    ReadSource::Exported(reference) => reference.address,
+                };
                 let request = ReadRequest {
                     sink_stag: STag(sink.region.remote_key().0),
                     sink_offset: TaggedOffset(sink.region.base()).advanced_by(sink.offset),
                     size: sink.len,
-                    source_stag: STag(source.key.0),
-                    source_offset: TaggedOffset(source.offset),
+                    source_stag: STag(address.key.0),
+                    source_offset: TaggedOffset(address.offset),
                 };
-                self.send_read_request(&request, Some((id, sink)));
+                self.note_read(&request, Some((id, sink)));
+                match source {
+                    ReadSource::Promised(_) => self.push_read_request(&request),
+                    ReadSource::Exported(reference) => {
+                        self.push_authenticated(request, reference.access_key);
+                    }
+                }
                 Ok(())
             }
             Operation::Ping => {
@@ -432,17 +466,15 @@ impl Engine {
                     source_stag: STAG_OF_NOTHING,
                     source_offset: nothing,
                 };
-                self.send_read_request(&request, None);
+                self.note_read(&request, None);
+                self.push_read_request(&request);
                 Ok(())
             }
         }
     }
 
-    fn send_read_request(
-        &mut self,
-        request: &ReadRequest,
-        work: Option<(WorkId, gannet_fabric::Span)>,
-    ) {
+    /// A Read is on its way to the peer.
+    fn note_read(&mut self, request: &ReadRequest, work: Option<(WorkId, gannet_fabric::Span)>) {
         self.reads.push_back(OutstandingRead {
             work,
             stag: request.sink_stag,
@@ -450,6 +482,9 @@ impl Engine {
             size: request.size,
             received: 0,
         });
+    }
+
+    fn push_read_request(&mut self, request: &ReadRequest) {
         let mut payload = [0; READ_REQUEST_LEN];
         request.emit(&mut payload);
         self.tx
@@ -635,6 +670,10 @@ impl Engine {
         }
         let offset = framing.source_start.saturating_add(framing.framed as u64);
         let source = self.tx.leaving.back().map(|leaving| &leaving.source);
+        if let Some(LeavingSource::Nothing) = source {
+            // Those of an exported object were taken all at once.
+            return Ok((framing.ahead >= len).then(|| framing.take_ahead(len)));
+        }
         if !matches!(source, Some(LeavingSource::File { .. })) {
             let offset =
                 usize::try_from(offset).map_err(|_| WorkError::Local(AccessError::Bounds))?;
@@ -643,36 +682,34 @@ impl Engine {
         let Some(file) = source.and_then(LeavingSource::file) else {
             return Err(WorkError::Local(AccessError::InvalidKey));
         };
-        if framing.ahead == 0 {
-            let file = FileRef::clone(file);
-            let remaining = framing.size - framing.framed;
-            if self.may_map(framing, len)
-                && let Some(window) = self.tx.pool.windows.window(&file, offset)
-                && is_resident(framing, &file, offset, len as u64)
-            {
-                return Ok(Some(Payload::Mapped(window, offset)));
-            }
-            let Some(room) = self.tx.data_room(payload_max, remaining) else {
-                return Ok(None);
-            };
-            let is_last = room == remaining;
-            let filled = self.tx.read_ahead(&file, offset, room)?;
-            let whole = filled - filled % payload_max;
-            framing.ahead = if filled == room && is_last {
-                filled
-            } else {
-                whole
-            };
-            if framing.ahead < len {
-                self.tx.fetch = Some(Awaited::new(file, offset, room));
-                return Ok(None);
-            }
-            framing.ahead_start = self.tx.batch().data_filled(framing.ahead);
+        if framing.ahead > 0 {
+            return Ok(Some(framing.take_ahead(len)));
         }
-        let start = framing.ahead_start;
-        framing.ahead_start += len;
-        framing.ahead -= len;
-        Ok(Some(Payload::Data(start)))
+        let file = FileRef::clone(file);
+        let remaining = framing.size - framing.framed;
+        if self.may_map(framing, len)
+            && let Some(window) = self.tx.pool.windows.window(&file, offset)
+            && is_resident(framing, &file, offset, len as u64)
+        {
+            return Ok(Some(Payload::Mapped(window, offset)));
+        }
+        let Some(room) = self.tx.data_room(payload_max, remaining) else {
+            return Ok(None);
+        };
+        let is_last = room == remaining;
+        let filled = self.tx.read_ahead(&file, offset, room)?;
+        let whole = filled - filled % payload_max;
+        framing.ahead = if filled == room && is_last {
+            filled
+        } else {
+            whole
+        };
+        if framing.ahead < len {
+            self.tx.fetch = Some(Awaited::new(file, offset, room));
+            return Ok(None);
+        }
+        framing.ahead_start = self.tx.batch().data_filled(framing.ahead);
+        Ok(Some(framing.take_ahead(len)))
     }
 
     /// Whether the kernel may copy a segment from a window: nobody here may touch its bytes.

@@ -92,7 +92,11 @@ impl Violation {
 /// the peer.
 pub(super) fn write_refused(error: AccessError) -> TerminateCode {
     match error {
-        AccessError::InvalidKey | AccessError::Rights => TerminateCode::TAGGED_INVALID_STAG,
+        AccessError::InvalidKey
+        | AccessError::Rights
+        | AccessError::NotResident
+        | AccessError::Capability
+        | AccessError::Replay => TerminateCode::TAGGED_INVALID_STAG,
         AccessError::WrongEndpoint => TerminateCode::TAGGED_ASSOCIATION,
         AccessError::Bounds => TerminateCode::TAGGED_BOUNDS,
         AccessError::Wrap => TerminateCode::TAGGED_WRAP,
@@ -102,7 +106,10 @@ pub(super) fn write_refused(error: AccessError) -> TerminateCode {
 /// The code for a refused RDMA Read.
 pub(super) fn read_refused(error: AccessError) -> TerminateCode {
     match error {
-        AccessError::InvalidKey => TerminateCode::READ_INVALID_STAG,
+        AccessError::InvalidKey
+        | AccessError::NotResident
+        | AccessError::Capability
+        | AccessError::Replay => TerminateCode::READ_INVALID_STAG,
         AccessError::WrongEndpoint => TerminateCode::READ_ASSOCIATION,
         AccessError::Rights => TerminateCode::READ_ACCESS,
         AccessError::Bounds => TerminateCode::READ_BOUNDS,

@@ -1,0 +1,235 @@
+//! Reads that can be refused and the connection goes on: requests with a capability, and exceptions
+//! (docs/formats/exceptions.md).
+
+use super::outgoing::{Answer, LeavingSource};
+use super::receive::{InboundRead, InboundSource};
+use super::violation::Violation;
+use super::{Engine, ReadSource};
+use gannet_fabric::{
+    AccessError, AccessKey, CapabilityKey, Completion, PostError, Reference, RemoteAddress,
+    RemoteKey, Span, WorkError, WorkId, limits::OPTIMISTIC_READ_MAX,
+};
+use gannet_softrdma::OptimisticRead;
+use gannet_wire::ddp::{DdpHeader, MessageOffset, QueueNumber, TAGGED_HEADER_LEN, Untagged};
+use gannet_wire::rdmap::{
+    AUTHENTICATED_READ_REQUEST_LEN, AuthenticatedReadRequest, ExceptionReason, MAC_LEN, Opcode,
+    READ_EXCEPTION_LEN, ReadException, ReadRequest, TerminateCode,
+};
+
+impl Engine {
+    /// See [`gannet_fabric::Endpoint::authenticate`].
+    pub(crate) fn authenticate(&mut self, key: CapabilityKey) {
+        self.authenticator.set_key(key);
+    }
+
+    /// See [`gannet_fabric::Endpoint::post_optimistic_read`].
+    pub(crate) fn post_optimistic_read(
+        &mut self,
+        id: WorkId,
+        sink: Span,
+        source: Reference,
+    ) -> Result<(), PostError> {
+        if !self.agreement.exceptions || !self.authenticator.has_key() {
+            return Err(PostError::Invalid(
+                "no optimistic read was agreed for this connection",
+            ));
+        }
+        if sink.len > OPTIMISTIC_READ_MAX {
+            return Err(PostError::Invalid("an optimistic read of more than 64 KiB"));
+        }
+        self.post_read_of(id, sink, ReadSource::Exported(source))
+    }
+
+    /// Frames a request for an exported object.
+    pub(super) fn push_authenticated(&mut self, read: ReadRequest, access_key: AccessKey) {
+        let mut request = AuthenticatedReadRequest {
+            read,
+            access_key: access_key.0,
+            timestamp: self.authenticator.next_timestamp(),
+            mac: [0; MAC_LEN],
+        };
+        request.mac = self.authenticator.code(&request.claim());
+        let mut payload = [0; AUTHENTICATED_READ_REQUEST_LEN];
+        request.emit(&mut payload);
+        let opcode = Opcode::AuthenticatedReadRequest;
+        self.tx
+            .push_control_message(opcode, 0, &payload, &self.agreement);
+    }
+
+    /// A request for an exported object is here. It is checked for who asks in the order in which requests came; its
+    /// bytes are looked for when its turn comes.
+    pub(super) fn receive_authenticated_read_request(
+        &mut self,
+        header: &Untagged,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        self.check_untagged(header, QueueNumber::READ_REQUEST)?;
+        if header.offset != MessageOffset(0) || !header.last {
+            return Err(TerminateCode::UNTAGGED_OFFSET.into());
+        }
+        let bytes = payload
+            .try_into()
+            .map_err(|_| Violation::from(TerminateCode::UNTAGGED_TOO_LONG))?;
+        let request = AuthenticatedReadRequest::from_bytes(bytes);
+        self.check_read_depth()?;
+        let (claim, timestamp) = (request.claim(), request.timestamp);
+        let source = match self.authenticator.check(&claim, timestamp, &request.mac) {
+            Ok(()) => InboundSource::Exported(AccessKey(request.access_key)),
+            Err(error) => InboundSource::Refused(error),
+        };
+        self.rx.requests.push_back(InboundRead {
+            header: DdpHeader::Untagged(*header),
+            request: request.read,
+            source,
+        });
+        self.next_message(QueueNumber::READ_REQUEST)
+    }
+
+    /// Takes the bytes of an exported object at this instant, all of them, and begins the answer; or refuses. False when
+    /// there is no room for them yet.
+    pub(super) fn begin_exported(
+        &mut self,
+        header: DdpHeader,
+        request: &ReadRequest,
+        access_key: AccessKey,
+    ) -> bool {
+        let size = request.size as usize;
+        if size > OPTIMISTIC_READ_MAX as usize {
+            self.push_exception(request, AccessError::Bounds);
+            return true;
+        }
+        match self.room_for(size) {
+            Room::Here => {}
+            Room::Later => {
+                self.rx.requests.push_front(InboundRead {
+                    header,
+                    request: *request,
+                    source: InboundSource::Exported(access_key),
+                });
+                return false;
+            }
+            Room::Never => {
+                self.push_exception(request, AccessError::Bounds);
+                return true;
+            }
+        }
+        let read = OptimisticRead {
+            endpoint: self.id,
+            source: Reference {
+                address: RemoteAddress {
+                    key: RemoteKey(request.source_stag.0),
+                    offset: request.source_offset.0,
+                },
+                access_key,
+            },
+        };
+        let space = self.tx.batch().data_space(size);
+        if let Err(error) = self.table.read_exported(&read, space) {
+            self.push_exception(request, error);
+            return true;
+        }
+        let start = self.tx.batch().data_filled(size);
+        let answer = Answer {
+            header,
+            request: *request,
+        };
+        self.begin_answer(answer, LeavingSource::Nothing, 0);
+        if let Some(framing) = &mut self.tx.framing {
+            (framing.ahead, framing.ahead_start) = (size, start);
+        }
+        true
+    }
+
+    /// Whether the youngest batch, or a new one, takes `size` bytes in whole segments.
+    fn room_for(&mut self, size: usize) -> Room {
+        if size == 0 {
+            return Room::Here;
+        }
+        let payload_max = self.tx.ulpdu_max - TAGGED_HEADER_LEN;
+        // The second batch is empty, unless there may be no second.
+        for _ in 0..2 {
+            match self.tx.data_room(payload_max, size) {
+                None => return Room::Later,
+                Some(room) if room == size => return Room::Here,
+                Some(_) => self.tx.batch().is_full = true,
+            }
+        }
+        Room::Never
+    }
+
+    /// Frames the answer to a Read that is refused.
+    pub(super) fn push_exception(&mut self, request: &ReadRequest, error: AccessError) {
+        self.tx.last_was_response = true;
+        let exception = ReadException {
+            sink_stag: request.sink_stag,
+            sink_offset: request.sink_offset,
+            reason: reason_of(error),
+        };
+        let mut payload = [0; READ_EXCEPTION_LEN];
+        exception.emit(&mut payload);
+        self.tx
+            .push_control_message(Opcode::ReadException, 0, &payload, &self.agreement);
+    }
+
+    /// The oldest of our Reads is refused. An exception that fits no Read, or one of which bytes have come, is a
+    /// violation: else a peer could fail what it has half placed.
+    pub(super) fn receive_read_exception(
+        &mut self,
+        header: &Untagged,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        self.check_untagged(header, QueueNumber::READ_EXCEPTION)?;
+        if header.offset != MessageOffset(0) || !header.last {
+            return Err(TerminateCode::UNTAGGED_OFFSET.into());
+        }
+        let exception = ReadException::parse(payload)
+            .map_err(|_| Violation::from(TerminateCode::UNTAGGED_TOO_LONG))?;
+        let is_due = self.is_between_tagged()
+            && self.reads.front().is_some_and(|read| {
+                read.stag == exception.sink_stag
+                    && read.offset == exception.sink_offset
+                    && read.received == 0
+            });
+        let read = self.reads.pop_front().filter(|_| is_due);
+        let read = read.ok_or(Violation::from(TerminateCode::UNEXPECTED_OPCODE))?;
+        if let Some((id, _)) = read.work {
+            self.completions.push_back(Completion {
+                id,
+                outcome: Err(WorkError::Remote(error_of(exception.reason))),
+                buffer: None,
+            });
+        }
+        self.next_message(QueueNumber::READ_EXCEPTION)
+    }
+}
+
+/// Where an answer's bytes go.
+enum Room {
+    Here,
+    /// Once the stream has taken more.
+    Later,
+    /// Segments are too short for so many bytes.
+    Never,
+}
+
+fn reason_of(error: AccessError) -> ExceptionReason {
+    match error {
+        AccessError::NotResident => ExceptionReason::NotResident,
+        AccessError::InvalidKey => ExceptionReason::StaleKey,
+        AccessError::Bounds | AccessError::Wrap => ExceptionReason::Bounds,
+        AccessError::Rights | AccessError::WrongEndpoint => ExceptionReason::Rights,
+        AccessError::Capability => ExceptionReason::BadCapability,
+        AccessError::Replay => ExceptionReason::Replay,
+    }
+}
+
+fn error_of(reason: ExceptionReason) -> AccessError {
+    match reason {
+        ExceptionReason::NotResident => AccessError::NotResident,
+        ExceptionReason::StaleKey => AccessError::InvalidKey,
+        ExceptionReason::Bounds => AccessError::Bounds,
+        ExceptionReason::Rights => AccessError::Rights,
+        ExceptionReason::BadCapability => AccessError::Capability,
+        ExceptionReason::Replay => AccessError::Replay,
+    }
+}
