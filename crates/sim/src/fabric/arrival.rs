@@ -1,7 +1,8 @@
 //! What an endpoint does with a segment that arrives.
 
 use super::endpoint::{Answer, End};
-use super::segment::{MessageEnd, Segment};
+use super::segment::{MessageEnd, Proof, Segment};
+use gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 use gannet_fabric::{
     AccessError, Completion, Disconnected, Done, MemoryRegion, RemoteAddress, SoftwareRegion, Span,
     WorkError,
@@ -23,7 +24,12 @@ impl End {
                 last,
             } => self.message_arrived(offset, &bytes, last),
             Segment::Write { target, bytes } => self.write_arrived(target, &bytes),
-            Segment::ReadRequest { read, source, len } => self.request_arrived(read, source, len),
+            Segment::ReadRequest {
+                read,
+                source,
+                len,
+                proof,
+            } => self.request_arrived(read, (source, len), proof),
             Segment::ReadResponse {
                 read,
                 offset,
@@ -115,7 +121,13 @@ impl End {
         }
     }
 
-    fn request_arrived(self: &Rc<Self>, read: u64, source: RemoteAddress, len: u32) {
+    fn request_arrived(
+        self: &Rc<Self>,
+        read: u64,
+        what: (RemoteAddress, u32),
+        proof: Option<Proof>,
+    ) {
+        let (source, len) = what;
         let executor = &self.fabric.core.executor;
         let turnaround = self
             .host
@@ -131,16 +143,24 @@ impl End {
             drop(state);
             return self.terminate(String::from("more reads than agreed"), None);
         }
-        let table = &self.domain.table;
-        let kind = AccessKind::RemoteRead;
-        let granted = table.check(self.id, source.key, source.offset, u64::from(len), kind);
+        let granted = match proof {
+            Some(_) if len > OPTIMISTIC_READ_MAX => Err(AccessError::Bounds),
+            Some(proof) => proof.check(&mut state.authenticator, what),
+            None => {
+                let (table, kind) = (&self.domain.table, AccessKind::RemoteRead);
+                let checked = table.check(self.id, source.key, source.offset, u64::from(len), kind);
+                checked.map(drop)
+            }
+        };
         state.answers.push_back(Answer {
             read,
             source,
             len,
             sent: 0,
             ready_at,
-            refused: granted.as_ref().err().copied(),
+            refused: granted.err(),
+            access_key: proof.map(|proof| proof.access_key),
+            taken: None,
         });
         drop(state);
         if let Err(error) = granted {
@@ -162,7 +182,7 @@ impl End {
             Ok(()) => {}
             Err(error) => {
                 self.complete_read(read, Err(WorkError::Local(error)));
-                if !self.fabric.profile.survivable_exceptions {
+                if !self.survives_refused_reads() {
                     self.transmit(Segment::Reset);
                     self.finish(Disconnected::Local);
                 }

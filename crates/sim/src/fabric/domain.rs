@@ -2,7 +2,10 @@
 
 use super::SimFabric;
 use crate::nic::{Debtor, Host, PAGE_LEN};
-use gannet_fabric::{Access, Backing, Domain, Region, RegionStats, RegisterError, Scope, Source};
+use gannet_fabric::{
+    Access, Backing, Domain, ExportTable, FindExported, Region, RegionStats, RegisterError, Scope,
+    Source,
+};
 use gannet_softrdma::ProtectionTable;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -142,6 +145,10 @@ impl Domain for SimDomain {
 
     fn has_software_regions(&self) -> bool {
         true
+    }
+
+    fn exports(&self, find: FindExported) -> Option<Rc<dyn ExportTable>> {
+        self.table.exports(find)
     }
 
     fn stats(&self) -> RegionStats {

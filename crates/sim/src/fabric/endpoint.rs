@@ -1,17 +1,18 @@
 //! A simulated queue pair: one transmitter per end, one handler per arriving segment.
 
-use super::segment::{Fetched, MessageEnd, Segment, fetch, fetch_region};
+use super::segment::{Fetched, MessageEnd, Proof, Segment, fetch, fetch_region};
 use super::{Side, SimDomain, SimFabric};
 use crate::network::{Breakable, Channel};
 use crate::nic::{Activity, Adapter, Host, Machine};
 use crate::world::NodeId;
 use gannet_fabric::{
-    AccessError, Completion, ConnectError, ConnectOptions, Disconnected, Done, EndpointAttributes,
-    EndpointId, PostError, RemoteAddress, Signal, Source, Span, WorkError, WorkId,
+    AccessError, AccessKey, Completion, ConnectError, ConnectOptions, Disconnected, Done,
+    EndpointAttributes, EndpointId, PostError, Reference, RemoteAddress, Signal, Source, Span,
+    WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, FileRef, Handle};
-use gannet_softrdma::{AccessKind, EndpointReceives};
-use std::cell::{Cell, RefCell};
+use gannet_softrdma::{AccessKind, Authenticator, EndpointReceives, OptimisticRead};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -53,6 +54,7 @@ pub(super) struct EndState {
     pub(super) unacknowledged: VecDeque<Work>,
     /// Answers owed to the peer, in order.
     pub(super) answers: VecDeque<Answer>,
+    pub(super) authenticator: Authenticator,
     pub(super) receives: EndpointReceives,
     /// The receive of the message whose last segment is still to come.
     pub(super) receiving: Option<(WorkId, Buffer)>,
@@ -88,6 +90,8 @@ pub(super) enum WorkKind {
     Read {
         sink: Span,
         source: RemoteAddress,
+        /// Of an optimistic one.
+        access_key: Option<AccessKey>,
     },
 }
 
@@ -96,6 +100,7 @@ pub(super) struct PendingRead {
     pub(super) id: WorkId,
     pub(super) sink: Span,
     pub(super) source: RemoteAddress,
+    access_key: Option<AccessKey>,
 }
 
 pub(super) struct Answer {
@@ -106,6 +111,10 @@ pub(super) struct Answer {
     /// When the adapter has its first byte.
     pub(super) ready_at: u64,
     pub(super) refused: Option<AccessError>,
+    /// Of an optimistic read.
+    pub(super) access_key: Option<AccessKey>,
+    /// All of its bytes, once they were taken.
+    pub(super) taken: Option<Vec<u8>>,
 }
 
 /// Who has a segment to send.
@@ -256,12 +265,19 @@ impl End {
     }
 
     fn read_request(&self) -> Option<Segment> {
-        let mut state = self.state.borrow_mut();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
         let read = state.reads.get(usize::from(state.reads_asked))?;
+        let (source, len) = (read.source, read.sink.len);
+        let proof = read.access_key.map(|access_key| {
+            let timestamp = state.authenticator.next_timestamp();
+            Proof::new(&state.authenticator, (source, len), access_key, timestamp)
+        });
         let segment = Segment::ReadRequest {
             read: read.number,
-            source: read.source,
-            len: read.sink.len,
+            source,
+            len,
+            proof,
         };
         state.reads_asked += 1;
         Some(segment)
@@ -332,6 +348,9 @@ impl End {
         }
         let left = (answer.len - at) as usize;
         let len = left.min(self.fabric.profile.segment_len);
+        if let Some(access_key) = answer.access_key {
+            return self.exported_segment(guard, access_key, len);
+        }
         let (key, offset) = (answer.source.key, answer.source.offset + u64::from(at));
         let table = &self.domain.table;
         let granted = table.check(self.id, key, offset, len as u64, AccessKind::RemoteRead);
@@ -372,6 +391,47 @@ impl End {
                 None
             }
         }
+    }
+
+    /// The next `len` bytes of an exported object, which are taken all at once when the first of them leave.
+    fn exported_segment(
+        self: &Rc<Self>,
+        mut state: RefMut<'_, EndState>,
+        access_key: AccessKey,
+        len: usize,
+    ) -> Option<Segment> {
+        let answer = state.answers.front_mut()?;
+        if answer.taken.is_none() {
+            let read = OptimisticRead {
+                endpoint: self.id,
+                source: Reference {
+                    address: answer.source,
+                    access_key,
+                },
+            };
+            let mut bytes = vec![0; answer.len as usize];
+            match self.domain.table.read_exported(&read, &mut bytes) {
+                Ok(()) => answer.taken = Some(bytes),
+                Err(error) => answer.refused = Some(error),
+            }
+            // Those that are there leave next, or the refusal.
+            return None;
+        }
+        let at = answer.sent as usize;
+        let taken = answer.taken.as_ref()?;
+        let bytes = taken.get(at..at + len)?.to_vec();
+        let last = at + len == taken.len();
+        let (read, offset) = (answer.read, u64::from(answer.sent));
+        answer.sent += u32::try_from(len).unwrap_or(u32::MAX);
+        if last {
+            state.answers.pop_front();
+        }
+        Some(Segment::ReadResponse {
+            read,
+            offset,
+            bytes,
+            last,
+        })
     }
 
     /// Has the disk bring a segment's bytes, and transmits nothing else meanwhile.
@@ -462,8 +522,12 @@ impl End {
         self.finish(Disconnected::PeerMisbehaved(why));
     }
 
+    pub(super) fn survives_refused_reads(&self) -> bool {
+        self.fabric.profile.survivable_exceptions || self.attributes.exceptions
+    }
+
     pub(super) fn refuse_read(&self, read: u64, error: AccessError) {
-        if !self.fabric.profile.survivable_exceptions {
+        if !self.survives_refused_reads() {
             self.terminate(format!("read refused: {error}"), Some((read, error)));
         }
     }
@@ -638,6 +702,7 @@ impl EndState {
             reads_asked: 0,
             unacknowledged: VecDeque::new(),
             answers: VecDeque::new(),
+            authenticator: Authenticator::default(),
             receives,
             receiving: None,
             completions: VecDeque::new(),
@@ -686,11 +751,16 @@ impl Work {
 
     fn into_read(self, number: u64) -> Option<PendingRead> {
         match self.kind {
-            WorkKind::Read { sink, source } => Some(PendingRead {
+            WorkKind::Read {
+                sink,
+                source,
+                access_key,
+            } => Some(PendingRead {
                 number,
                 id: self.id,
                 sink,
                 source,
+                access_key,
             }),
             _ => None,
         }

@@ -159,6 +159,7 @@ impl Provider for SimProvider {
             read_depth_max: self.read_depth_max(),
             message_max: u32::MAX,
             survivable_exceptions: self.fabric.profile.survivable_exceptions,
+            optimistic_reads: true,
             file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
             software_regions: true,
             remote_invalidation: adapter
@@ -391,6 +392,7 @@ fn agree(
         receive_queue_max: RECEIVE_QUEUE_MAX,
         send_sge_max: 1,
         read_sge_max: 1,
+        exceptions: near.exceptions && far.exceptions,
     };
     (attributes(near, far), attributes(far, near))
 }

@@ -1,8 +1,10 @@
 //! What travels between two simulated endpoints, and where its bytes come from.
 
-use gannet_fabric::{AccessError, RemoteAddress, RemoteKey, SoftwareRegion, Source, WorkError};
+use gannet_fabric::{
+    AccessError, AccessKey, RemoteAddress, RemoteKey, SoftwareRegion, Source, WorkError,
+};
 use gannet_runtime::FileRef;
-use gannet_softrdma::TableRegion;
+use gannet_softrdma::{Authenticator, MAC_LEN, TableRegion};
 use std::io;
 
 /// One segment on its way.
@@ -23,6 +25,8 @@ pub(super) enum Segment {
         read: u64,
         source: RemoteAddress,
         len: u32,
+        /// Of an optimistic one.
+        proof: Option<Proof>,
     },
     /// Part of the answer to one.
     ReadResponse {
@@ -42,6 +46,49 @@ pub(super) enum Segment {
     End,
     /// The connection is broken.
     Reset,
+}
+
+/// The right to an optimistic read.
+#[derive(Clone, Copy)]
+pub(super) struct Proof {
+    pub(super) access_key: AccessKey,
+    timestamp: u64,
+    code: [u8; MAC_LEN],
+}
+
+impl Proof {
+    pub(super) fn new(
+        authenticator: &Authenticator,
+        what: (RemoteAddress, u32),
+        access_key: AccessKey,
+        timestamp: u64,
+    ) -> Proof {
+        let code = authenticator.code(&claim(what, access_key, timestamp));
+        Proof {
+            access_key,
+            timestamp,
+            code,
+        }
+    }
+
+    pub(super) fn check(
+        &self,
+        authenticator: &mut Authenticator,
+        what: (RemoteAddress, u32),
+    ) -> Result<(), AccessError> {
+        let claim = claim(what, self.access_key, self.timestamp);
+        authenticator.check(&claim, self.timestamp, &self.code)
+    }
+}
+
+fn claim((source, len): (RemoteAddress, u32), access_key: AccessKey, timestamp: u64) -> Vec<u8> {
+    let mut claim = Vec::new();
+    claim.extend(source.key.0.to_be_bytes());
+    claim.extend(source.offset.to_be_bytes());
+    claim.extend(len.to_be_bytes());
+    claim.extend(access_key.0.to_be_bytes());
+    claim.extend(timestamp.to_be_bytes());
+    claim
 }
 
 /// What the last segment of a message says.

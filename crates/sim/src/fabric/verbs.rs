@@ -3,9 +3,10 @@
 use super::endpoint::{End, SILENCE_NS, WorkKind};
 use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
+use gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 use gannet_fabric::{
-    Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId, Invalidate,
-    PostError, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
+    CapabilityKey, Completion, Disconnected, Domain, Endpoint, EndpointAttributes, EndpointId,
+    Invalidate, PostError, Reference, RemoteAddress, SendOptions, Signal, Source, Span, WorkId,
 };
 use gannet_runtime::Buffer;
 use gannet_softrdma::TableRegion;
@@ -102,8 +103,40 @@ impl Endpoint for SimEndpoint {
         if self.end.attributes.ord == 0 {
             return Err(PostError::Invalid("no read depth was agreed"));
         }
-        self.end
-            .post(id, Signal::Always, WorkKind::Read { sink, source })
+        let kind = WorkKind::Read {
+            sink,
+            source,
+            access_key: None,
+        };
+        self.end.post(id, Signal::Always, kind)
+    }
+
+    fn authenticate(&self, key: CapabilityKey) {
+        self.end.state.borrow_mut().authenticator.set_key(key);
+    }
+
+    fn post_optimistic_read(
+        &self,
+        id: WorkId,
+        sink: Span,
+        source: Reference,
+    ) -> Result<(), PostError> {
+        if !check_span(&sink)?.is_memory() {
+            return Err(PostError::Invalid("a file is no sink"));
+        }
+        let has_key = self.end.state.borrow().authenticator.has_key();
+        if !self.end.attributes.exceptions || !has_key || self.end.attributes.ord == 0 {
+            return Err(PostError::Invalid("no optimistic read was agreed"));
+        }
+        if sink.len > OPTIMISTIC_READ_MAX {
+            return Err(PostError::Invalid("an optimistic read of more than 64 KiB"));
+        }
+        let kind = WorkKind::Read {
+            sink,
+            source: source.address,
+            access_key: Some(source.access_key),
+        };
+        self.end.post(id, Signal::Always, kind)
     }
 
     fn flush(&self) {
