@@ -13,7 +13,7 @@ use gannet_fabric::{
 };
 use gannet_runtime::{FileSource, Handle, Instant};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::rc::Rc;
 
@@ -39,6 +39,7 @@ pub(crate) struct Exports {
     free: Vec<usize>,
     by_key: HashMap<RemoteKey, usize>,
     by_name: BTreeMap<Name, usize>,
+    by_endpoint: BTreeSet<(EndpointId, usize)>,
     /// Entries with their bytes at hand.
     loaded: usize,
     entry_hand: usize,
@@ -99,6 +100,7 @@ impl Exports {
         }
         self.by_key.insert(key, slot);
         self.by_name.insert(name, slot);
+        self.by_endpoint.insert((name.2, slot));
         self.unload(slot);
     }
 
@@ -143,6 +145,7 @@ impl Exports {
         self.loaded -= usize::from(entry.bytes.is_some());
         self.by_key.remove(&entry.key);
         self.by_name.remove(&entry.name);
+        self.by_endpoint.remove(&(entry.name.2, slot));
         self.free.push(slot);
     }
 
@@ -152,6 +155,15 @@ impl Exports {
             .range(from..=to)
             .map(|(_, slot)| *slot)
             .collect();
+        slots.into_iter().for_each(|slot| self.remove(slot));
+    }
+
+    /// A connection has ended: nobody has a use for its entries.
+    pub(crate) fn remove_endpoint(&mut self, endpoint: EndpointId) {
+        let of_it = self
+            .by_endpoint
+            .range((endpoint, 0)..=(endpoint, usize::MAX));
+        let slots: Vec<usize> = of_it.map(|(_, slot)| *slot).collect();
         slots.into_iter().for_each(|slot| self.remove(slot));
     }
 

@@ -139,6 +139,11 @@ impl ProtectionTable {
         exports::read(&self.exports, read, self.runtime.now(), target)
     }
 
+    /// A connection has ended, and with it what was exported to its peer.
+    pub fn endpoint_ended(&self, endpoint: EndpointId) {
+        self.exports.borrow_mut().remove_endpoint(endpoint);
+    }
+
     fn fresh_key(&self) -> RemoteKey {
         fresh_key(&self.runtime, &self.state, &self.exports)
     }

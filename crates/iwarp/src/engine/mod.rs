@@ -372,6 +372,7 @@ impl Engine {
 
     /// Completes everything outstanding; `refused` goes to the oldest work of its kind.
     fn flush_work(&mut self, refused: Option<(Opcode, AccessError)>) {
+        self.table.endpoint_ended(self.id);
         let mut refused_read = match refused {
             Some((Opcode::ReadRequest, error)) => Some(WorkError::Remote(error)),
             _ => None,

@@ -543,6 +543,7 @@ impl End {
             .core
             .trace(format_args!("endpoint {} ends: {reason}", self.id.0));
         state.ended = Some(reason);
+        self.domain.table.endpoint_ended(self.id);
         let flushed = |id, buffer| Completion {
             id,
             outcome: Err(WorkError::Flushed),
