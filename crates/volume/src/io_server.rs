@@ -3,6 +3,7 @@
 //! Bytes of READs leave from the page cache by RDMA Write; those of WRITEs are fetched by RDMA Read, a piece ahead of
 //! the disk.
 
+mod exports;
 mod fetches;
 mod gone;
 mod lent;
@@ -22,6 +23,7 @@ use crate::limits::{
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
+use exports::Exports;
 use fetches::Fetches;
 use gannet_runtime::{Handle, LocalFuture, Zones, all};
 use gannet_vfs::{
@@ -54,6 +56,7 @@ pub struct IoServer<V: Vfs> {
     /// Handles of objects that were used lately.
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
+    exports: Exports,
     gone: RefCell<Gone>,
     range_locks: RangeLocks,
     terms: Terms,
@@ -132,6 +135,7 @@ impl<V: Vfs> IoServer<V> {
             writes: turns(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
             small: turns(SMALL_MAX, SMALL_UNDER_WAY_MAX),
             walks: Walks::new(Handle::clone(&runtime)),
+            exports: Exports::new(Handle::clone(&runtime)),
             runtime,
             store,
             keys,
@@ -355,6 +359,7 @@ impl<V: Vfs> IoServer<V> {
         self.gone
             .borrow_mut()
             .insert(capability.file, self.runtime.now());
+        self.exports.remove(capability.file);
         let root = self.store.root();
         let found = self.store.lookup(&own(), &root, &folder).await.0;
         let removed = match found {
@@ -418,6 +423,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(&link, request.body()).await,
                 Operation::Lend => self.lend(&link, request.body()),
+                Operation::References => self.references(&link, request.body()).await,
                 Operation::Return => self.take_back(&link, request.body()).await,
                 _ => Err(Status::Notsupp),
             };

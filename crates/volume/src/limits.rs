@@ -235,3 +235,9 @@ pub const NOTED_RANGES_MAX: usize = 1 << 16;
 pub const WALK_STEPS: u32 = 1024;
 /// So many pieces cost what a range does that is looked up in the page cache.
 pub const RANGE_STEPS: u32 = 32;
+
+/// Looks at the page cache that one question for resident bytes may cost.
+pub const RESIDENT_PROBES_MAX: u32 = 1024;
+
+/// Bytes below which what is not wholly in memory is not looked at in parts.
+pub const RESIDENT_STEP_MIN: u64 = 256 << 10;

@@ -10,6 +10,7 @@ mod drive;
 mod fast;
 mod holding;
 mod lent;
+mod optimistic;
 mod queue;
 mod staged;
 mod term;
@@ -466,6 +467,7 @@ impl Shared {
                 std::mem::take(&mut state.outgoing),
                 std::mem::take(&mut state.calls),
                 std::mem::take(&mut state.reads),
+                std::mem::take(&mut state.optimistic),
                 std::mem::take(&mut state.held),
             )
         };

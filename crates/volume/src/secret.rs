@@ -3,6 +3,7 @@
 //! All proofs are SipHash-2-4 with 128 bits of key and of output, a keyed function made for short messages: nobody who
 //! lacks the key can make one. Nothing is encrypted: whoever reads the network reads the data, as with NFS.
 
+use gannet_fabric::CapabilityKey;
 use gannet_wire::volume::{Accepted, Capability, Hello, Role, Token};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fmt;
@@ -115,6 +116,22 @@ impl ServerKeys {
 /// Proves to the connecting side that the accepting side has `key`; made over what both have said.
 pub fn server_proof(key: Secret, hello: &Hello, volume: &Token, nonce: &Token) -> Token {
     key.prove("accepting side", &[&hello.to_bytes(), volume, nonce])
+}
+
+/// The key by which optimistic reads of one connection are authenticated; made over all that both have said.
+pub(crate) fn capability_key(
+    key: Secret,
+    hello: &Hello,
+    accepted: &Accepted,
+    session: &Token,
+) -> CapabilityKey {
+    let mut hasher =
+        blake3::Hasher::new_derive_key("gannet volume: optimistic reads of a connection");
+    hasher.update(&key.0);
+    hasher.update(&hello.to_bytes());
+    hasher.update(&accepted.to_bytes());
+    hasher.update(session);
+    CapabilityKey(*hasher.finalize().as_bytes())
 }
 
 /// Proves to the accepting side that the connecting side has `key`, and that its session is this one.

@@ -16,6 +16,7 @@ mod inventory;
 mod io;
 mod lent;
 mod locks;
+mod references;
 mod registry;
 mod shape;
 mod status;
@@ -48,6 +49,9 @@ pub use locks::{
     LockAction, LockKind, LockOutcome, LockRecord, LockReply, LockRequest, RenewLocksReply,
     RenewLocksRequest,
 };
+pub use references::{
+    ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers, ReferenceRequest, ResidentRun,
+};
 pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
 pub use status::{Stability, Status};
@@ -55,7 +59,7 @@ pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version spoken here.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Bytes of a [`MessageHeader`].
 pub const HEADER_LEN: usize = 40;
 /// Most bytes of a message: a header, a body, and data.

@@ -247,6 +247,7 @@ fn transfer() -> Transfer {
             index: 3,
         },
         stability: Stability::FileSync,
+        wants_reference: false,
         file: tile(),
         memory: Memory::Region {
             key: 5,
@@ -271,7 +272,11 @@ fn io_servers() -> Vec<Seed> {
         capability: capability(),
         size: 10,
     };
-    let done = TransferDone { count: 900, state };
+    let done = TransferDone {
+        count: 900,
+        state,
+        reference: None,
+    };
     let by_client = Transfer {
         memory: Memory::Lent { number: 3 },
         ..transfer.clone()

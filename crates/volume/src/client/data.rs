@@ -247,6 +247,7 @@ impl Mover {
                 capability: request.capability,
                 placement: share.target.placement,
                 stability,
+                wants_reference: false,
                 file: file.clone(),
                 memory,
             };

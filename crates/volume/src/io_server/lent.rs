@@ -7,7 +7,8 @@ use crate::link::Link;
 use gannet_fabric::Access;
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, Transfer, TransferDone,
+    Capability, Class, LENT_LEN_MAX, Lent, LentDone, ObjectRange, ObjectReference, Transfer,
+    TransferDone,
 };
 use gannet_wire::xdr::to_bytes;
 
@@ -59,12 +60,15 @@ impl<V: Vfs> IoServer<V> {
         &self,
         (link, class): (&Link, Class),
         object: Option<&FileHandle>,
-        transfer: &Transfer,
-        count: u64,
+        (transfer, count, reference): (&Transfer, u64, Option<ObjectReference>),
         pace: &Pace,
     ) -> Result<Vec<u8>, Status> {
         let nothing = |state| LentDone {
-            done: TransferDone { count: 0, state },
+            done: TransferDone {
+                count: 0,
+                state,
+                reference,
+            },
             lent: None,
         };
         let buffer = Some(count).filter(|it| *it <= LENT_LEN_MAX);
@@ -83,7 +87,11 @@ impl<V: Vfs> IoServer<V> {
         Ok(to_bytes(&match link.lend(buffer, Access::RemoteRead) {
             None => nothing(state),
             lent => LentDone {
-                done: TransferDone { count, state },
+                done: TransferDone {
+                    count,
+                    state,
+                    reference,
+                },
                 lent,
             },
         }))

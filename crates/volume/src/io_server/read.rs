@@ -32,6 +32,15 @@ impl<V: Vfs> IoServer<V> {
             self.may_be_lost(transfer.capability.file)?;
         }
         let class = class_of(request.header.class, count);
+        let reference = match (&object, transfer.wants_reference) {
+            (Some(object), true) => {
+                let mut own = pairs_together(&transfer.file, transfer.placement, 0);
+                let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
+                let whose = (&transfer.capability, object);
+                self.reference(link, whose, first).await?
+            }
+            _ => None,
+        };
         let link = (link, class);
         let (data, state) = match &transfer.memory {
             Memory::Inline => {
@@ -66,11 +75,16 @@ impl<V: Vfs> IoServer<V> {
                 (Vec::new(), state)
             }
             Memory::Lent { .. } => {
-                let read = self.read_lent(link, object.as_ref(), &transfer, count, &pace);
+                let what = (&transfer, count, reference);
+                let read = self.read_lent(link, object.as_ref(), what, &pace);
                 return Ok((read.await?, Vec::new()));
             }
         };
-        let done = TransferDone { count, state };
+        let done = TransferDone {
+            count,
+            state,
+            reference,
+        };
         Ok((to_bytes(&done), data))
     }
 

@@ -177,6 +177,7 @@ impl<V: Vfs> IoServer<V> {
             ..known
         }));
         if !is_same {
+            self.exports.remove_all();
             tracing::info!(
                 term = call.term.number,
                 "the volume's manager begins a term"

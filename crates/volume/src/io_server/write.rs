@@ -111,6 +111,7 @@ impl<V: Vfs> IoServer<V> {
         let done = TransferDone {
             count,
             state: ObjectState { verifier, ..state },
+            reference: None,
         };
         Ok(match transfer.memory {
             Memory::Lent { .. } => self.written_lent(link, done),

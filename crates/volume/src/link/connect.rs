@@ -5,7 +5,7 @@ use super::holding::Holding;
 use super::queue::{Outgoing, State};
 use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
-use crate::secret::{Secret, ServerKeys, client_proof, same, server_proof};
+use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, server_proof};
 use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
@@ -115,6 +115,7 @@ pub async fn connect(
         ird: depth,
         receives: receives(&pool.messages),
         traffic_class: classes.of(&hello),
+        exceptions: true,
     };
     let connected = provider.connect(address, options).await;
     let endpoint = connected.map_err(|error| ended(reason(&error)))?;
@@ -142,6 +143,8 @@ pub async fn connect(
     };
     let peer = (peer, session);
     let link = make(runtime, endpoint, pool, (peer, None, None), state);
+    let link_key = capability_key(key, &hello, &accepted, &session.0);
+    link.endpoint().authenticate(link_key);
     let proof = client_proof(key, &hello, &accepted, &session.0);
     let body = [proof, session.0].concat();
     let message = compose(&pool.messages, control(Operation::Hello, 0), &body, &[])?;
@@ -232,6 +235,7 @@ pub async fn accept(
         ird: read_depth,
         receives: share.receives(),
         traffic_class: classes.of(&hello),
+        exceptions: true,
     };
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
     let endpoint = match accepting {
@@ -245,6 +249,8 @@ pub async fn accept(
         return Err(ended("the peer does not know the volume's key"));
     };
     let mut credits = Credits::new(share, credit_limits(accepted.credits), runtime.now());
+    // Before the first answer, and so before the peer has a reference to use it with.
+    endpoint.authenticate(capability_key(key, &hello, &accepted, &session.token()));
     // The Hello, which is told from requests.
     credits.message_came();
     drop(first);

@@ -211,6 +211,11 @@ impl Shared {
                 state.owed.insert(id, self.runtime.now());
                 self.endpoint.post_read(Work::Read(id).id(), sink, source)
             }
+            Outgoing::ReadExported { id, sink, source } => {
+                state.owed.insert(id, self.runtime.now());
+                self.endpoint
+                    .post_optimistic_read(Work::ReadExported(id).id(), sink, source)
+            }
         }
     }
 
@@ -220,6 +225,10 @@ impl Shared {
             Ok(done) => done,
             // Why the connection ends comes by itself.
             Err(WorkError::Flushed) => return Ok(()),
+            Err(WorkError::Remote(refused)) if let Work::ReadExported(id) = work => {
+                self.read_exported(id, Err(refused));
+                return Ok(());
+            }
             Err(error) => return Err(error.to_string()),
         };
         match (work, done) {
@@ -244,6 +253,10 @@ impl Shared {
                 drop(state);
                 // It may have something to say.
                 drop(released);
+                Ok(())
+            }
+            (Work::ReadExported(id), _) => {
+                self.read_exported(id, Ok(()));
                 Ok(())
             }
             (Work::Read(id), _) => {

@@ -348,6 +348,7 @@ mod tests {
                 index: 0,
             },
             stability: Stability::FileSync,
+            wants_reference: false,
             file: Shape::contiguous(0, LEN).unwrap(),
             memory: Memory::Fast { slot: slot.number },
         };

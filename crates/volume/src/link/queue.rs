@@ -1,7 +1,7 @@
 //! What waits to leave, and who waits for what.
 
 use super::{FastSlot, LinkError, Message};
-use gannet_fabric::{RemoteAddress, Source, Span, WorkId};
+use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
 use gannet_runtime::{Buffer, Instant};
 use gannet_session::Credits;
 use gannet_wire::volume::Class;
@@ -37,6 +37,12 @@ pub(super) enum Outgoing {
         id: u64,
         sink: Span,
         source: RemoteAddress,
+    },
+    /// An optimistic read.
+    ReadExported {
+        id: u64,
+        sink: Span,
+        source: Reference,
     },
 }
 
@@ -76,6 +82,7 @@ pub(super) struct State {
     last_id: u64,
     pub(super) calls: BTreeMap<u64, Call>,
     pub(super) reads: BTreeMap<u64, oneshot::Sender<()>>,
+    pub(super) optimistic: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
     /// Since when the peer owes the reply to a request or the bytes of an RDMA Read, whether somebody waits for it or
     /// not.
     pub(super) owed: HashMap<u64, Instant>,
@@ -194,6 +201,7 @@ pub(super) enum Work {
         granted: u32,
     },
     Read(u64),
+    ReadExported(u64),
     /// As [`Work::Left`], with something that is held until then.
     Released(u64),
 }
@@ -207,6 +215,7 @@ impl Work {
             Work::Left(count) => (1, u64::from(count)),
             Work::Read(id) => (2, id),
             Work::Released(id) => (3, id),
+            Work::ReadExported(id) => (5, id),
             // Far fewer than the bits that are left for them.
             Work::Sent { count, granted } => (4, u64::from(count) << 32 | u64::from(granted)),
         };
@@ -219,6 +228,7 @@ impl Work {
             1 => Work::Left(u32::try_from(value).unwrap_or(u32::MAX)),
             2 => Work::Read(value),
             3 => Work::Released(value),
+            5 => Work::ReadExported(value),
             4 => Work::Sent {
                 count: (value >> 32) as u32,
                 granted: value as u32,
@@ -238,6 +248,7 @@ mod tests {
             Work::Receive,
             Work::Left(7),
             Work::Read(1 << 40),
+            Work::ReadExported(1 << 40),
             Work::Released(1 << 40),
             Work::Sent {
                 count: 40,

@@ -98,6 +98,7 @@ async fn say_done(target: &Target, number: u64, len: usize) -> Message {
         capability: capability(1),
         placement: target.placement,
         stability: Stability::Unstable,
+        wants_reference: false,
         file: contiguous(0, len),
         memory: Memory::Lent { number },
     });

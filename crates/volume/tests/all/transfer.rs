@@ -197,6 +197,7 @@ fn body(operation: Operation, slot: u32, len: usize) -> (Operation, Vec<u8>) {
             index: 0,
         },
         stability: Stability::Unstable,
+        wants_reference: false,
         file: contiguous(0, len),
         memory: Memory::Fast { slot },
     };

@@ -136,6 +136,8 @@ operations! {
     Return = 0x0311,
     /// I/O server, from the manager: which term it knows, the beginning of one, or that one goes on.
     Term = 0x0312,
+    /// I/O server: references to objects, and what of them is in memory.
+    References = 0x0313,
 }
 
 /// The first [`HEADER_LEN`] bytes of a message.

@@ -2,8 +2,8 @@
 
 use super::group::OnlyGroup;
 use super::{
-    OBJECTS_MAX, PIECES_MAX, Piece, Shape, Stability, Status, TOKEN_LEN, Timestamp, Token,
-    WIDTH_MAX,
+    OBJECTS_MAX, ObjectReference, PIECES_MAX, Piece, Shape, Stability, Status, TOKEN_LEN,
+    Timestamp, Token, WIDTH_MAX,
 };
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
@@ -279,6 +279,8 @@ pub struct Transfer {
     pub placement: Placement,
     /// How durable a WRITE must be.
     pub stability: Stability,
+    /// READ: a reference to the object is wanted too, for reading it without asking.
+    pub wants_reference: bool,
     /// The bytes, in terms of the file.
     pub file: Shape,
     /// The bytes, in memory.
@@ -290,6 +292,7 @@ impl Encode for Transfer {
         self.capability.encode(encoder);
         self.placement.encode(encoder);
         self.stability.encode(encoder);
+        encoder.bool(self.wants_reference);
         self.file.encode(encoder);
         self.memory.encode(encoder);
     }
@@ -301,6 +304,7 @@ impl Decode<'_> for Transfer {
             capability: Capability::decode(decoder)?,
             placement: Placement::decode(decoder)?,
             stability: Stability::decode(decoder)?,
+            wants_reference: decoder.bool()?,
             file: Shape::decode(decoder)?,
             memory: Memory::decode(decoder)?,
         };
@@ -336,6 +340,8 @@ record! {
         count: u64,
         /// The object afterwards.
         state: ObjectState,
+        /// The reference, if it was wanted and there is one.
+        reference: Option<ObjectReference>,
     }
 }
 
@@ -499,6 +505,7 @@ mod tests {
                 index: 3,
             },
             stability: Stability::Unstable,
+            wants_reference: false,
             file,
             memory,
         }

@@ -103,7 +103,11 @@ mod tests {
             version: 6,
             verifier: 5,
         };
-        let done = TransferDone { count: 7, state };
+        let done = TransferDone {
+            count: 7,
+            state,
+            reference: None,
+        };
         for lent in [None, Some(LENT)] {
             let answer = LentDone { done, lent };
             assert_eq!(from_bytes(&bytes_of(&answer)), Ok(answer));

@@ -1,0 +1,276 @@
+//! Objects that clients read without asking (paper 003): what is exported to whom, and until when.
+//!
+//! A reference is given for a capability, and lasts as long as that: whoever has one could have read by a call as well.
+//! It names an open file. Bytes are taken from the page cache at the moment of the access, so that a read which begins
+//! after a WRITE or TRUNCATE was answered sees it. UNLINK and a new term of the manager remove references before they
+//! are answered.
+
+use super::{IoServer, parse};
+use crate::limits::{RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN};
+use crate::link::Link;
+use gannet_fabric::{Export, ExportStats, ExportTable, Exported};
+use gannet_runtime::{FileRef, FileSource, Handle};
+use gannet_vfs::{FileHandle, Status, Vfs};
+use gannet_wire::volume::{
+    Capability, OBJECTS_MAX, ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
+    ReferenceRequest, ResidentRun,
+};
+use gannet_wire::xdr::to_bytes;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Files that are open somewhere on this core, by their objects: the table finds them again that has let go of them.
+type OpenFiles = Rc<RefCell<HashMap<u64, Weak<dyn FileSource>>>>;
+
+/// What an I/O server exports.
+pub(super) struct Exports {
+    runtime: Handle,
+    /// In the domain of its connections, once one of them survives exceptions.
+    table: OnceCell<Option<Rc<dyn ExportTable>>>,
+    open: OpenFiles,
+    /// Of a thousand READs lately, how many found their bytes in memory.
+    cached: Cell<u32>,
+}
+
+impl Exports {
+    pub(super) fn new(runtime: Handle) -> Exports {
+        Exports {
+            runtime,
+            table: OnceCell::new(),
+            open: OpenFiles::default(),
+            cached: Cell::new(1000),
+        }
+    }
+
+    /// The table, if the peer of `link` can use it.
+    fn table(&self, link: &Link) -> Option<&Rc<dyn ExportTable>> {
+        if !link.has_exceptions() {
+            return None;
+        }
+        let make = || {
+            let open = Rc::clone(&self.open);
+            let find = move |object: u64| {
+                let file = open.borrow().get(&object).and_then(Weak::upgrade);
+                file.map(Exported::File)
+            };
+            link.endpoint().domain().exports(Rc::new(find))
+        };
+        self.table.get_or_init(make).as_ref()
+    }
+
+    fn known(&self) -> Option<&Rc<dyn ExportTable>> {
+        self.table.get().and_then(Option::as_ref)
+    }
+
+    /// Lets the peer of `link` read an open object for as long as `capability` is good.
+    fn enter(
+        &self,
+        link: &Link,
+        capability: &Capability,
+        file: &FileRef,
+    ) -> Option<ObjectReference> {
+        let table = self.table(link)?;
+        let lasts = Duration::from_secs(capability.expires);
+        let lasts = lasts.saturating_sub(self.runtime.wall_clock());
+        let mut open = self.open.borrow_mut();
+        if open.len() >= super::OBJECTS_MAX {
+            open.retain(|_, file| file.strong_count() > 0);
+        }
+        open.insert(capability.file, Arc::downgrade(file));
+        drop(open);
+        let reference = table.enter(Export {
+            object: capability.file,
+            endpoint: link.endpoint().id(),
+            until: self.runtime.now() + lasts,
+            bytes: Exported::File(FileRef::clone(file)),
+        });
+        Some(ObjectReference {
+            key: reference.address.key.0,
+            offset: reference.address.offset,
+            access_key: reference.access_key.0,
+            cached_per_mille: self.cached.get(),
+        })
+    }
+
+    /// No reference to the object is good any more.
+    pub(super) fn remove(&self, file: u64) {
+        self.open.borrow_mut().remove(&file);
+        if let Some(table) = self.known() {
+            table.remove(file);
+        }
+    }
+
+    /// No reference is good any more.
+    pub(super) fn remove_all(&self) {
+        if let Some(table) = self.known() {
+            table.remove_all();
+        }
+    }
+
+    pub(super) fn stats(&self) -> ExportStats {
+        self.known().map(|table| table.stats()).unwrap_or_default()
+    }
+
+    /// Takes note of whether a READ found its bytes in memory: the last hundred or so count.
+    fn note_read(&self, was_cached: bool) {
+        let target = if was_cached { 1000 } else { 0 };
+        self.cached
+            .set((self.cached.get() * 127 + target + 64) / 128);
+    }
+}
+
+impl<V: Vfs> IoServer<V> {
+    /// What was exported and read by references.
+    pub fn export_stats(&self) -> ExportStats {
+        self.exports.stats()
+    }
+
+    /// A reference for the bearer of `capability`, which was checked, to an object of which it is about to read `first`.
+    pub(super) async fn reference(
+        &self,
+        link: &Link,
+        (capability, object): (&Capability, &FileHandle),
+        first: Option<(u64, u64)>,
+    ) -> Result<Option<ObjectReference>, Status> {
+        if self.exports.table(link).is_none() {
+            return Ok(None);
+        }
+        let file = self.store.read(&super::own(), object, 0, 0).await?.file;
+        if let Some((offset, len)) = first {
+            self.exports.note_read(file.is_resident(offset, len));
+        }
+        Ok(self.export(link, capability, &file))
+    }
+
+    /// Nothing is waited for from here on: what was removed or revoked meanwhile gets no reference.
+    fn export(
+        &self,
+        link: &Link,
+        capability: &Capability,
+        file: &FileRef,
+    ) -> Option<ObjectReference> {
+        let is_gone = self
+            .gone
+            .borrow_mut()
+            .contains(capability.file, self.runtime.now());
+        if is_gone || self.check(capability, Capability::READ).is_err() {
+            return None;
+        }
+        self.exports.enter(link, capability, file)
+    }
+
+    /// References to objects, and what of them is in memory.
+    pub(super) async fn references(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ReferenceRequest { capabilities } = parse(body)?;
+        let mut answers = Vec::with_capacity(capabilities.len().min(OBJECTS_MAX));
+        let mut room = RUNS_MAX;
+        for capability in &capabilities {
+            let answer = self.reference_answer(link, capability, &mut room).await;
+            answers.push(answer.unwrap_or_else(|status| ReferenceAnswer {
+                outcome: Err(crate::convert::status_of(status)),
+                resident: Vec::new(),
+            }));
+        }
+        Ok(to_bytes(&ReferenceAnswers { answers }))
+    }
+
+    async fn reference_answer(
+        &self,
+        link: &Link,
+        capability: &Capability,
+        room: &mut usize,
+    ) -> Result<ReferenceAnswer, Status> {
+        self.check(capability, Capability::READ)?;
+        let object = self.find(capability.file).await?.ok_or(Status::Noent)?;
+        let opened = self.store.read(&super::own(), &object, 0, 0).await?;
+        let reference = self.export(link, capability, &opened.file);
+        let resident = match reference {
+            Some(_) => resident_runs(&*opened.file, opened.attributes.size, *room),
+            None => Vec::new(),
+        };
+        *room -= resident.len();
+        Ok(ReferenceAnswer {
+            outcome: Ok(reference),
+            resident,
+        })
+    }
+}
+
+/// Up to `room` runs of the first `size` bytes that are in memory, found by halving what is not. Bounded in probes: of a
+/// long object of which little is in memory, some is not told.
+fn resident_runs(file: &dyn FileSource, size: u64, room: usize) -> Vec<ResidentRun> {
+    let mut runs: Vec<ResidentRun> = Vec::new();
+    let mut probes = RESIDENT_PROBES_MAX;
+    let mut parts = vec![(0, size)];
+    while let Some((offset, len)) = parts.pop() {
+        if len == 0 || probes == 0 {
+            continue;
+        }
+        probes -= 1;
+        if file.is_resident(offset, len) {
+            let count = runs.len();
+            match runs.last_mut() {
+                Some(last) if last.offset + last.len == offset => last.len += len,
+                _ if count == room => break,
+                _ => runs.push(ResidentRun { offset, len }),
+            }
+        } else if len > RESIDENT_STEP_MIN {
+            let half = (len / 2).next_multiple_of(RESIDENT_STEP_MIN).min(len);
+            parts.push((offset + half, len - half));
+            parts.push((offset, half));
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    /// A file of which these runs are in memory.
+    struct Cached(Vec<(u64, u64)>);
+
+    impl FileSource for Cached {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn is_resident(&self, offset: u64, len: u64) -> bool {
+            let within = |(start, end): &(u64, u64)| *start <= offset && offset + len <= *end;
+            self.0.iter().any(within)
+        }
+    }
+
+    fn runs(cached: &[(u64, u64)], size: u64, room: usize) -> Vec<(u64, u64)> {
+        let found = resident_runs(&Cached(cached.to_vec()), size, room);
+        found.iter().map(|run| (run.offset, run.len)).collect()
+    }
+
+    #[test]
+    fn what_is_in_memory_is_told_in_runs() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(runs(&[(0, 10 * MIB)], 10 * MIB, 8), [(0, 10 * MIB)]);
+        assert_eq!(runs(&[], 10 * MIB, 8), []);
+        assert_eq!(runs(&[], 0, 8), []);
+        let halves = [(0, 2 * MIB), (5 * MIB, 8 * MIB)];
+        assert_eq!(
+            runs(&halves, 10 * MIB, 8),
+            [(0, 2 * MIB), (5 * MIB, 3 * MIB)]
+        );
+        assert_eq!(runs(&halves, 10 * MIB, 1), [(0, 2 * MIB)]);
+        assert_eq!(runs(&[(0, 5000)], 5000, 8), [(0, 5000)]);
+    }
+}
