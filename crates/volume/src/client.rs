@@ -6,6 +6,7 @@ mod file;
 mod file_system;
 mod leases;
 mod locks;
+pub mod optimistic;
 mod order;
 mod pin_down;
 mod policy;

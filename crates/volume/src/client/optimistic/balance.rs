@@ -1,0 +1,307 @@
+//! How much of a client's memory is for references, and how much for data (paper 003, section III, question 2).
+//!
+//! The adaptive balance compares what the last bytes of each side are worth. Each side's list of use has a tail, at
+//! most a quarter of the side. A hit in a tail is one that a somewhat smaller side would not have had: of data it saves
+//! an optimistic read, of a reference what a call costs beyond an optimistic read. The saving for each byte of the two
+//! tails is the marginal benefit, and memory goes where that is higher, in steps, between two bounds.
+//!
+//! A reference of a block whose data are here is worth nothing until they leave, and the first references in the list
+//! are of such blocks. Only beyond them is there something to measure, so the bound stays a quarter above them.
+//!
+//! What this does not see: a loop over more blocks than fit has no hits in any tail, so memory that would help only
+//! once it is enough for the whole loop is not found.
+
+use std::time::Duration;
+
+/// Lookups between two decisions.
+const EPOCH: u32 = 1024;
+/// One marginal benefit must be so many quarters of the other before memory moves: what is nearly equal stays.
+const CLEAR_QUARTERS: u64 = 5;
+/// Hits in both tails together below which nothing is decided: they would be chance.
+const HITS_MIN: u64 = 8;
+/// The share of the directory that a step moves, one over.
+const STEP: u64 = 8;
+/// The adaptive balance's directory before anything is known, one over of the budget.
+const FIRST: u64 = 32;
+/// The part of a side that its tail is at most, one over.
+pub(super) const TAIL: u64 = 4;
+/// A tail is at most this part of the budget, one over.
+const TAIL_OF_BUDGET: u64 = 32;
+/// Costs until the caller knows its own: what a volume's calls and its floor were measured at in November 2026.
+const CALL: Duration = Duration::from_micros(33);
+const OPTIMISTIC: Duration = Duration::from_micros(10);
+
+/// The bound between references and data in one budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balance {
+    /// References take at most so much of the budget, and data at most the rest. Neither lends the other what it does
+    /// not use.
+    Fixed {
+        /// Thousandths of the budget for references; more than 1000 count as 1000.
+        directory_permille: u16,
+    },
+    /// The bound moves to where a byte saves more time. Either side uses what the other leaves free.
+    Adaptive {
+        /// Thousandths of the budget that references may have at least; 0 counts as 1, for without a reference nothing
+        /// would say that references are worth something.
+        least_permille: u16,
+        /// Thousandths of the budget that references may have at most.
+        most_permille: u16,
+    },
+}
+
+impl Default for Balance {
+    /// Adaptive, from a thousandth to half of the budget.
+    fn default() -> Balance {
+        Balance::Adaptive {
+            least_permille: 1,
+            most_permille: 500,
+        }
+    }
+}
+
+/// What moves the bound. All sizes are bytes.
+pub(super) struct Balancer {
+    budget: u64,
+    balance: Balance,
+    least: u64,
+    most: u64,
+    directory: u64,
+    lookups: u32,
+    /// Something left for want of room since the last decision.
+    is_full: bool,
+    data_hits: u64,
+    reference_hits: u64,
+    call: Duration,
+    optimistic: Duration,
+}
+
+/// Bytes of the two sides and of their tails.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sides {
+    pub(super) references: u64,
+    /// What references to all blocks with data would take.
+    pub(super) references_of_data: u64,
+    pub(super) data_tail: u64,
+    pub(super) reference_tail: u64,
+}
+
+impl Balancer {
+    pub(super) fn new(budget: u64, balance: Balance) -> Balancer {
+        let part = |permille: u16| budget / 1000 * u64::from(permille.min(1000));
+        let (least, most, directory) = match balance {
+            Balance::Fixed { directory_permille } => {
+                let fixed = part(directory_permille);
+                (fixed, fixed, fixed)
+            }
+            Balance::Adaptive {
+                least_permille,
+                most_permille,
+            } => {
+                let most = part(most_permille);
+                let least = part(least_permille.max(1)).min(most);
+                (least, most, (budget / FIRST).clamp(least, most))
+            }
+        };
+        Balancer {
+            budget,
+            balance,
+            least,
+            most,
+            directory,
+            lookups: 0,
+            is_full: false,
+            data_hits: 0,
+            reference_hits: 0,
+            call: CALL,
+            optimistic: OPTIMISTIC,
+        }
+    }
+
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self.balance, Balance::Fixed { .. })
+    }
+
+    /// What references may have, or should have where the balance adapts.
+    pub(super) fn directory(&self) -> u64 {
+        self.directory
+    }
+
+    /// What a call and an optimistic read take.
+    pub(super) fn set_costs(&mut self, call: Duration, optimistic: Duration) {
+        (self.call, self.optimistic) = (call, optimistic);
+    }
+
+    /// The length of the tail of a side that has `bytes`.
+    pub(super) fn tail_of(&self, bytes: u64) -> u64 {
+        match self.balance {
+            Balance::Fixed { .. } => 0,
+            Balance::Adaptive { .. } => (bytes / TAIL).min(self.budget / TAIL_OF_BUDGET),
+        }
+    }
+
+    pub(super) fn hit_data_tail(&mut self) {
+        self.data_hits += 1;
+    }
+
+    pub(super) fn hit_reference_tail(&mut self) {
+        self.reference_hits += 1;
+    }
+
+    /// The reference of the last such hit was stale: it saved nothing.
+    pub(super) fn reference_was_stale(&mut self) {
+        self.reference_hits = self.reference_hits.saturating_sub(1);
+    }
+
+    /// Something left for want of room: while nothing does, there is nothing to decide.
+    pub(super) fn evicted(&mut self) {
+        self.is_full = true;
+    }
+
+    /// A lookup was made; decides after every [`EPOCH`] of them.
+    pub(super) fn looked_up(&mut self, sides: Sides) {
+        self.lookups += 1;
+        if self.is_fixed() || self.lookups < EPOCH {
+            return;
+        }
+        self.lookups = 0;
+        let was_full = std::mem::take(&mut self.is_full);
+        if was_full && self.data_hits + self.reference_hits >= HITS_MIN {
+            self.decide(sides);
+        }
+        // The past counts for half, so that few hits in an epoch add up.
+        self.data_hits /= 2;
+        self.reference_hits /= 2;
+    }
+
+    fn decide(&mut self, sides: Sides) {
+        let worth = |hits: u64, saved: Duration, tail: u64| {
+            u128::from(hits) * saved.as_nanos() * 1_000_000 / u128::from(tail.max(1))
+        };
+        let data = worth(self.data_hits, self.optimistic, sides.data_tail);
+        let saved = self.call.saturating_sub(self.optimistic);
+        let references = worth(self.reference_hits, saved, sides.reference_tail);
+        let is_clear = |more: u128, less: u128| more * 4 > less * u128::from(CLEAR_QUARTERS);
+        let step = (self.directory / STEP).max(1);
+        // Beyond what references use a larger bound says nothing: it follows them at a step's distance.
+        let used = sides.references + sides.references / STEP;
+        let wanted = if is_clear(references, data) {
+            (self.directory + step).min(used.max(self.directory.saturating_sub(step)))
+        } else if is_clear(data, references) {
+            let now = self.directory.min(used);
+            now.saturating_sub(step)
+        } else {
+            return;
+        };
+        let of_data = sides.references_of_data + sides.references_of_data / TAIL;
+        self.directory = wanted.max(of_data).clamp(self.least, self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: u64 = 64 << 20;
+
+    fn sides(references: u64) -> Sides {
+        Sides {
+            references,
+            references_of_data: 0,
+            data_tail: 1 << 20,
+            reference_tail: references / TAIL,
+        }
+    }
+
+    fn epoch(balancer: &mut Balancer, hits: (u64, u64), references: u64) {
+        (0..hits.0).for_each(|_| balancer.hit_data_tail());
+        (0..hits.1).for_each(|_| balancer.hit_reference_tail());
+        balancer.evicted();
+        (0..EPOCH).for_each(|_| balancer.looked_up(sides(references)));
+    }
+
+    #[test]
+    fn memory_goes_where_a_byte_saves_more_within_its_bounds() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        let first = balancer.directory();
+        assert_eq!(first, BUDGET / FIRST);
+        for _ in 0..64 {
+            let full = balancer.directory();
+            epoch(&mut balancer, (1, 900), full);
+        }
+        assert_eq!(balancer.directory(), BUDGET / 1000 * 500);
+        for _ in 0..128 {
+            let full = balancer.directory();
+            epoch(&mut balancer, (900, 1), full);
+        }
+        assert_eq!(balancer.directory(), BUDGET / 1000);
+    }
+
+    #[test]
+    fn chance_moves_nothing() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        let first = balancer.directory();
+        epoch(&mut balancer, (2, 1), first);
+        assert_eq!(balancer.directory(), first);
+    }
+
+    #[test]
+    fn nothing_moves_while_nothing_has_to_leave() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        let first = balancer.directory();
+        (0..900).for_each(|_| balancer.hit_data_tail());
+        (0..EPOCH).for_each(|_| balancer.looked_up(sides(first)));
+        assert_eq!(balancer.directory(), first);
+    }
+
+    #[test]
+    fn the_bound_stays_above_the_references_of_what_is_cached() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        for _ in 0..128 {
+            let full = Sides {
+                references_of_data: 800 << 10,
+                ..sides(balancer.directory())
+            };
+            balancer.evicted();
+            (0..900).for_each(|_| balancer.hit_data_tail());
+            (0..EPOCH).for_each(|_| balancer.looked_up(full));
+        }
+        assert_eq!(balancer.directory(), 1000 << 10);
+    }
+
+    #[test]
+    fn references_that_take_little_do_not_raise_the_bound() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        for _ in 0..64 {
+            epoch(&mut balancer, (1, 900), 80 << 10);
+        }
+        assert!(
+            balancer.directory() <= 100 << 10,
+            "{}",
+            balancer.directory()
+        );
+    }
+
+    #[test]
+    fn a_reference_that_saves_nothing_is_worth_nothing() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        let time = Duration::from_micros(20);
+        balancer.set_costs(time, time);
+        for _ in 0..128 {
+            let full = balancer.directory();
+            epoch(&mut balancer, (8, 900), full);
+        }
+        assert_eq!(balancer.directory(), BUDGET / 1000);
+    }
+
+    #[test]
+    fn a_fixed_balance_stays() {
+        let fixed = Balance::Fixed {
+            directory_permille: 250,
+        };
+        let mut balancer = Balancer::new(BUDGET, fixed);
+        epoch(&mut balancer, (1, 900), 1 << 20);
+        assert_eq!(balancer.directory(), BUDGET / 1000 * 250);
+        assert_eq!(balancer.tail_of(1 << 20), 0);
+    }
+}
