@@ -241,6 +241,12 @@ pub trait Endpoint {
         completions: &mut Vec<Completion>,
     ) -> Poll<Result<(), Disconnected>>;
 
+    /// Takes what has come from the peer by now and appends the completions there are, without asking to be woken; how
+    /// many. For who polls because an answer is about to come. 0 where the provider cannot, as by default.
+    fn look(&self, _completions: &mut Vec<Completion>) -> usize {
+        0
+    }
+
     /// Takes no new work, lets posted Sends and Writes leave, then closes in good order.
     fn close(&self);
 

@@ -185,6 +185,35 @@ impl Connection {
         Poll::Pending
     }
 
+    /// See [`gannet_fabric::Endpoint::look`]. What is left to do is for the connection's task.
+    pub(crate) fn look(&self, completions: &mut Vec<Completion>) -> usize {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let Some(stream) = state.stream.clone() else {
+            return 0;
+        };
+        // The task finds an end or an error as well, and deals with it.
+        if let Ok(count) = stream.look(state.staging.space())
+            && count > 0
+        {
+            state.staging.filled(count);
+            let used = state.engine.receive(state.staging.received());
+            state.staging.used(used);
+            state.moved = true;
+            state.deadlines.receive = state
+                .is_within_fpdu()
+                .then(|| self.core.runtime.now() + self.core.config.stall_deadline);
+            if state.engine.has_more_to_do() || state.deadlines.receive.is_some() {
+                self.work.notify();
+            }
+        }
+        state.staging.rest();
+        let done = state.engine.completions();
+        let count = done.len();
+        completions.extend(done.drain(..));
+        count
+    }
+
     pub(crate) fn close(&self) {
         {
             let mut state = self.state.borrow_mut();

@@ -157,6 +157,10 @@ impl Endpoint for IwarpEndpoint {
         self.connection.poll_completions(context, completions)
     }
 
+    fn look(&self, completions: &mut Vec<Completion>) -> usize {
+        self.connection.look(completions)
+    }
+
     fn close(&self) {
         self.connection.close();
     }

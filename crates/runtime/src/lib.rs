@@ -76,6 +76,12 @@ pub trait Runtime {
     /// from the plug (see [`tokio_plug::SharedListener`]).
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
+    /// How long a task may look for an answer that is about to come before it waits for it, and keep the core from all
+    /// others meanwhile. Zero, as where nobody says otherwise: not at all.
+    fn look_max(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Gives memory back to the system that was freed and that the allocator keeps, as far as it can. For after many
     /// connections have gone: it takes about a millisecond for a thousand of them.
     fn release_memory(&self) {}

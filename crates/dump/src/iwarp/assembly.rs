@@ -119,6 +119,8 @@ impl Assembly {
             Opcode::SendWithSolicitedEvent => "SendSE",
             Opcode::SendWithSolicitedEventAndInvalidate => "SendSEInv",
             Opcode::Terminate => "Terminate",
+            Opcode::AuthenticatedReadRequest => "AuthReadReq",
+            Opcode::ReadException => "ReadExc",
         };
         let msn = match self.first {
             DdpHeader::Tagged(_) => None,

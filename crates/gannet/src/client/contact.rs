@@ -64,6 +64,10 @@ impl Runtime for Contact {
         self.runtime.spawn(name, task);
     }
 
+    fn look_max(&self) -> Duration {
+        self.runtime.look_max()
+    }
+
     fn random(&self) -> u64 {
         self.runtime.random()
     }
@@ -122,6 +126,10 @@ impl ByteStream for Opened {
 
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.came(self.stream.try_read(buffer))
+    }
+
+    fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.came(self.stream.look(buffer))
     }
 
     fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

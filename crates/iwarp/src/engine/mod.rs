@@ -286,6 +286,11 @@ impl Engine {
         self.phase == Phase::Closing && self.tx.is_idle()
     }
 
+    /// True when something waits to be framed or to leave, or the connection has ended.
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        self.phase != Phase::Open || !self.rx.requests.is_empty() || !self.tx.is_idle()
+    }
+
     /// True when its queues have room for more than they hold.
     pub(crate) fn is_grown(&self) -> bool {
         self.completions.capacity() > self.completions.len()

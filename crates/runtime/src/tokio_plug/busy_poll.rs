@@ -26,6 +26,11 @@ fn longest() -> Duration {
     Duration::from_nanos(LONGEST.load(Ordering::Relaxed))
 }
 
+/// How long a short look is.
+pub(super) fn short_look() -> Duration {
+    Look::Short.limit(longest())
+}
+
 /// Called by a core's thread when no task of it can run; if it wakes one, the thread looks for news without sleeping.
 pub(super) fn before_park() {
     let longest = longest();

@@ -77,6 +77,10 @@ impl Runtime for TokioRuntime {
         tokio::task::spawn_local(busy_poll::Task(task));
     }
 
+    fn look_max(&self) -> Duration {
+        busy_poll::short_look()
+    }
+
     fn random(&self) -> u64 {
         self.random.next()
     }

@@ -113,6 +113,12 @@ impl ByteStream for TcpByteStream {
         })
     }
 
+    fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        // The socket does not block. What tokio is told later of these bytes is a wake-up in vain.
+        let received = rustix::net::recv(&self.socket, buffer, RecvFlags::empty());
+        received.map(|(count, _)| count).map_err(io::Error::from)
+    }
+
     fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         let cell = std::cell::RefCell::new(buffers);
