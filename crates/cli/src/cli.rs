@@ -241,6 +241,35 @@ pub struct NativeOptions {
     /// manager, data=N to I/O servers [default: 0]
     #[arg(long, value_name = "metadata=N,data=N")]
     pub dscp: Option<TrafficClasses>,
+    /// gannet://: read out of the servers' memory without asking: auto, on or off [default: auto, which does it
+    /// where connections survive it and as long as it pays]; bench takes several and makes several rows
+    #[arg(long, value_name = "auto|on|off", value_delimiter = ',')]
+    pub optimistic: Vec<OptimisticSwitch>,
+    /// gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write
+    /// [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse, default_value = "0", hide_default_value = true)]
+    pub read_cache: u64,
+}
+
+/// `--optimistic`.
+#[allow(missing_docs)] // the names say it
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum OptimisticSwitch {
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+impl OptimisticSwitch {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptimisticSwitch::Auto => "auto",
+            OptimisticSwitch::On => "on",
+            OptimisticSwitch::Off => "off",
+        }
+    }
 }
 
 /// How calls are made, and by whom.

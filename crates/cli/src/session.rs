@@ -143,6 +143,11 @@ impl Session {
         remote::ping(self.remote()).await
     }
 
+    /// The volume, if it is one.
+    pub fn volume(&self) -> Option<&gannet_volume::client::VolumeFs> {
+        self.remote().volume()
+    }
+
     /// The connection of RPC, where files are reached by that.
     pub fn rpc(&self) -> Option<&gannet_rpc::Client> {
         self.remote().nfs().map(Client::rpc)

@@ -241,3 +241,25 @@ pub const RESIDENT_PROBES_MAX: u32 = 1024;
 
 /// Bytes below which what is not wholly in memory is not looked at in parts.
 pub const RESIDENT_STEP_MIN: u64 = 256 << 10;
+
+/// Bytes of references that a client keeps where it keeps no data.
+pub const DIRECTORY_LEN: u64 = 16 << 20;
+
+/// Objects whose references a client keeps.
+pub const REFERENCES_MAX: usize = 1 << 14;
+
+/// Bytes of the longest read that is made without asking: for longer ones a call is little.
+pub const OPTIMISTIC_LEN_MAX: u32 = gannet_fabric::limits::OPTIMISTIC_READ_MAX;
+
+/// Servers' parts of such a read, at most.
+pub const OPTIMISTIC_EXTENTS_MAX: usize = 4;
+
+/// Points of polling for lone answers: most, from which on it is done, and what one in vain costs.
+pub const LOOK_POINTS_MAX: u32 = 16;
+/// See [`LOOK_POINTS_MAX`].
+pub const LOOK_POINTS_MIN: u32 = 8;
+/// See [`LOOK_POINTS_MAX`].
+pub const LOOK_POINTS_IN_VAIN: u32 = 4;
+
+/// Answers that may be polled for in a row before other tasks of the core run.
+pub const LOOKS_IN_A_ROW_MAX: u32 = 32;

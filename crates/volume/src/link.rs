@@ -23,13 +23,14 @@ pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
-use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
+use gannet_fabric::{Completion, Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
 };
 use holding::Holding;
 use lent::Lending;
+use optimistic::Looking;
 use queue::{Call, Outgoing, State};
 use std::cell::RefCell;
 use std::fmt;
@@ -159,6 +160,9 @@ struct Shared {
     state: RefCell<State>,
     fast: RefCell<Fast>,
     lending: RefCell<Lending>,
+    looking: Looking,
+    /// Room for completions that are looked for.
+    looked_up: RefCell<Vec<Completion>>,
     /// Something was queued.
     queued: Notify,
 }

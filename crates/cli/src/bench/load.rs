@@ -11,7 +11,9 @@ use gannet_rpc::Design;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
+use gannet_volume::client::OptimisticCounters;
 use hdrhistogram::Histogram;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,6 +39,8 @@ pub(super) struct Load {
     pub(super) files: u64,
     pub(super) time: Duration,
     pub(super) client: ClientOptions,
+    /// Operations in flight on each stream.
+    pub(super) in_flight: u16,
     /// Ends it early.
     pub(super) interrupt: Interrupt,
 }
@@ -55,6 +59,8 @@ pub(super) struct Measured {
     pub(super) registration: Option<Counters>,
     /// What the servers agreed to.
     pub(super) design: Design,
+    /// Of volumes: what reading without asking came to.
+    pub(super) reads: Option<OptimisticCounters>,
 }
 
 /// What the streams share.
@@ -76,6 +82,7 @@ struct Stream {
     reconnects: u64,
     registration: Option<Counters>,
     design: Design,
+    reads: Option<OptimisticCounters>,
 }
 
 impl Load {
@@ -101,7 +108,7 @@ impl Load {
         Cores::start(threads, move |_, runtime| {
             let shared = Arc::clone(&of_threads);
             async move {
-                let outcome = shared.stream(&runtime).await;
+                let outcome = Arc::clone(&shared).stream(&runtime).await;
                 shared
                     .outcomes
                     .lock()
@@ -155,6 +162,10 @@ fn merge(
             .iter()
             .filter_map(|stream| stream.registration)
             .reduce(|one, other| one + other),
+        reads: streams
+            .iter()
+            .filter_map(|stream| stream.reads)
+            .reduce(|one, other| one + other),
         design: streams
             .last()
             .map_or(Design::default(), |stream| stream.design),
@@ -163,13 +174,14 @@ fn merge(
 
 impl Shared {
     /// Connects, waits for all others to be connected, and works.
-    async fn stream(&self, runtime: &Handle) -> Result<Stream, Failure> {
+    async fn stream(self: Arc<Self>, runtime: &Handle) -> Result<Stream, Failure> {
         let load = &self.load;
         let connected = load.interrupt.until(self.connect(runtime)).await;
         // Everybody comes here, connected or not, or the others would wait for ever.
         self.start.wait().await;
         let (session, target) = connected?;
-        let work = self.work(&session, target);
+        let session = Rc::new(session);
+        let work = Arc::clone(&self).work(Rc::clone(&session), target);
         let (folder, client) = (&load.folder, &load.client);
         let watched = session.watch(runtime, folder, client, Patience::Bounded, work);
         load.interrupt.until(watched).await
@@ -187,10 +199,14 @@ impl Shared {
         Ok((session, node.handle))
     }
 
-    async fn work(&self, session: &Session, target: FileHandle) -> Result<Stream, Failure> {
+    async fn work(
+        self: Arc<Self>,
+        session: Rc<Session>,
+        target: FileHandle,
+    ) -> Result<Stream, Failure> {
         let load = &self.load;
         let what = || load.what();
-        let handles = self.stat_handles(session, target).await.explain(what)?;
+        let handles = self.stat_handles(&session, target).await.explain(what)?;
         let mut stream = Stream {
             latency_ns: histogram()?,
             began: Instant::now(),
@@ -200,20 +216,24 @@ impl Shared {
             reconnects: 0,
             registration: None,
             design: Design::default(),
+            reads: None,
         };
         let rpc = session.rpc();
         let starved = || rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved);
         let (starved_at_start, reconnects_at_start) = (starved(), session.reconnects());
-        let mut memory = Buffer::zeroed(load.record as usize);
-        while stream.began.elapsed() < load.time {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let started = Instant::now();
-            memory = self
-                .operate(session, target, &handles, number, memory)
-                .await?;
-            stream
-                .latency_ns
-                .saturating_record(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let handles: Rc<[FileHandle]> = handles.into();
+        let until = stream.began + load.time;
+        let place = || (Rc::clone(&session), target, Rc::clone(&handles));
+        if load.in_flight == 1 {
+            stream.latency_ns = Arc::clone(&self).lane(place(), until).await?;
+        } else {
+            let lane = |_| tokio::task::spawn_local(Arc::clone(&self).lane(place(), until));
+            // All at once: a lazy one would begin when the one before it has ended.
+            let lanes: Vec<_> = (0..load.in_flight).map(lane).collect();
+            for lane in lanes {
+                let latency_ns = lane.await.explain(what)??;
+                stream.latency_ns.add(&latency_ns).explain(what)?;
+            }
         }
         if load.op == BenchOp::Write {
             session.objects().commit(&target).await.explain(what)?;
@@ -222,8 +242,29 @@ impl Shared {
         stream.credit_starved = starved().saturating_sub(starved_at_start);
         stream.reconnects = session.reconnects() - reconnects_at_start;
         stream.registration = rpc.and_then(gannet_rpc::Client::registration);
+        stream.reads = session.volume().map(|volume| volume.optimistic_counters());
         stream.design = rpc.map_or(Design::default(), gannet_rpc::Client::design);
         Ok(stream)
+    }
+
+    /// One operation after the other until the time is over; their latencies.
+    async fn lane(
+        self: Arc<Self>,
+        (session, target, handles): (Rc<Session>, FileHandle, Rc<[FileHandle]>),
+        until: Instant,
+    ) -> Result<Histogram<u64>, Failure> {
+        let mut latency_ns = histogram()?;
+        let mut memory = Buffer::zeroed(self.load.record as usize);
+        while Instant::now() < until {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let started = Instant::now();
+            memory = self
+                .operate(&session, target, &handles, number, memory)
+                .await?;
+            let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            latency_ns.saturating_record(took);
+        }
+        Ok(latency_ns)
     }
 
     async fn stat_handles(

@@ -5,13 +5,14 @@ mod load;
 pub mod measure;
 mod tile;
 
-use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions};
+use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, OptimisticSwitch};
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
 use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
 use gannet_client::{Existing, Transfer, Zeros};
+use gannet_volume::client::OptimisticCounters;
 use load::{Load, Measured};
 use measure::{Interrupt, check_records, in_folder, rounded, with_session};
 use serde::Serialize;
@@ -28,6 +29,11 @@ struct Row {
     path: &'static str,
     op: String,
     threads: u16,
+    /// Operations in flight on each stream.
+    in_flight: u16,
+    /// Whether volumes are read without asking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optimistic: Option<&'static str>,
     /// Bytes per operation; none for `stat` and `create`.
     record: u64,
     ops: u64,
@@ -47,6 +53,36 @@ struct Row {
     /// Only RDMA registers memory.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
+    /// Only volumes are read without asking.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    reads: Option<Reads>,
+}
+
+/// What reading without asking came to, over all streams of a row.
+#[derive(Debug, Serialize)]
+struct Reads {
+    client_cache_hits: u64,
+    directory_hits: u64,
+    stale_hits: u64,
+    directory_misses: u64,
+    optimistic_reads: u64,
+    refused_reads: u64,
+    policy_switches: u64,
+}
+
+impl Reads {
+    fn new(counters: &OptimisticCounters) -> Reads {
+        let memory = &counters.memory;
+        Reads {
+            client_cache_hits: memory.cache_hits,
+            directory_hits: memory.directory_hits(),
+            stale_hits: memory.stale_hits,
+            directory_misses: memory.misses,
+            optimistic_reads: counters.reads,
+            refused_reads: counters.refused,
+            policy_switches: counters.policy.switches_off + counters.policy.switches_on,
+        }
+    }
 }
 
 /// What registering memory came to, over all streams of a row.
@@ -107,7 +143,8 @@ fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
         )?;
     }
     let interrupt = Interrupt::install()?;
-    let place = (url, &options.client, &interrupt);
+    let client = plain(&options.client);
+    let place = (url, &client, &interrupt);
     let rows = in_folder(place, |folder| measure_all(folder, options, &interrupt))?;
     if options.json {
         rows.iter().try_for_each(output::json)
@@ -134,12 +171,45 @@ fn measure_all(
         };
         for record in records {
             for threads in &options.threads {
-                let row = (*op, *record, *threads);
-                rows.push(measure(folder, row, (options, interrupt))?);
+                for optimistic in &switches(folder, options) {
+                    let row = RowKey {
+                        op: *op,
+                        record: *record,
+                        threads: *threads,
+                        optimistic: *optimistic,
+                    };
+                    rows.push(measure(folder, row, (options, interrupt))?);
+                }
             }
         }
     }
     Ok(rows)
+}
+
+/// What a row is measured with.
+#[derive(Debug, Clone, Copy)]
+struct RowKey {
+    op: BenchOp,
+    record: u64,
+    threads: u16,
+    /// Of volumes alone.
+    optimistic: Option<OptimisticSwitch>,
+}
+
+/// The options of what is done between rows, which have a switch each.
+fn plain(options: &ClientOptions) -> ClientOptions {
+    let mut plain = options.clone();
+    plain.native.optimistic.clear();
+    plain
+}
+
+fn switches(folder: &Url, options: &BenchOptions) -> Vec<Option<OptimisticSwitch>> {
+    let given = &options.client.native.optimistic;
+    match folder.scheme {
+        Scheme::Native if given.is_empty() => vec![Some(OptimisticSwitch::default())],
+        Scheme::Native => given.iter().copied().map(Some).collect(),
+        Scheme::Tcp | Scheme::Rdma => vec![None],
+    }
 }
 
 /// Makes what `op` reads: one file of the given size, or many empty ones.
@@ -148,7 +218,8 @@ fn prepare(
     op: BenchOp,
     (options, interrupt): (&BenchOptions, &Interrupt),
 ) -> Result<(), Failure> {
-    with_session((folder, &options.client, interrupt), async |session| {
+    let client = plain(&options.client);
+    with_session((folder, &client, interrupt), async |session| {
         let what = || format!("cannot prepare {folder}");
         match op {
             BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
@@ -201,9 +272,20 @@ async fn fill(session: &Session, url: &Url, len: u64) -> Result<(), Failure> {
 
 fn measure(
     folder: &Url,
-    (op, record, threads): (BenchOp, u64, u16),
+    row: RowKey,
     (options, interrupt): (&BenchOptions, &Interrupt),
 ) -> Result<Row, Failure> {
+    let RowKey {
+        op,
+        record,
+        threads,
+        optimistic,
+    } = row;
+    let mut client = ClientOptions {
+        transfers: options.transfers.clone(),
+        ..options.client.clone()
+    };
+    client.native.optimistic = optimistic.into_iter().collect();
     let load = Load {
         folder: folder.clone(),
         op,
@@ -212,10 +294,8 @@ fn measure(
         size: options.size,
         files: stat_files(options),
         time: options.seconds,
-        client: ClientOptions {
-            transfers: options.transfers.clone(),
-            ..options.client.clone()
-        },
+        client,
+        in_flight: options.in_flight,
         interrupt: interrupt.clone(),
     };
     let measured = load.run()?;
@@ -229,6 +309,8 @@ fn measure(
         path: folder.scheme.name(),
         op: format!("{op:?}").to_lowercase(),
         threads,
+        in_flight: options.in_flight,
+        optimistic: optimistic.map(OptimisticSwitch::name),
         record,
         ops,
         seconds: rounded(seconds, 3),
@@ -241,6 +323,7 @@ fn measure(
         credit_starved_ms: (folder.scheme == Scheme::Rdma).then_some(starved),
         reconnects: measured.reconnects,
         memory: Memory::new(&measured, options),
+        reads: measured.reads.as_ref().map(Reads::new),
     })
 }
 
@@ -250,6 +333,8 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
         "path",
         "op",
         "threads",
+        "in flight",
+        "optimistic",
         "record",
         "MB/s",
         "ops/s",
@@ -269,6 +354,8 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
             row.path.to_owned(),
             row.op.clone(),
             row.threads.to_string(),
+            row.in_flight.to_string(),
+            row.optimistic.unwrap_or("-").to_owned(),
             record,
             format!("{:.1}", row.mb_per_s),
             format!("{:.0}", row.ops_per_s),

@@ -28,6 +28,10 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
+    /// Operations in flight on each stream
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub in_flight: u16,
     /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
     #[arg(
         long,

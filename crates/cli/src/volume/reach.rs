@@ -1,11 +1,11 @@
 //! What a `gannet://` URL is reached with.
 
 use super::key;
-use crate::cli::{ClientOptions, TransferOptions};
+use crate::cli::{ClientOptions, OptimisticSwitch, TransferOptions};
 use crate::failure::Failure;
 use gannet::ConnectOptions;
 use gannet::url::Url;
-use gannet_volume::client::TransferPolicy;
+use gannet_volume::client::{Optimistic, ReadOptions, TransferPolicy};
 
 /// `settled`, with what the volume of `url` needs.
 ///
@@ -23,7 +23,28 @@ pub(crate) fn settled(
     })?;
     let classes = options.native.dscp.unwrap_or_default();
     let settled = settled.volume_key(key::load(key)?);
-    Ok(settled.transfers(classes, policy(&options.transfers)))
+    let settled = settled.transfers(classes, policy(&options.transfers));
+    Ok(settled.reads(reads(options)?))
+}
+
+fn reads(options: &ClientOptions) -> Result<ReadOptions, Failure> {
+    let optimistic = match options.native.optimistic[..] {
+        [] => OptimisticSwitch::default(),
+        [one] => one,
+        _ => {
+            let why = "--optimistic takes one value here";
+            return Err(Failure::usage("wrong usage", why));
+        }
+    };
+    Ok(ReadOptions {
+        optimistic: match optimistic {
+            OptimisticSwitch::Auto => Optimistic::Auto,
+            OptimisticSwitch::On => Optimistic::On,
+            OptimisticSwitch::Off => Optimistic::Off,
+        },
+        cache_len: options.native.read_cache,
+        ..ReadOptions::default()
+    })
 }
 
 fn policy(options: &TransferOptions) -> TransferPolicy {

@@ -191,7 +191,8 @@ pub async fn volume(
     let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
         .resolving(resolver(runtime))
         .patient(patience.unwrap_or(gannet_volume::limits::PATIENCE_MAX))
-        .with_policy(options.policy);
+        .with_policy(options.policy)
+        .with_reads(options.reads);
     let answered = client.volume().await;
     answered.map_err(ConnectError::Volume)?;
     Ok(client)

@@ -6,7 +6,7 @@ use gannet_fabric::registration::Registration;
 use gannet_rpc::Design;
 use gannet_vfs::Credentials;
 #[cfg(feature = "volumes")]
-use gannet_volume::client::TransferPolicy;
+use gannet_volume::client::{ReadOptions, TransferPolicy};
 #[cfg(feature = "volumes")]
 use gannet_volume::link::TrafficClasses;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct ConnectOptions {
     pub(crate) classes: TrafficClasses,
     #[cfg(feature = "volumes")]
     pub(crate) policy: TransferPolicy,
+    #[cfg(feature = "volumes")]
+    pub(crate) reads: ReadOptions,
 }
 
 impl Default for ConnectOptions {
@@ -49,6 +51,8 @@ impl Default for ConnectOptions {
             classes: TrafficClasses::default(),
             #[cfg(feature = "volumes")]
             policy: TransferPolicy::default(),
+            #[cfg(feature = "volumes")]
+            reads: ReadOptions::default(),
         }
     }
 }
@@ -110,6 +114,14 @@ impl ConnectOptions {
             policy,
             ..self
         }
+    }
+
+    /// Whether files of a volume are read out of its servers' memory without asking, and how much of what was read is
+    /// kept here.
+    #[cfg(feature = "volumes")]
+    #[must_use]
+    pub fn reads(self, reads: ReadOptions) -> ConnectOptions {
+        ConnectOptions { reads, ..self }
     }
 }
 

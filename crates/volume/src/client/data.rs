@@ -5,13 +5,14 @@ mod parents;
 
 use super::pin_down::PinDownCache;
 use super::policy::{TransferPolicy, Way};
+use super::references::References;
 use crate::layout::{own_len, pairs};
 use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
 use crate::link::{FastSlot, Link, LinkError, Message};
 use gannet_fabric::{Access, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
 use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_wire::volume::{
-    Capability, Class, Memory, ObjectState, Operation, Placement, Shape, Stability, Status,
+    Capability, Class, FileId, Memory, ObjectState, Operation, Placement, Shape, Stability, Status,
     Transfer, TransferDone,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
@@ -56,6 +57,8 @@ pub enum DataError {
 /// One server of a file.
 #[derive(Debug, Clone)]
 pub struct Target {
+    /// Its number in the volume.
+    pub server: u32,
     /// The connection to it.
     pub link: Link,
     /// Its part of the file.
@@ -80,6 +83,8 @@ pub type States = Vec<(u32, ObjectState)>;
 pub struct Mover {
     policy: TransferPolicy,
     cache: PinDownCache,
+    /// What to take note of that servers export.
+    references: Option<Rc<References>>,
     /// Bytes that went through messages and buffers that both ends keep registered.
     copied: Cell<u64>,
 }
@@ -125,6 +130,7 @@ impl Mover {
         Mover {
             policy,
             cache: PinDownCache::new(domain),
+            references: None,
             copied: Cell::default(),
         }
     }
@@ -144,6 +150,13 @@ impl Mover {
     #[must_use]
     pub fn with_policy(self, policy: TransferPolicy) -> Mover {
         Mover { policy, ..self }
+    }
+
+    /// From now on, READs ask for references, and `references` takes note of them.
+    #[must_use]
+    pub(super) fn with_references(self, references: Rc<References>) -> Mover {
+        let references = Some(references);
+        Mover { references, ..self }
     }
 
     /// Reads into `buffer`; bytes that no server has come as zeros.
@@ -247,7 +260,8 @@ impl Mover {
                 capability: request.capability,
                 placement: share.target.placement,
                 stability,
-                wants_reference: false,
+                wants_reference: operation == Operation::Read
+                    && self.wants_reference(request, share.target),
                 file: file.clone(),
                 memory,
             };
@@ -264,13 +278,29 @@ impl Mover {
             exposed.take_back(&self.cache, buffers).await?;
         }
         let states = (shares.iter().zip(answers)).map(|(share, answer)| {
-            take_answer(share, answer?, request, writes, (&parents, buffers))
+            let memory = (&parents, &mut *buffers);
+            let done = take_answer(share, answer?, request, writes, memory)?;
+            self.note_reference(request, share.target, &done);
+            Ok((share.target.placement.index, done.state))
         });
         let states = states.collect();
         if !writes {
             count_copied();
         }
         states
+    }
+
+    fn wants_reference(&self, request: &Request, target: &Target) -> bool {
+        let name = (FileId(request.capability.file), target.placement.index);
+        let references = self.references.as_ref();
+        references.is_some_and(|it| it.wants(name, &target.link))
+    }
+
+    fn note_reference(&self, request: &Request, target: &Target, done: &TransferDone) {
+        if let (Some(references), Some(told)) = (&self.references, &done.reference) {
+            let name = (FileId(request.capability.file), target.placement.index);
+            references.told(name, (&target.link, target.server), told, None);
+        }
     }
 
     /// What each server has to do with a request, and the way it goes.
@@ -442,7 +472,7 @@ fn take_answer(
     request: &Request,
     writes: bool,
     memory: (&Parents, &mut [Buffer]),
-) -> Result<(u32, ObjectState), DataError> {
+) -> Result<TransferDone, DataError> {
     let Placement { index, .. } = share.target.placement;
     let nonsense = DataError::Nonsense { index };
     let done = match &answer {
@@ -453,7 +483,7 @@ fn take_answer(
         return Err(nonsense);
     };
     let Answered::Message(answer) = answer else {
-        return Ok((index, done.state));
+        return Ok(done);
     };
     let placement = share.target.placement;
     if !writes && matches!(share.way, ShareWay::Inline) {
@@ -463,7 +493,7 @@ fn take_answer(
         let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
         scatter(request, placement, &bytes, memory).ok_or(nonsense)?;
     }
-    Ok((index, done.state))
+    Ok(done)
 }
 
 async fn call(
@@ -473,7 +503,9 @@ async fn call(
     data: Vec<u8>,
     (slot, writes): (Option<FastSlot>, Writes),
 ) -> Result<Answered, DataError> {
-    let Target { link, placement } = target;
+    let Target {
+        link, placement, ..
+    } = target;
     let index = placement.index;
     let body = to_bytes(&transfer);
     let deadline = link.call_deadline();

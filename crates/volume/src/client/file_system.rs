@@ -4,6 +4,7 @@ mod bytes;
 mod cut;
 mod inventory;
 mod names;
+mod optimistic;
 mod places;
 mod shared;
 mod stripes;
@@ -15,6 +16,7 @@ use super::doubts::Moment;
 use super::leases::{Lease, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
+use super::references::{ReadOptions, References};
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
@@ -52,6 +54,7 @@ pub struct VolumeFs {
     key: Secret,
     tickets: Tickets,
     leases: Rc<Leases>,
+    references: Rc<References>,
     locks: Rc<ClientLocks>,
     /// What files were like when they were last asked for: hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
@@ -74,12 +77,15 @@ impl VolumeFs {
         siblings: Arc<Siblings>,
     ) -> VolumeFs {
         let fsid = identity.volume.first_chunk().copied().unwrap_or_default();
-        let mover = Mover::new(provider.domain(), TransferPolicy::default());
+        let references = References::new(Handle::clone(&runtime), ReadOptions::default());
+        let mover = Mover::new(provider.domain(), TransferPolicy::default())
+            .with_references(Rc::clone(&references));
         let servers = Servers::new(Handle::clone(&runtime), provider, identity, addresses);
         let client = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
         VolumeFs {
             mover,
             tickets: Tickets::new(client.to_be_bytes()),
+            references,
             leases: Leases::new(Handle::clone(&runtime), Rc::clone(&servers)),
             locks: ClientLocks::new(Handle::clone(&runtime), Rc::clone(&servers)),
             servers,
@@ -115,6 +121,18 @@ impl VolumeFs {
     pub fn with_policy(self, policy: TransferPolicy) -> VolumeFs {
         let mover = self.mover.with_policy(policy);
         VolumeFs { mover, ..self }
+    }
+
+    /// The same, using memory for reads as `options` say.
+    #[must_use]
+    pub fn with_reads(self, options: ReadOptions) -> VolumeFs {
+        let references = References::new(Handle::clone(&self.runtime), options);
+        let mover = self.mover.with_references(Rc::clone(&references));
+        VolumeFs {
+            references,
+            mover,
+            ..self
+        }
     }
 
     /// The same, with hosts that are given by name found by `resolver`.
@@ -290,7 +308,11 @@ impl VolumeFs {
         for (number, placement) in placements(layout) {
             let link = self.servers.io_server(number).await;
             let link = link.map_err(|error| Trouble::IoServer(number, error))?;
-            targets.push(Target { link, placement });
+            targets.push(Target {
+                server: number,
+                link,
+                placement,
+            });
         }
         Ok(targets)
     }

@@ -192,6 +192,8 @@ fn make(
         state: RefCell::new(state),
         fast: RefCell::default(),
         lending: RefCell::default(),
+        looking: Default::default(),
+        looked_up: RefCell::default(),
         queued: Notify::default(),
     });
     Link { shared }

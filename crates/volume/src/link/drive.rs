@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Posts what is queued and has room.
-    fn post(&self) -> Result<(), PostError> {
+    pub(super) fn post(&self) -> Result<(), PostError> {
         let room = self.endpoint.attributes().send_queue_max;
         let mut state = self.state.borrow_mut();
         while state.posted < room {
@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), String> {
+    pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), String> {
         let work = Work::of(completion.id);
         let done = match completion.outcome {
             Ok(done) => done,

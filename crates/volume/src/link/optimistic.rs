@@ -1,9 +1,51 @@
-//! Optimistic reads of what the peer exports, and what this side exports to it.
+//! Optimistic reads of what the peer exports.
+//!
+//! A lone read is polled for: its poster looks at the socket itself, for as long as such answers used to take to come, so
+//! that neither the runtime nor the connection's task is between them. Any other goes the way of all work.
 
 use super::queue::Outgoing;
 use super::{Link, LinkError, Shared};
+use crate::limits::{LOOK_POINTS_IN_VAIN, LOOK_POINTS_MAX, LOOK_POINTS_MIN, LOOKS_IN_A_ROW_MAX};
 use gannet_fabric::{AccessError, Reference, Span};
+use gannet_runtime::Instant;
+use std::cell::Cell;
 use tokio::sync::oneshot;
+
+/// Who waits for an optimistic read.
+type Waiter = oneshot::Receiver<Result<(), AccessError>>;
+
+/// Whether polling for an answer pays: one point more for each that came in time, some less for one that did not.
+#[derive(Default)]
+pub(super) struct Looking {
+    points: Cell<u32>,
+    /// Answers that came so, one after the other: others want to run as well.
+    in_a_row: Cell<u32>,
+}
+
+impl Looking {
+    fn pays(&self) -> bool {
+        let others_first = self.in_a_row.get() >= LOOKS_IN_A_ROW_MAX;
+        if others_first {
+            self.in_a_row.set(0);
+        }
+        !others_first && self.points.get() >= LOOK_POINTS_MIN
+    }
+
+    fn came(&self) {
+        self.points
+            .set((self.points.get() + 1).min(LOOK_POINTS_MAX));
+    }
+
+    fn looked(&self, found: bool) {
+        if found {
+            self.came();
+            self.in_a_row.set(self.in_a_row.get() + 1);
+        } else {
+            self.points
+                .set(self.points.get().saturating_sub(LOOK_POINTS_IN_VAIN));
+        }
+    }
+}
 
 impl Link {
     /// Whether the connection survives refused Reads, so that its two sides can export and read optimistically.
@@ -11,38 +53,92 @@ impl Link {
         self.shared.endpoint.attributes().exceptions
     }
 
-    /// Reads each of `wanted` from what the peer exports: all their bytes, or why not, in their order. What is given up
-    /// goes on at the peer, and its bytes come to memory that nobody has any more.
+    /// Reads from what the peer exports: all bytes of `sink`, or why not. What is given up goes on at the peer, and its
+    /// bytes come to memory that nobody has any more.
     ///
     /// # Errors
     /// The connection has ended.
     pub(crate) async fn read_exported(
         &self,
-        wanted: impl IntoIterator<Item = (Span, Reference)>,
+        sink: Span,
+        source: Reference,
     ) -> Result<Result<(), AccessError>, LinkError> {
-        let mut receivers = Vec::new();
-        for (sink, source) in wanted {
-            let (sender, receiver) = oneshot::channel();
-            receivers.push(receiver);
-            let id = {
-                let mut state = self.shared.state.borrow_mut();
-                state.check()?;
-                let id = state.take_id();
-                state.optimistic.insert(id, sender);
-                id
-            };
-            self.push(Outgoing::ReadExported { id, sink, source });
+        let shared = &self.shared;
+        let limit = shared.runtime.look_max();
+        let since = shared.runtime.now();
+        let is_alone = shared.is_quiet();
+        let mut waiter = self.post_exported(sink, source)?;
+        if !limit.is_zero() && is_alone && shared.looking.pays() {
+            if let Some(outcome) = shared.post_and_look(&mut waiter, since + limit)? {
+                return Ok(outcome);
+            }
+        } else {
+            shared.queued.notify();
         }
-        let mut outcome = Ok(());
-        for receiver in receivers {
-            let read = receiver.await.map_err(|_| self.why_over())?;
-            outcome = outcome.and(read);
+        let outcome = waiter.await.map_err(|_| self.why_over());
+        if is_alone && shared.runtime.now() < since + limit + limit {
+            shared.looking.came();
         }
-        Ok(outcome)
+        outcome
+    }
+
+    fn post_exported(&self, sink: Span, source: Reference) -> Result<Waiter, LinkError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.shared.state.borrow_mut();
+        state.check()?;
+        let id = state.take_id();
+        state.optimistic.insert(id, sender);
+        state
+            .outgoing
+            .push_back(Outgoing::ReadExported { id, sink, source });
+        Ok(receiver)
     }
 }
 
 impl Shared {
+    /// Nothing of ours is on its way or about to be.
+    fn is_quiet(&self) -> bool {
+        let state = self.state.borrow();
+        state.outgoing.is_empty() && state.owed.is_empty()
+    }
+
+    /// Posts what is queued, and looks for what `waiter` waits for until `until`.
+    fn post_and_look(
+        self: &std::rc::Rc<Self>,
+        waiter: &mut Waiter,
+        until: Instant,
+    ) -> Result<Option<Result<(), AccessError>>, LinkError> {
+        if let Err(error) = self.post() {
+            let why = LinkError::Ended(error.to_string());
+            self.end(why.clone());
+            return Err(why);
+        }
+        self.endpoint.flush();
+        let mut completions = self.looked_up.take();
+        let mut found = None;
+        while found.is_none() && self.runtime.now() < until {
+            if self.endpoint.look(&mut completions) == 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            for completion in completions.drain(..) {
+                if let Err(why) = self.complete(completion) {
+                    self.endpoint.abort(&why);
+                    self.end(LinkError::Ended(why.clone()));
+                    return Err(LinkError::Ended(why));
+                }
+            }
+            found = waiter.try_recv().ok();
+            if found.is_none() {
+                // Something else came, and may have made work.
+                self.queued.notify();
+            }
+        }
+        self.looked_up.replace(completions);
+        self.looking.looked(found.is_some());
+        Ok(found)
+    }
+
     /// An optimistic read is over.
     pub(super) fn read_exported(&self, id: u64, outcome: Result<(), AccessError>) {
         let mut state = self.state.borrow_mut();

@@ -143,6 +143,7 @@ pub(crate) async fn connect_as(
         let who = (identity(keys()), session);
         let link = link::connect(&runtime, &provider, &pool, server, who);
         targets.push(Target {
+            server: index as u32,
             link: link.await.unwrap(),
             placement: Placement {
                 unit,

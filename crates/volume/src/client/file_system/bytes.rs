@@ -109,10 +109,21 @@ impl VolumeFs {
         if count == 0 {
             return Ok(0);
         }
+        let lease = self.lease(caller, id, Capability::READ).await?;
+        let range = (offset, count);
+        if (self.read_optimistically(&lease, id, range, buffer)).await? {
+            return Ok(offset + u64::from(count));
+        }
+        let start = self.references.read_starts(id);
+        let since = self.now();
         let shapes = (shape(offset, count)?, shape(0, count)?);
         let parents = slice::from_mut(buffer);
         let read = self.transfer(caller, id, shapes, (None, None), parents);
         let (proven, _) = read.await?;
+        self.note_call_read(&lease, id, range, since);
+        let len = usize::try_from(proven.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let read = buffer.get(..len.min(count as usize)).unwrap_or_default();
+        self.references.keep(start, offset, read);
         Ok(proven)
     }
 
@@ -199,6 +210,11 @@ impl VolumeFs {
             turn,
         };
         let deadline = self.deadline();
+        let changed = (
+            shapes.0.pieces().next().map_or(0, |it| it.offset),
+            shapes.0.end(),
+        );
+        let _changing = stability.map(|_| self.references.changing(id, changed.0..changed.1));
         loop {
             let lease = self.lease(caller, id, rights).await?;
             match self.move_once(&lease, id, &shapes, &how, parents).await {

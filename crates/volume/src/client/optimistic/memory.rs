@@ -4,7 +4,7 @@ use super::balance::{Balance, Balancer, Sides};
 use super::slots::spread;
 use super::table::{BlockName, Charged, ENTRIES_MAX, End, Table, Use};
 use gannet_runtime::Instant;
-use std::ops::Range;
+use std::ops::{Add, Range};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -139,6 +139,28 @@ impl ClientMemoryCounters {
     /// References that were found and not refused (the paper's directory hits). Reads that are under way count as such.
     pub fn directory_hits(&self) -> u64 {
         self.references_found.saturating_sub(self.stale_hits)
+    }
+}
+
+impl Add for ClientMemoryCounters {
+    type Output = ClientMemoryCounters;
+
+    fn add(self, other: ClientMemoryCounters) -> ClientMemoryCounters {
+        ClientMemoryCounters {
+            cache_hits: self.cache_hits + other.cache_hits,
+            references_found: self.references_found + other.references_found,
+            stale_hits: self.stale_hits + other.stale_hits,
+            misses: self.misses + other.misses,
+            expired: self.expired + other.expired,
+            data_evictions: self.data_evictions + other.data_evictions,
+            reference_evictions: self.reference_evictions + other.reference_evictions,
+            stale_evictions: self.stale_evictions + other.stale_evictions,
+            invalidations: self.invalidations + other.invalidations,
+            prefetched: self.prefetched + other.prefetched,
+            prefetched_used: self.prefetched_used + other.prefetched_used,
+            data_bytes: self.data_bytes + other.data_bytes,
+            reference_bytes: self.reference_bytes + other.reference_bytes,
+        }
     }
 }
 
@@ -307,6 +329,13 @@ impl<D> ClientMemory<D> {
             server: known.server,
             prefetched: known.is_prefetched,
         })
+    }
+
+    /// True where the last reference to a block was refused, and none has come since.
+    pub fn is_stale(&self, file: u64, block: u64) -> bool {
+        let slot = self.references.find(BlockName { file, block });
+        let known = slot.and_then(|slot| self.references.value(slot));
+        known.is_some_and(|known| known.is_stale)
     }
 
     /// Must be taken before a read is sent whose bytes shall be kept.

@@ -2,6 +2,7 @@
 
 use super::policy::{AdaptivePolicy, PolicyCounters, PolicyOptions};
 use std::collections::BTreeMap;
+use std::ops::Add;
 
 /// How a call brings its bytes: what an optimistic read is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,12 +52,7 @@ impl AdaptivePolicies {
     /// The sums of all.
     pub fn counters(&self) -> PolicyCounters {
         let each = self.by_server.values().map(AdaptivePolicy::counters);
-        each.fold(PolicyCounters::default(), |sum, one| PolicyCounters {
-            switches_off: sum.switches_off + one.switches_off,
-            switches_on: sum.switches_on + one.switches_on,
-            probings: sum.probings + one.probings,
-            probings_by_hit_rate: sum.probings_by_hit_rate + one.probings_by_hit_rate,
-        })
+        each.fold(PolicyCounters::default(), PolicyCounters::add)
     }
 }
 

@@ -16,6 +16,7 @@
 //! and those that were under way.
 
 use gannet_runtime::Instant;
+use std::ops::Add;
 use std::time::Duration;
 
 /// Outcomes in the window at most: a word of bits.
@@ -76,6 +77,19 @@ pub struct PolicyCounters {
     pub probings: u64,
     /// Of these, those that a server's hit rate brought about.
     pub probings_by_hit_rate: u64,
+}
+
+impl Add for PolicyCounters {
+    type Output = PolicyCounters;
+
+    fn add(self, other: PolicyCounters) -> PolicyCounters {
+        PolicyCounters {
+            switches_off: self.switches_off + other.switches_off,
+            switches_on: self.switches_on + other.switches_on,
+            probings: self.probings + other.probings,
+            probings_by_hit_rate: self.probings_by_hit_rate + other.probings_by_hit_rate,
+        }
+    }
 }
 
 /// A mean of durations, in which the last ones weigh more.

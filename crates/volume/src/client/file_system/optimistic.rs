@@ -1,0 +1,211 @@
+//! Reads that ask nobody: out of the client's own blocks, or by RDMA Reads of what I/O servers export (paper 003).
+//!
+//! What a reader is guaranteed: without a cache of data, a read that begins after a write was acknowledged to anyone
+//! sees it, as one by a call does. A server takes the bytes from its page cache, where a WRITE puts them before it is
+//! answered. Bytes of a read are all of its server's file, so that the file is known to be so long; what is past the end
+//! is refused, and a call says how long the file is. A read over several servers is several reads, as it is by calls.
+//! With a cache of data, a read may miss writes of others that are younger than the cache's age; writes by this client
+//! are never missed.
+
+use super::VolumeFs;
+use crate::client::data::DataError;
+use crate::client::leases::Lease;
+use crate::client::optimistic::CallWay;
+use crate::client::references::{Extent, extents_of};
+use crate::client::{OptimisticCounters, trouble::Trouble};
+use crate::limits::{OPTIMISTIC_EXTENTS_MAX, OPTIMISTIC_LEN_MAX};
+use crate::link::{Link, LinkError};
+use gannet_fabric::{Access, AccessError, Reference, RegisterError, Scope};
+use gannet_runtime::{Buffer, LocalFuture, all};
+use gannet_vfs::Status;
+use gannet_wire::volume::{
+    Capability, Class, FileId, INLINE_DATA_MAX, Operation, ReferenceAnswers, ReferenceRequest,
+};
+use gannet_wire::xdr::{from_bytes, to_bytes};
+
+/// An extent, the connection to its server, and where it is there.
+struct Known {
+    extent: Extent,
+    link: Link,
+    reference: Reference,
+}
+
+impl VolumeFs {
+    /// What optimistic reads have come to.
+    pub fn optimistic_counters(&self) -> OptimisticCounters {
+        self.references.counters()
+    }
+
+    /// Reads `count` bytes without asking, if all of them are believed to be in reach. False: they must be asked for,
+    /// and the buffer's content is unknown.
+    ///
+    /// # Errors
+    /// Memory could not be registered, and is gone.
+    pub(super) async fn read_optimistically(
+        &self,
+        lease: &Lease,
+        id: FileId,
+        (offset, count): (u64, u32),
+        buffer: &mut Buffer,
+    ) -> Result<bool, Status> {
+        if !self.references.is_on() || count > OPTIMISTIC_LEN_MAX {
+            return Ok(false);
+        }
+        let len = count as usize;
+        if let Some(target) = buffer.get_mut(..len)
+            && self.references.from_cache(id, offset, target)
+        {
+            return Ok(true);
+        }
+        let Some(known) = self.known(lease, id, (offset, count)).await else {
+            return Ok(false);
+        };
+        let start = self.references.read_starts(id);
+        let whole = self.read_known(id, &known, offset, buffer).await?;
+        if whole {
+            self.references
+                .keep(start, offset, buffer.get(..len).unwrap_or_default());
+        }
+        Ok(whole)
+    }
+
+    /// Where all bytes of a range are, if that is known and worth it.
+    async fn known(&self, lease: &Lease, id: FileId, range: (u64, u32)) -> Option<Vec<Known>> {
+        let block_len = self.references.block_len();
+        let extents = extents_of(&lease.layout, block_len, range, OPTIMISTIC_EXTENTS_MAX)?;
+        let mut known = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let link = self.servers.io_server(extent.server).await.ok()?;
+            let path = (&link, way_of(extent.len));
+            let reference = self.references.reference(id, &extent, path)?;
+            known.push(Known {
+                extent,
+                link,
+                reference,
+            });
+        }
+        Some(known)
+    }
+
+    /// Reads extents to where they belong in `buffer`, which begins at `offset` of the file. False if one was refused, or
+    /// its connection ended.
+    async fn read_known(
+        &self,
+        id: FileId,
+        known: &[Known],
+        offset: u64,
+        buffer: &mut Buffer,
+    ) -> Result<bool, Status> {
+        let gone = |error| {
+            let trouble = Trouble::Own(DataError::Memory(error).to_string());
+            self.trouble.note(self.now(), &trouble)
+        };
+        let memory = std::mem::replace(buffer, Buffer::zeroed(0));
+        let cache = self.mover.cache();
+        let exposed = cache
+            .expose(memory, Access::Local, Scope::Domain)
+            .map_err(gone)?;
+        let since = self.now();
+        let span = |extent: &Extent| exposed.span(extent.file_offset - offset, extent.len);
+        let whole = match known {
+            [one] => {
+                let read = one.link.read_exported(span(&one.extent), one.reference);
+                self.note_read(id, &one.extent, since, read.await)
+            }
+            _ => {
+                let reads = known.iter().map(|it| {
+                    let read = (it.link.clone(), span(&it.extent), it.reference);
+                    let read: LocalFuture<Result<Result<(), AccessError>, LinkError>> =
+                        Box::pin(async move { read.0.read_exported(read.1, read.2).await });
+                    read
+                });
+                let outcomes = all(reads).await;
+                let mut whole = true;
+                for (it, outcome) in known.iter().zip(outcomes) {
+                    whole &= self.note_read(id, &it.extent, since, outcome);
+                }
+                whole
+            }
+        };
+        let memory = cache.take_back(exposed).await;
+        *buffer = memory.ok_or_else(|| gone(RegisterError::Unsupported))?;
+        Ok(whole)
+    }
+
+    fn note_read(
+        &self,
+        id: FileId,
+        extent: &Extent,
+        since: gannet_runtime::Instant,
+        read: Result<Result<(), AccessError>, LinkError>,
+    ) -> bool {
+        // The connection ended: the call makes another.
+        let Ok(outcome) = read else {
+            return false;
+        };
+        let way = way_of(extent.len);
+        self.references
+            .note_outcome(id, extent, way, since, outcome);
+        outcome.is_ok()
+    }
+
+    /// A range was read by a call that took so long: takes note of what is in servers' memory now, and asks once for
+    /// more.
+    pub(super) fn note_call_read(
+        &self,
+        lease: &Lease,
+        id: FileId,
+        range: (u64, u32),
+        since: gannet_runtime::Instant,
+    ) {
+        if !self.references.is_on() {
+            return;
+        }
+        let took = self.now() - since;
+        let block_len = self.references.block_len();
+        let extents = extents_of(&lease.layout, block_len, range, OPTIMISTIC_EXTENTS_MAX);
+        for extent in extents.into_iter().flatten() {
+            let way = way_of(extent.len);
+            self.references.note_call(id, &extent, way, took);
+            if self.references.asks_for_runs((id, extent.index)) {
+                self.ask_for_runs(lease.capability, id, extent);
+            }
+        }
+    }
+
+    /// Asks a server what of an object is in its memory, for reads to come.
+    fn ask_for_runs(&self, capability: Capability, id: FileId, extent: Extent) {
+        let (servers, references) = (self.servers.clone(), self.references.clone());
+        let asking = async move {
+            let Ok(link) = servers.io_server(extent.server).await else {
+                return;
+            };
+            let body = to_bytes(&ReferenceRequest {
+                capabilities: vec![capability],
+            });
+            let answer = link.call(Operation::References, Class::Background, &body, &[]);
+            let Ok(answer) = answer.await else {
+                return;
+            };
+            let Ok(told) = from_bytes::<ReferenceAnswers>(answer.body()) else {
+                return;
+            };
+            for answer in told.answers.into_iter().take(1) {
+                if let Ok(Some(reference)) = answer.outcome {
+                    let name = (id, extent.index);
+                    let runs = Some(answer.resident);
+                    references.told(name, (&link, extent.server), &reference, runs);
+                }
+            }
+        };
+        self.runtime.spawn("references", Box::pin(asking));
+    }
+}
+
+/// How a call would bring so many bytes.
+fn way_of(len: u32) -> CallWay {
+    match len as usize <= INLINE_DATA_MAX {
+        true => CallWay::Inline,
+        false => CallWay::Direct,
+    }
+}

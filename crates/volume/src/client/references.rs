@@ -1,0 +1,504 @@
+//! What a client knows of memory of I/O servers that it may read without asking, and whether it does.
+//!
+//! A reference names an object on one connection, and is dropped with it. Which blocks of the object are in the server's
+//! memory is a guess: from READs that were answered, and from runs that the server told of. A wrong guess costs an
+//! exception and then the call that would have been made at once.
+
+use super::optimistic::{
+    AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
+    ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
+};
+use crate::limits::{DIRECTORY_LEN, REFERENCES_MAX};
+use crate::link::Link;
+use gannet_fabric::{AccessError, AccessKey, EndpointId, Reference, RemoteAddress, RemoteKey};
+use gannet_runtime::{Handle, Instant};
+use gannet_wire::volume::{FileId, LayoutRecord, ObjectReference, ResidentRun};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Add;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Whether a client reads without asking where it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Optimistic {
+    /// Where the connection survives exceptions, and as long as it pays.
+    #[default]
+    Auto,
+    /// Where the connection survives exceptions, whether it pays or not.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How a client uses memory of its own and of its servers for reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Whether it reads without asking.
+    pub optimistic: Optimistic,
+    /// Bytes for blocks that it has read and for references together; 0: no blocks, and some room for references.
+    pub cache_len: u64,
+    /// For how long a block that was read may answer later reads. Until then a read may miss what others have written.
+    pub cache_age: Duration,
+}
+
+impl Default for ReadOptions {
+    /// References alone: every read sees what was written before.
+    fn default() -> ReadOptions {
+        ReadOptions {
+            optimistic: Optimistic::default(),
+            cache_len: 0,
+            cache_age: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What optimistic reads have come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OptimisticCounters {
+    /// Blocks and references.
+    pub memory: ClientMemoryCounters,
+    /// What the policies did.
+    pub policy: PolicyCounters,
+    /// Reads that references answered.
+    pub reads: u64,
+    /// Reads that were refused, and then made by calls.
+    pub refused: u64,
+    /// Of these, for a key that is not good any more.
+    pub refused_keys: u64,
+    /// Objects whose references are known.
+    pub objects: u64,
+}
+
+impl Add for OptimisticCounters {
+    type Output = OptimisticCounters;
+
+    fn add(self, other: OptimisticCounters) -> OptimisticCounters {
+        OptimisticCounters {
+            memory: self.memory + other.memory,
+            policy: self.policy + other.policy,
+            reads: self.reads + other.reads,
+            refused: self.refused + other.refused,
+            refused_keys: self.refused_keys + other.refused_keys,
+            objects: self.objects + other.objects,
+        }
+    }
+}
+
+/// An object of a file: the file, and which of its servers.
+type ObjectName = (FileId, u32);
+
+/// What is known of an object.
+struct Known {
+    endpoint: EndpointId,
+    reference: Reference,
+    /// What its server said is in memory.
+    runs: Vec<ResidentRun>,
+    /// Runs were asked for.
+    is_asked: bool,
+}
+
+impl Known {
+    /// Whether its server said that it has all of an extent in memory.
+    fn holds(&self, extent: &Extent) -> bool {
+        let end = extent.offset + u64::from(extent.len);
+        let holds = |run: &ResidentRun| {
+            run.offset <= extent.offset && end <= run.offset.saturating_add(run.len)
+        };
+        self.runs.iter().any(holds)
+    }
+}
+
+/// See the module.
+pub(super) struct References {
+    runtime: Handle,
+    options: ReadOptions,
+    objects: RefCell<HashMap<ObjectName, Known>>,
+    memory: RefCell<ClientMemory<Box<[u8]>>>,
+    policies: RefCell<AdaptivePolicies>,
+    reads: Cell<u64>,
+    refused: Cell<u64>,
+    refused_keys: Cell<u64>,
+}
+
+/// What is to be read of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Which of the file's servers, and its number in the volume.
+    pub(super) index: u32,
+    pub(super) server: u32,
+    /// In the object.
+    pub(super) offset: u64,
+    /// In the file.
+    pub(super) file_offset: u64,
+    pub(super) len: u32,
+}
+
+fn add(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+/// Servers have numbers below 2^16.
+fn short(server: u32) -> u16 {
+    u16::try_from(server).unwrap_or(u16::MAX)
+}
+
+impl References {
+    pub(super) fn new(runtime: Handle, options: ReadOptions) -> Rc<References> {
+        let memory = match options.cache_len {
+            0 => ClientMemoryOptions {
+                balance: Balance::Fixed {
+                    directory_permille: 1000,
+                },
+                ..ClientMemoryOptions::new(DIRECTORY_LEN)
+            },
+            len => ClientMemoryOptions::new(len),
+        };
+        Rc::new(References {
+            runtime,
+            options,
+            objects: RefCell::default(),
+            memory: RefCell::new(ClientMemory::new(memory)),
+            policies: RefCell::default(),
+            reads: Cell::default(),
+            refused: Cell::default(),
+            refused_keys: Cell::default(),
+        })
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.options.optimistic != Optimistic::Off
+    }
+
+    fn has_cache(&self) -> bool {
+        self.options.cache_len > 0
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block_len(&self) -> u32 {
+        self.memory.borrow().block_len()
+    }
+
+    pub(super) fn counters(&self) -> OptimisticCounters {
+        OptimisticCounters {
+            memory: self.memory.borrow().counters(),
+            policy: self.policies.borrow().counters(),
+            reads: self.reads.get(),
+            refused: self.refused.get(),
+            refused_keys: self.refused_keys.get(),
+            objects: self.objects.borrow().len() as u64,
+        }
+    }
+
+    /// Whether a READ of an object should ask for a reference: there is none for this connection.
+    pub(super) fn wants(&self, name: ObjectName, link: &Link) -> bool {
+        if !self.is_on() || !link.has_exceptions() {
+            return false;
+        }
+        let objects = self.objects.borrow();
+        let known = objects.get(&name);
+        known.is_none_or(|known| known.endpoint != link.endpoint().id())
+    }
+
+    /// A server told a reference, and perhaps what is in its memory.
+    pub(super) fn told(
+        &self,
+        name: ObjectName,
+        (link, server): (&Link, u32),
+        told: &ObjectReference,
+        runs: Option<Vec<ResidentRun>>,
+    ) {
+        let cached = u16::try_from(told.cached_per_mille).unwrap_or(1000);
+        self.policies
+            .borrow_mut()
+            .server_hit_rate(short(server), cached.min(1000));
+        let mut objects = self.objects.borrow_mut();
+        if objects.len() >= REFERENCES_MAX && !objects.contains_key(&name) {
+            // Rare, and in no order: all are found again by their next READs.
+            objects.clear();
+        }
+        let is_asked = runs.is_some() || objects.get(&name).is_some_and(|known| known.is_asked);
+        let known = Known {
+            endpoint: link.endpoint().id(),
+            reference: Reference {
+                address: RemoteAddress {
+                    key: RemoteKey(told.key),
+                    offset: told.offset,
+                },
+                access_key: AccessKey(told.access_key),
+            },
+            runs: runs.unwrap_or_default(),
+            is_asked,
+        };
+        objects.insert(name, known);
+    }
+
+    /// True once for each object that is read again by calls: now its server should be asked what is in memory.
+    pub(super) fn asks_for_runs(&self, name: ObjectName) -> bool {
+        let mut objects = self.objects.borrow_mut();
+        let known = objects.get_mut(&name);
+        known.is_some_and(|known| !std::mem::replace(&mut known.is_asked, true))
+    }
+
+    /// Where to read an extent without asking, if its server is believed to have all of it in memory and it pays.
+    pub(super) fn reference(
+        &self,
+        file: FileId,
+        extent: &Extent,
+        (link, way): (&Link, CallWay),
+    ) -> Option<Reference> {
+        let now = self.runtime.now();
+        let objects = self.objects.borrow();
+        let known = objects.get(&(file, extent.index))?;
+        if known.endpoint != link.endpoint().id() {
+            return None;
+        }
+        let mut memory = self.memory.borrow_mut();
+        for block in blocks(memory.block_len(), extent.file_offset, extent.len) {
+            if memory.reference(file.0, block).is_none()
+                && !memory.is_stale(file.0, block)
+                && known.holds(extent)
+            {
+                memory.note_reference(file.0, block..block + 1, short(extent.server), true);
+            }
+            if memory.lookup(file.0, block) == BlockLookup::Missing {
+                return None;
+            }
+        }
+        let mut policies = self.policies.borrow_mut();
+        let path = policies.of(short(extent.server), way).decide(now);
+        let is_on = self.options.optimistic == Optimistic::On || path == ReadPath::Optimistic;
+        is_on.then(|| known.reference.at(extent.offset))
+    }
+
+    /// What became of an optimistic read that was posted at `since`.
+    pub(super) fn note_outcome(
+        &self,
+        file: FileId,
+        extent: &Extent,
+        way: CallWay,
+        since: Instant,
+        outcome: Result<(), AccessError>,
+    ) {
+        let now = self.runtime.now();
+        let mut policies = self.policies.borrow_mut();
+        let policy = policies.of(short(extent.server), way);
+        match outcome {
+            Ok(()) => {
+                policy.optimistic_took(now - since, now);
+                add(&self.reads);
+            }
+            Err(error) => {
+                policy.stale_took(now - since, now);
+                add(&self.refused);
+                drop(policies);
+                self.refused(file, extent, error);
+            }
+        }
+    }
+
+    fn refused(&self, file: FileId, extent: &Extent, error: AccessError) {
+        match error {
+            AccessError::NotResident => {
+                let mut memory = self.memory.borrow_mut();
+                for block in blocks(memory.block_len(), extent.file_offset, extent.len) {
+                    memory.note_stale(file.0, block);
+                }
+            }
+            // The object is shorter than the file was believed to be: the call will say.
+            AccessError::Bounds => {}
+            _ => {
+                add(&self.refused_keys);
+                self.objects.borrow_mut().remove(&(file, extent.index));
+            }
+        }
+    }
+
+    /// A READ by a call has brought an extent, which is in the server's memory now.
+    pub(super) fn note_call(&self, file: FileId, extent: &Extent, way: CallWay, took: Duration) {
+        let mut policies = self.policies.borrow_mut();
+        policies.of(short(extent.server), way).call_took(took);
+        let mut memory = self.memory.borrow_mut();
+        let blocks = whole_blocks(memory.block_len(), extent.file_offset, extent.len);
+        memory.note_reference(file.0, blocks, short(extent.server), false);
+    }
+
+    /// Fills `target` from the client's own blocks, if all are there and young enough.
+    pub(super) fn from_cache(&self, file: FileId, offset: u64, target: &mut [u8]) -> bool {
+        if !self.has_cache() {
+            return false;
+        }
+        let since_start = self.runtime.now() - Instant::START;
+        let oldest = Instant::START + since_start.saturating_sub(self.options.cache_age);
+        let mut memory = self.memory.borrow_mut();
+        let block_len = u64::from(memory.block_len());
+        let mut filled = 0;
+        while filled < target.len() {
+            let at = offset + filled as u64;
+            let BlockLookup::Data { data, .. } =
+                memory.lookup_since(file.0, at / block_len, oldest)
+            else {
+                return false;
+            };
+            // Shorter than a block.
+            let start = (at % block_len) as usize;
+            let Some(bytes) = data.get(start..) else {
+                return false;
+            };
+            let count = bytes.len().min(target.len() - filled);
+            target[filled..filled + count].copy_from_slice(&bytes[..count]);
+            filled += count;
+        }
+        true
+    }
+
+    /// Must be taken before a read whose bytes may be kept.
+    pub(super) fn read_starts(&self, file: FileId) -> Option<ReadStart> {
+        let starts = || self.memory.borrow().read_starts(file.0, self.runtime.now());
+        self.has_cache().then(starts)
+    }
+
+    /// Keeps the whole blocks of what was read.
+    pub(super) fn keep(&self, start: Option<ReadStart>, offset: u64, bytes: &[u8]) {
+        let Some(start) = start else {
+            return;
+        };
+        let mut memory = self.memory.borrow_mut();
+        let block_len = memory.block_len();
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        for block in whole_blocks(block_len, offset, len) {
+            // Within `bytes`, as it is whole.
+            let from = (block * u64::from(block_len) - offset) as usize;
+            let Some(data) = bytes.get(from..from + block_len as usize) else {
+                continue;
+            };
+            memory.insert_data(start, block, data.into(), block_len);
+        }
+    }
+
+    /// This client changes bytes of a file until what this returns is dropped: until then no block of them is kept, and
+    /// those that were are gone.
+    pub(super) fn changing(self: &Rc<Self>, file: FileId, bytes: std::ops::Range<u64>) -> Changing {
+        self.changes(file, bytes.clone());
+        Changing {
+            references: Rc::clone(self),
+            file,
+            bytes,
+        }
+    }
+
+    fn changes(&self, file: FileId, bytes: std::ops::Range<u64>) {
+        if self.has_cache() {
+            let mut memory = self.memory.borrow_mut();
+            let block_len = u64::from(memory.block_len());
+            memory.invalidate(
+                file.0,
+                bytes.start / block_len..bytes.end.div_ceil(block_len),
+            );
+        }
+    }
+}
+
+/// A change of a file that is under way.
+pub(super) struct Changing {
+    references: Rc<References>,
+    file: FileId,
+    bytes: std::ops::Range<u64>,
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.references.changes(self.file, self.bytes.clone());
+    }
+}
+
+/// Numbers of the blocks that have bytes of a range.
+fn blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
+    let block_len = u64::from(block_len);
+    offset / block_len..(offset + u64::from(len)).div_ceil(block_len)
+}
+
+/// Numbers of the blocks that lie within a range.
+fn whole_blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
+    let block_len = u64::from(block_len);
+    let first = offset.div_ceil(block_len);
+    first..((offset + u64::from(len)) / block_len).max(first)
+}
+
+/// The parts of a range of a file, each on one server; `None` where blocks are cut by stripes, or more than `max`.
+pub(super) fn extents_of(
+    layout: &LayoutRecord,
+    block_len: u32,
+    (offset, count): (u64, u32),
+    max: usize,
+) -> Option<Vec<Extent>> {
+    let unit = u64::from(layout.unit);
+    let width = layout.servers.len() as u64;
+    if unit % u64::from(block_len) != 0 || width == 0 {
+        return None;
+    }
+    let mut extents = Vec::with_capacity(1);
+    let (mut at, end) = (offset, offset.checked_add(u64::from(count))?);
+    while at < end {
+        if extents.len() == max {
+            return None;
+        }
+        let (stripe, within) = (at / unit, at % unit);
+        let len = (unit - within).min(end - at);
+        let index = u32::try_from(stripe % width).ok()?;
+        extents.push(Extent {
+            index,
+            server: *layout.servers.get(index as usize)?,
+            offset: stripe / width * unit + within,
+            file_offset: at,
+            len: u32::try_from(len).ok()?,
+        });
+        at += len;
+    }
+    Some(extents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_cut_by_stripes() {
+        let layout = LayoutRecord {
+            unit: 8192,
+            servers: vec![5, 7],
+        };
+        let extents = |range, max| extents_of(&layout, 4096, range, max);
+        let one = Extent {
+            index: 1,
+            server: 7,
+            offset: 8192 + 100,
+            file_offset: 3 * 8192 + 100,
+            len: 10,
+        };
+        assert_eq!(extents((3 * 8192 + 100, 10), 1), Some(vec![one]));
+        let across = extents((2 * 8192 - 4, 8), 2).unwrap();
+        assert_eq!(
+            (across[0].index, across[0].offset, across[0].len),
+            (1, 8188, 4)
+        );
+        assert_eq!(
+            (across[1].index, across[1].offset, across[1].len),
+            (0, 8192, 4)
+        );
+        assert_eq!(extents((2 * 8192 - 4, 8), 1), None);
+        let odd = LayoutRecord {
+            unit: 5000,
+            ..layout
+        };
+        assert_eq!(extents_of(&odd, 4096, (0, 10), 9), None);
+    }
+
+    #[test]
+    fn whole_blocks_are_those_within_a_range() {
+        assert_eq!(whole_blocks(4096, 0, 4096), 0..1);
+        assert_eq!(whole_blocks(4096, 1, 4096), 1..1);
+        assert_eq!(whole_blocks(4096, 1, 8191), 1..2);
+        assert_eq!(blocks(4096, 1, 4096), 0..2);
+    }
+}
