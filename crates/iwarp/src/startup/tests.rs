@@ -1,4 +1,5 @@
 use super::*;
+use gannet_wire::rdmap::EXCEPTIONS_OFFER;
 
 fn options(ird: u16, ord: u16) -> ConnectOptions {
     ConnectOptions {
@@ -20,9 +21,9 @@ fn negotiate(
     initiator: (&IwarpConfig, ConnectOptions),
     responder: (&IwarpConfig, ConnectOptions),
 ) -> (Agreement, Agreement) {
-    let request = request(initiator.0, &initiator.1);
+    let request = request(initiator.0, &initiator.1, &[]);
     check_request(&request).unwrap();
-    let (reply, theirs) = accept(responder.0, &request, &responder.1).unwrap();
+    let (reply, theirs) = accept(responder.0, &request, (&responder.1, &[])).unwrap();
     (conclude(initiator.0, &initiator.1, &reply).unwrap(), theirs)
 }
 
@@ -74,11 +75,11 @@ fn other_revisions_are_not_answered() {
     for revision in [0, 3, 255] {
         let request = StartupFrame {
             revision: Revision(revision),
-            ..request(&config, &options)
+            ..request(&config, &options, &[])
         };
         assert!(check_request(&request).is_err());
     }
-    let answer = request(&config, &options);
+    let answer = request(&config, &options, &[]);
     let reply = StartupFrame {
         kind: FrameKind::Reply,
         revision: Revision::ONE,
@@ -120,7 +121,7 @@ fn peer_to_peer_agrees_on_how_to_open() {
 
     let (wanted, granted) = (options(1, 1), options(1, 1));
     let offer = |send_rtr, write_rtr, read_rtr| {
-        let mut frame = request(&p2p, &wanted);
+        let mut frame = request(&p2p, &wanted, &[]);
         let depths = Enhanced::client_server(1, 1);
         frame.enhanced = Some(Enhanced {
             peer_to_peer: true,
@@ -129,7 +130,8 @@ fn peer_to_peer_agrees_on_how_to_open() {
             read_rtr,
             ..depths
         });
-        accept(&plain, &frame, &granted).map(|(reply, agreed)| (reply.enhanced, agreed.ready))
+        accept(&plain, &frame, (&granted, &[]))
+            .map(|(reply, agreed)| (reply.enhanced, agreed.ready))
     };
     let (reply, ready) = offer(false, false, true).unwrap();
     assert_eq!(ready, ReadyToReceive::Read);
@@ -146,7 +148,7 @@ fn what_the_initiator_cannot_keep_is_told_by_a_terminate() {
         ..IwarpConfig::default()
     };
     let options = options(16, 16);
-    let asked = request(&config, &options);
+    let asked = request(&config, &options, &[]);
     let reply = |block| {
         let reply = StartupFrame {
             kind: FrameKind::Reply,
@@ -171,9 +173,9 @@ fn what_the_initiator_cannot_keep_is_told_by_a_terminate() {
 fn depths_left_open_are_answered_open() {
     let config = IwarpConfig::default();
     let wanted = options(8, 8);
-    let mut frame = request(&config, &wanted);
+    let mut frame = request(&config, &wanted, &[]);
     frame.enhanced = Some(Enhanced::client_server(NOT_NEGOTIATED, NOT_NEGOTIATED));
-    let (reply, agreed) = accept(&config, &frame, &wanted).unwrap();
+    let (reply, agreed) = accept(&config, &frame, (&wanted, &[])).unwrap();
     let block = reply.enhanced.unwrap();
     assert_eq!((block.ird, block.ord), (NOT_NEGOTIATED, NOT_NEGOTIATED));
     assert_eq!((agreed.ird, agreed.ord), (8, 8));
@@ -185,9 +187,39 @@ fn markers_are_for_the_one_who_asks() {
     let wanted = options(0, 0);
     let asked = StartupFrame {
         markers: true,
-        ..request(&config, &wanted)
+        ..request(&config, &wanted, &[])
     };
-    let (reply, agreed) = accept(&config, &asked, &wanted).unwrap();
+    let (reply, agreed) = accept(&config, &asked, (&wanted, &[])).unwrap();
     assert!(agreed.markers && !reply.markers);
     assert!(!reject(&asked, b"").markers);
+}
+
+#[test]
+fn exceptions_are_agreed_when_both_ends_offer_them() {
+    let config = IwarpConfig::default();
+    let options = |exceptions| ConnectOptions {
+        exceptions,
+        ..options(4, 4)
+    };
+    let offer = |asks| match asks {
+        true => &EXCEPTIONS_OFFER[..],
+        false => b"gannet\x01\x00",
+    };
+    for (near_asks, far_asks) in [(false, false), (false, true), (true, false), (true, true)] {
+        let asked = request(&config, &options(near_asks), offer(near_asks));
+        assert_eq!(split_exceptions_offer(asked.private_data).0, near_asks);
+        // Who accepts asks for them only of one that offers.
+        let far = options(near_asks && far_asks);
+        let (reply, theirs) = accept(&config, &asked, (&far, offer(far.exceptions))).unwrap();
+        let ours = conclude(&config, &options(near_asks), &reply).unwrap();
+        let agreed = near_asks && far_asks;
+        assert_eq!((ours.exceptions, theirs.exceptions), (agreed, agreed));
+        // An offer that nobody asked for is not taken.
+        let unasked = StartupFrame {
+            private_data: &EXCEPTIONS_OFFER,
+            ..reply
+        };
+        let ours = conclude(&config, &options(false), &unasked).unwrap();
+        assert!(!ours.exceptions);
+    }
 }

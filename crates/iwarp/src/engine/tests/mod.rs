@@ -64,6 +64,7 @@ const AGREED: Agreement = Agreement {
     ird: 4,
     ord: 4,
     ready: ReadyToReceive::Ordinary,
+    exceptions: false,
 };
 
 /// One end, with its memory.
