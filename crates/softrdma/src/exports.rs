@@ -240,7 +240,7 @@ pub(crate) fn read(
 
 /// The exporter of an entry and its bytes, found again if they were let go of.
 fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Exported>)> {
-    let (owner, object) = {
+    let (owner, object, key) = {
         let mut exports = exports.borrow_mut();
         let entry = exports.at(slot)?;
         entry.used = true;
@@ -248,7 +248,7 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
         if let Some(bytes) = &entry.bytes {
             return Some((owner, Some(bytes.clone())));
         }
-        (owner, object)
+        (owner, object, entry.key)
     };
     // The exporter is asked with nothing borrowed: it may enter and remove as it likes.
     let find = exports
@@ -260,10 +260,13 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
         return Some((owner, None));
     };
     let mut exports = exports.borrow_mut();
-    let entry = exports.at(slot).filter(|entry| entry.name.1 == object)?;
-    if entry.bytes.replace(found.clone()).is_none() {
-        exports.loaded += 1;
+    // The slot may be another entry's by now, even one of the same object: what the key named is gone then.
+    let entry = exports.at(slot).filter(|entry| entry.key == key)?;
+    if let Some(entered) = &entry.bytes {
+        return Some((owner, Some(entered.clone())));
     }
+    entry.bytes = Some(found.clone());
+    exports.loaded += 1;
     exports.count(owner, |stats| stats.faults += 1);
     exports.unload(slot);
     Some((owner, Some(found)))

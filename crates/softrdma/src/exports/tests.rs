@@ -601,6 +601,46 @@ fn an_exporter_may_do_as_it_likes_while_it_is_asked() {
     own.borrow_mut().take();
 }
 
+/// While an exporter looks for an object's bytes it makes it anew: the old reference does not lead to the new entry.
+#[test]
+fn an_object_made_anew_while_it_is_looked_for_is_another_one() {
+    let bed = Bed::bounded(10, 1);
+    let own = Rc::new(RefCell::new(None::<Rc<OwnExports>>));
+    let asked = Rc::clone(&own);
+    let exporter = Rc::new(bed.exporter_finding(Rc::new(move |object| {
+        let exporter = asked.borrow().clone().unwrap();
+        exporter.remove(object);
+        exporter.enter(export(object, file(b"new")));
+        Some(file(b"old"))
+    })));
+    *own.borrow_mut() = Some(Rc::clone(&exporter));
+    let reference = bed.enter(&exporter, 1);
+    bed.enter(&exporter, 2);
+    assert_eq!(bed.read(reference, 3), Err(AccessError::InvalidKey));
+    bed.assert_sound();
+    own.borrow_mut().take();
+}
+
+#[test]
+fn bytes_entered_while_they_are_looked_for_are_the_newer_ones() {
+    let bed = Bed::bounded(10, 1);
+    let own = Rc::new(RefCell::new(None::<Rc<OwnExports>>));
+    let asked = Rc::clone(&own);
+    let exporter = Rc::new(bed.exporter_finding(Rc::new(move |object| {
+        let exporter = asked.borrow().clone().unwrap();
+        exporter.enter(export(object, file(b"new")));
+        Some(file(b"old"))
+    })));
+    *own.borrow_mut() = Some(Rc::clone(&exporter));
+    let reference = bed.enter(&exporter, 1);
+    bed.enter(&exporter, 2);
+    for _ in 0..2 {
+        assert_eq!(bed.read(reference, 3), Ok(b"new".to_vec()));
+        bed.assert_sound();
+    }
+    own.borrow_mut().take();
+}
+
 /// Exporters and readers at random; what is let through must be what a plain map says.
 #[test]
 fn random_use_keeps_to_the_bounds_and_gives_no_wrong_byte() {
