@@ -190,7 +190,11 @@ impl Engine {
                     && read.offset == exception.sink_offset
                     && read.received == 0
             });
-        let read = self.reads.pop_front().filter(|_| is_due);
+        if !is_due {
+            // The Read stays where it is, to be completed as all work is when the connection ends.
+            return Err(TerminateCode::UNEXPECTED_OPCODE.into());
+        }
+        let read = self.reads.pop_front();
         let read = read.ok_or(Violation::from(TerminateCode::UNEXPECTED_OPCODE))?;
         if let Some((id, _)) = read.work {
             self.completions.push_back(Completion {

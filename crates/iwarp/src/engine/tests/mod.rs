@@ -4,6 +4,7 @@
 
 mod back_to_back;
 mod direct;
+mod exceptions;
 mod files;
 mod vectors;
 mod violations;

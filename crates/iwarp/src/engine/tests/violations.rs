@@ -14,9 +14,9 @@ const REGION_LEN: u64 = 1000;
 
 /// A segment made by hand; tests change what they want to be wrong.
 #[derive(Clone)]
-struct Segment {
-    header: DdpHeader,
-    payload: Vec<u8>,
+pub(super) struct Segment {
+    pub(super) header: DdpHeader,
+    pub(super) payload: Vec<u8>,
     /// XORed into the first two bytes of the ULPDU: versions and reserved bits.
     spoil: [u8; 2],
 }
@@ -26,7 +26,12 @@ impl Segment {
         Segment::untagged(Opcode::Send, QueueNumber::SEND, msn, payload)
     }
 
-    fn untagged(opcode: Opcode, queue: QueueNumber, msn: u32, payload: &[u8]) -> Segment {
+    pub(super) fn untagged(
+        opcode: Opcode,
+        queue: QueueNumber,
+        msn: u32,
+        payload: &[u8],
+    ) -> Segment {
         let header = DdpHeader::Untagged(Untagged {
             last: true,
             ulp_control: opcode.control(),
@@ -42,7 +47,7 @@ impl Segment {
         }
     }
 
-    fn tagged(opcode: Opcode, address: RemoteAddress, len: usize) -> Segment {
+    pub(super) fn tagged(opcode: Opcode, address: RemoteAddress, len: usize) -> Segment {
         let header = DdpHeader::Tagged(Tagged {
             last: true,
             ulp_control: opcode.control(),
@@ -56,7 +61,7 @@ impl Segment {
         }
     }
 
-    fn read_request(msn: u32, source: RemoteAddress, size: u32) -> Segment {
+    pub(super) fn read_request(msn: u32, source: RemoteAddress, size: u32) -> Segment {
         let request = ReadRequest {
             sink_stag: STag(0x0ab0),
             sink_offset: TaggedOffset(64),
@@ -74,7 +79,7 @@ impl Segment {
         )
     }
 
-    fn not_last(mut self) -> Segment {
+    pub(super) fn not_last(mut self) -> Segment {
         match &mut self.header {
             DdpHeader::Tagged(header) => header.last = false,
             DdpHeader::Untagged(header) => header.last = false,
@@ -82,7 +87,7 @@ impl Segment {
         self
     }
 
-    fn at(mut self, offset: u32) -> Segment {
+    pub(super) fn at(mut self, offset: u32) -> Segment {
         if let DdpHeader::Untagged(header) = &mut self.header {
             header.offset = MessageOffset(offset);
         }
@@ -102,7 +107,7 @@ impl Segment {
         self
     }
 
-    fn frame(&self) -> Vec<u8> {
+    pub(super) fn frame(&self) -> Vec<u8> {
         let mut fields = [0; UNTAGGED_HEADER_LEN];
         let len = self.header.emit(&mut fields);
         let ulpdu_len = len + self.payload.len();
