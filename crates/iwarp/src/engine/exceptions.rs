@@ -5,10 +5,12 @@ use super::outgoing::{Answer, LeavingSource};
 use super::receive::{InboundRead, InboundSource};
 use super::violation::Violation;
 use super::{Engine, ReadSource};
+use crate::limits::BATCHES_MAX;
 use gannet_fabric::{
     AccessError, AccessKey, CapabilityKey, Completion, PostError, Reference, RemoteAddress,
     RemoteKey, Span, WorkError, WorkId, limits::OPTIMISTIC_READ_MAX,
 };
+use gannet_runtime::Buffer;
 use gannet_softrdma::OptimisticRead;
 use gannet_wire::ddp::{DdpHeader, MessageOffset, QueueNumber, TAGGED_HEADER_LEN, Untagged};
 use gannet_wire::rdmap::{
@@ -98,20 +100,14 @@ impl Engine {
             self.push_exception(request, AccessError::Bounds);
             return true;
         }
-        match self.room_for(size) {
-            Room::Here => {}
-            Room::Later => {
-                self.rx.requests.push_front(InboundRead {
-                    header,
-                    request: *request,
-                    source: InboundSource::Exported(access_key),
-                });
-                return false;
-            }
-            Room::Never => {
-                self.push_exception(request, AccessError::Bounds);
-                return true;
-            }
+        let room = self.room_for(size);
+        if room == Room::Later {
+            self.rx.requests.push_front(InboundRead {
+                header,
+                request: *request,
+                source: InboundSource::Exported(access_key),
+            });
+            return false;
         }
         let read = OptimisticRead {
             endpoint: self.id,
@@ -123,16 +119,24 @@ impl Engine {
                 access_key,
             },
         };
+        let answer = Answer {
+            header,
+            request: *request,
+        };
+        if room == Room::Own {
+            let mut bytes = Buffer::zeroed(size);
+            match self.table.read_exported(&read, &mut bytes) {
+                Ok(()) => self.begin_answer(answer, LeavingSource::Buffer(bytes), 0),
+                Err(error) => self.push_exception(request, error),
+            }
+            return true;
+        }
         let space = self.tx.batch().data_space(size);
         if let Err(error) = self.table.read_exported(&read, space) {
             self.push_exception(request, error);
             return true;
         }
         let start = self.tx.batch().data_filled(size);
-        let answer = Answer {
-            header,
-            request: *request,
-        };
         self.begin_answer(answer, LeavingSource::Nothing, 0);
         if let Some(framing) = &mut self.tx.framing {
             (framing.ahead, framing.ahead_start) = (size, start);
@@ -140,21 +144,24 @@ impl Engine {
         true
     }
 
-    /// Whether the youngest batch, or a new one, takes `size` bytes in whole segments.
+    /// Whether the youngest batch takes `size` bytes in whole segments, or else a new one.
     fn room_for(&mut self, size: usize) -> Room {
-        if size == 0 {
-            return Room::Here;
-        }
         let payload_max = self.tx.ulpdu_max - TAGGED_HEADER_LEN;
-        // The second batch is empty, unless there may be no second.
-        for _ in 0..2 {
+        if size > self.tx.batch_room_max(payload_max) {
+            return Room::Own;
+        }
+        while size > 0 {
             match self.tx.data_room(payload_max, size) {
                 None => return Room::Later,
-                Some(room) if room == size => return Room::Here,
+                Some(room) if room == size => break,
+                // A new one takes all of it, if there may be one.
                 Some(_) => self.tx.batch().is_full = true,
             }
+            if self.tx.batches.len() >= BATCHES_MAX {
+                return Room::Later;
+            }
         }
-        Room::Never
+        Room::Here
     }
 
     /// Frames the answer to a Read that is refused.
@@ -207,13 +214,15 @@ impl Engine {
     }
 }
 
-/// Where an answer's bytes go.
+/// Where an answer's bytes are taken to.
+#[derive(PartialEq, Eq)]
 enum Room {
+    /// The data buffer of the youngest batch.
     Here,
-    /// Once the stream has taken more.
+    /// It, once the stream has taken more.
     Later,
-    /// Segments are too short for so many bytes.
-    Never,
+    /// A buffer of their own: segments are so short that one batch does not take them all.
+    Own,
 }
 
 fn reason_of(error: AccessError) -> ExceptionReason {

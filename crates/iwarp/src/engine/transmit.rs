@@ -205,6 +205,11 @@ impl Transmitter {
         by_len.min(by_pieces)
     }
 
+    /// How many bytes an empty batch takes in whole segments of `payload_max`, whatever its data buffer holds.
+    pub(super) fn batch_room_max(&self, payload_max: usize) -> usize {
+        self.segments_room(&Batch::default()) * payload_max
+    }
+
     /// The batch the next FPDU goes to.
     pub(super) fn batch(&mut self) -> &mut Batch {
         if self.batches.back().is_none_or(|batch| !self.fits(batch)) {
