@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Bytes of one arena slot, and so of a default receive.
@@ -415,6 +415,75 @@ impl FileSource for MemoryFile {
         }
         self.resident.store(true, Ordering::Relaxed);
         Ok(self.copy(offset, buffer))
+    }
+
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
+        self.resident.load(Ordering::Relaxed)
+    }
+}
+
+/// A file in memory whose pages come and go, and which counts who would have had the disk read.
+pub(crate) struct WatchedFile {
+    content: Vec<u8>,
+    len: AtomicUsize,
+    resident: AtomicBool,
+    reads: AtomicUsize,
+}
+
+impl WatchedFile {
+    pub(crate) fn resident(content: Vec<u8>) -> Arc<WatchedFile> {
+        Arc::new(WatchedFile {
+            len: AtomicUsize::new(content.len()),
+            content,
+            resident: AtomicBool::new(true),
+            reads: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn cold(content: Vec<u8>) -> Arc<WatchedFile> {
+        let file = WatchedFile::resident(content);
+        file.evict();
+        file
+    }
+
+    /// How often somebody tried to read what was not there.
+    pub(crate) fn disk_reads(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bring(&self) {
+        self.resident.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn evict(&self) {
+        self.resident.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shrink(&self, len: usize) {
+        self.len.store(len, Ordering::Relaxed);
+    }
+}
+
+impl FileSource for WatchedFile {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, buffer)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.resident.load(Ordering::Relaxed) {
+            // Even to try it would have the kernel read from the disk.
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let end = self.len.load(Ordering::Relaxed);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(end);
+        let count = buffer.len().min(end - start);
+        buffer[..count].copy_from_slice(&self.content[start..start + count]);
+        Ok(count)
     }
 
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {

@@ -17,6 +17,7 @@ mod reads;
 mod refusals;
 mod sharing;
 mod strategies;
+mod survivable_exceptions;
 mod writes;
 
 use bed::Bed;
@@ -81,6 +82,8 @@ pub enum Power {
     SharedReceives,
     /// [`Capabilities::remote_invalidation`]
     RemoteInvalidation,
+    /// [`Capabilities::optimistic_reads`]
+    OptimisticReads,
 }
 
 impl Power {
@@ -89,6 +92,7 @@ impl Power {
             Power::FileRegions => capabilities.file_regions,
             Power::SharedReceives => capabilities.shared_receives,
             Power::RemoteInvalidation => capabilities.remote_invalidation,
+            Power::OptimisticReads => capabilities.optimistic_reads,
         }
     }
 }
@@ -280,6 +284,24 @@ cases! {
         nothing_is_read_after_release,
         a_key_serves_one_connection_at_a_time,
         neighbours_are_out_of_reach_under_each,
+    }
+    survivable_exceptions {
+        exceptions_are_agreed_when_both_ask: OptimisticReads,
+        private_data_stands_beside_the_offer: OptimisticReads,
+        a_rejection_brings_its_private_data: OptimisticReads,
+        too_much_private_data_is_refused_at_home: OptimisticReads,
+        every_size_is_read: OptimisticReads,
+        many_are_in_flight_in_both_directions: OptimisticReads,
+        a_refusal_fails_its_read_alone: OptimisticReads,
+        ordinary_reads_survive_refusals_too: OptimisticReads,
+        a_reference_serves_its_connection_alone: OptimisticReads,
+        who_has_another_key_reads_nothing: OptimisticReads,
+        what_is_removed_meanwhile_is_read_whole_or_not_at_all: OptimisticReads,
+        a_cold_file_is_refused_and_stays_cold: OptimisticReads,
+        what_cannot_be_is_refused_at_home: OptimisticReads,
+        a_sink_taken_away_fails_the_read: OptimisticReads,
+        reads_beyond_the_depth_wait_their_turn: OptimisticReads,
+        a_write_seen_by_its_writer_is_seen_by_readers: OptimisticReads,
     }
     ending {
         close_drains,

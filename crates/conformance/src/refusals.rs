@@ -16,7 +16,7 @@ const LEN: usize = 1000;
 
 /// Ways to reach for memory that one was not granted.
 #[derive(Debug, Clone, Copy)]
-enum Trespass {
+pub(crate) enum Trespass {
     UnknownKey,
     RevokedKey,
     DeregisteredKey,
@@ -30,7 +30,7 @@ enum Trespass {
 }
 
 impl Trespass {
-    const ALL: [Trespass; 10] = [
+    pub(crate) const ALL: [Trespass; 10] = [
         Trespass::UnknownKey,
         Trespass::RevokedKey,
         Trespass::DeregisteredKey,
@@ -43,7 +43,7 @@ impl Trespass {
         Trespass::Wrapping,
     ];
 
-    fn refusal(self) -> AccessError {
+    pub(crate) fn refusal(self) -> AccessError {
         match self {
             Trespass::UnknownKey | Trespass::RevokedKey | Trespass::DeregisteredKey => {
                 AccessError::InvalidKey
@@ -56,7 +56,7 @@ impl Trespass {
     }
 
     /// Registers the region that is reached for and gives the address that 100 bytes are asked of.
-    async fn prepare(
+    pub(crate) async fn prepare(
         self,
         far: &Peer,
         other: &Peer,
@@ -140,7 +140,7 @@ pub(crate) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
 }
 
 /// After a refused access the connection goes on or is ended by the far end, as the provider says.
-async fn aftermath(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer) -> Outcome {
+pub(crate) async fn aftermath(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer) -> Outcome {
     if bed.far.capabilities().survivable_exceptions {
         return ping(near, far).await;
     }

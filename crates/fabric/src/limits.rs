@@ -6,6 +6,9 @@ use std::time::Duration;
 /// enhanced block; Linux siw: 256 in all, so stay below 200 towards it).
 pub const PRIVATE_DATA_MAX: usize = 508;
 
+/// The same beside the offer of exceptions ([`crate::ConnectOptions::exceptions`]), which stands in front of it.
+pub const PRIVATE_DATA_BESIDE_OFFER_MAX: usize = PRIVATE_DATA_MAX - 8;
+
 /// The end of the longest file: the kernel's offsets have a sign.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 

@@ -94,7 +94,11 @@ pub(crate) async fn connect(
     if let Some(race) = core.config.accept_race {
         sleep(&core.runtime, race.delay).await;
     }
-    let (_, private_data) = split_exceptions_offer(reply.private_data);
+    let private_data = match agreement.exceptions {
+        true => split_exceptions_offer(reply.private_data).1,
+        // Whoever was not offered anything agrees to nothing: all of it is the upper layer's.
+        false => reply.private_data,
+    };
     let private_data = private_data.to_vec();
     endpoint::start(
         core,

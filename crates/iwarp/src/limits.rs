@@ -2,6 +2,7 @@
 
 use gannet_runtime::WINDOW_RANGE_MAX;
 use gannet_wire::mpa::{PRIVATE_DATA_MAX, STARTUP_HEADER_LEN, ULPDU_MAX, fpdu_len};
+use gannet_wire::rdmap::EXCEPTIONS_OFFER;
 use std::time::Duration;
 
 /// Bytes one receive may bring in. Large enough that one system call empties a busy socket, small
@@ -97,3 +98,12 @@ const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);
 
 /// Log lines that peers can cause at will are this far apart, per provider.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+// What the seam says of private data beside the offer of exceptions.
+const _: () = assert!(
+    EXCEPTIONS_OFFER.len() + gannet_fabric::limits::PRIVATE_DATA_BESIDE_OFFER_MAX
+        == gannet_fabric::limits::PRIVATE_DATA_MAX
+);
+
+// An optimistic read is taken at once, into one of them.
+const _: () = assert!(gannet_fabric::limits::OPTIMISTIC_READ_MAX as usize <= CHUNK_SHORT_LEN);

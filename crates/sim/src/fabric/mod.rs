@@ -22,7 +22,7 @@ use crate::stream::wake;
 use crate::world::{Core, NodeId, World};
 use domain::SimDomain;
 use endpoint::End;
-use gannet_fabric::limits::PRIVATE_DATA_MAX;
+use gannet_fabric::limits::{PRIVATE_DATA_BESIDE_OFFER_MAX, PRIVATE_DATA_MAX};
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
     Listener, Outgoing, Provider, Receives, SharedReceiveQueue, SharedReceives,
@@ -240,7 +240,7 @@ impl Side {
         address: SocketAddr,
         options: ConnectOptions,
     ) -> Result<Connected, ConnectError> {
-        check_options(&options)?;
+        check_options(&options, options.exceptions)?;
         let core = Rc::clone(&self.fabric.core);
         network::reach(&core, self.node, address).await?;
         let waiting = self.fabric.listeners.borrow().get(&address).cloned();
@@ -276,8 +276,13 @@ impl Side {
     }
 }
 
-fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
-    if options.private_data.len() > PRIVATE_DATA_MAX {
+/// Checks that an end can have what it asks for; `offers` says that it tells its peer of exceptions.
+fn check_options(options: &ConnectOptions, offers: bool) -> Result<(), ConnectError> {
+    let private_data_max = match offers {
+        true => PRIVATE_DATA_BESIDE_OFFER_MAX,
+        false => PRIVATE_DATA_MAX,
+    };
+    if options.private_data.len() > private_data_max {
         return Err(ConnectError::Unsupported("private data this long"));
     }
     if let Receives::Own(receives) = &options.receives
@@ -352,8 +357,8 @@ impl Incoming for SimIncoming {
 
     fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
         Box::pin(async move {
-            check_options(&options)?;
             let SimIncoming { side, request } = *self;
+            check_options(&options, options.exceptions && request.options.exceptions)?;
             let (near_attributes, far_attributes) = agree(
                 &request.options,
                 &options,
