@@ -150,10 +150,13 @@ impl Engine {
         if size > self.tx.batch_room_max(payload_max) {
             return Room::Own;
         }
-        while size > 0 {
+        if size == 0 {
+            return Room::Here;
+        }
+        loop {
             match self.tx.data_room(payload_max, size) {
                 None => return Room::Later,
-                Some(room) if room == size => break,
+                Some(room) if room == size => return Room::Here,
                 // A new one takes all of it, if there may be one.
                 Some(_) => self.tx.batch().is_full = true,
             }
@@ -161,7 +164,6 @@ impl Engine {
                 return Room::Later;
             }
         }
-        Room::Here
     }
 
     /// Frames the answer to a Read that is refused.

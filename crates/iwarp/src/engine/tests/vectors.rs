@@ -1,8 +1,8 @@
 //! Frames as an engine makes them, against the known answers of the wire crate's tests.
 
 use super::*;
-use gannet_fabric::{RemoteKey, WorkError};
-use gannet_wire::rdmap::TerminateCode;
+use gannet_fabric::{AccessKey, CapabilityKey, RemoteKey, WorkError};
+use gannet_wire::rdmap::{ReadRequest, TerminateCode};
 
 fn hex(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -153,4 +153,43 @@ fn a_frame_with_a_wrong_crc_ends_the_connection_and_is_not_received() {
         let buffer = completions[0].buffer.as_ref().unwrap();
         assert!(buffer.iter().all(|byte| *byte == 0), "byte {at}");
     }
+}
+
+/// An Authenticated Read Request and the Read Exception that refuses it; code and CRCs were computed apart from this
+/// implementation.
+#[test]
+fn a_request_with_a_capability_and_its_refusal() {
+    let request = "004e414e 00000000 00000001 00000001 00000000
+        00abcd01 00000000 00001000 00001000 00123402 55667788 00001000
+        01020304 05060708 00000000 00000001 a479413e 36ba5e8b 33b54229 3c5e8038 94c0fdaf";
+    let exception = "0022414f 00000000 00000004 00000001 00000000
+        00abcd01 00000000 00001000 02000000 b89cf356";
+    let agreement = Agreement {
+        crc: true,
+        exceptions: true,
+        ..AGREED
+    };
+    let mut key = [0; 32];
+    for (at, byte) in (0..).zip(&mut key) {
+        *byte = at;
+    }
+    let mut ends = [Role::Initiator, Role::Responder].map(|role| End::new(role, agreement, 64_768));
+    for end in &mut ends {
+        end.engine.authenticate(CapabilityKey(key));
+    }
+    let [mut near, mut far] = ends;
+    let read = ReadRequest {
+        sink_stag: STag(0x00ab_cd01),
+        sink_offset: TaggedOffset(0x1000),
+        size: 4096,
+        source_stag: STag(0x0012_3402),
+        source_offset: TaggedOffset(0x5566_7788_0000_1000),
+    };
+    let access_key = AccessKey(0x0102_0304_0506_0708);
+    near.engine.push_authenticated(read, access_key);
+    let sent = near.take_bytes(usize::MAX);
+    assert_eq!(sent, hex(request));
+    // It is genuine, but there is no such key.
+    assert_eq!(far.engine.receive(&sent), sent.len());
+    assert_eq!(far.take_bytes(usize::MAX), hex(exception));
 }
