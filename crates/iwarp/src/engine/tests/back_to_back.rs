@@ -1,8 +1,9 @@
 //! Two engines and a stream that cuts bytes as it likes.
 
+use super::exceptions::KEY;
 use super::*;
 use gannet_conformance::MemoryFile;
-use gannet_fabric::Access;
+use gannet_fabric::{Access, AccessKey, Export, ExportTable, Exported, RemoteKey};
 use gannet_wire::mpa::strip_markers;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -10,6 +11,8 @@ use std::collections::VecDeque;
 /// Two connected engines.
 struct Pair {
     ends: [End; 2],
+    /// What each end exports to the other.
+    exporters: [Rc<dyn ExportTable>; 2],
     /// What each end sent and the other has not used up.
     on_the_way: [Vec<u8>; 2],
     /// Bytes each end has sent, markers counted.
@@ -19,10 +22,17 @@ struct Pair {
 
 impl Pair {
     fn new(agreement: Agreement, ulpdu_max: usize) -> Pair {
-        let ends =
+        let mut ends =
             [Role::Initiator, Role::Responder].map(|role| End::new(role, agreement, ulpdu_max));
+        for end in &mut ends {
+            end.engine.authenticate(KEY);
+        }
+        let exporters = ends
+            .each_ref()
+            .map(|end| end.table.exports(Rc::new(|_| None)).unwrap());
         Pair {
             ends,
+            exporters,
             on_the_way: Default::default(),
             sent: [0; 2],
             markers: agreement.markers,
@@ -74,6 +84,67 @@ enum Deed {
         len: usize,
         from_file: bool,
     },
+    /// Where exceptions were agreed.
+    Optimistic {
+        end: usize,
+        len: usize,
+        from: Origin,
+    },
+    /// An ordinary Read by a key that is none, where exceptions were agreed.
+    Refused { end: usize, len: usize },
+}
+
+/// What an optimistic read finds.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    Memory,
+    File,
+    ColdFile,
+    Removed,
+    Guessed,
+}
+
+impl Origin {
+    fn refusal(self) -> Option<AccessError> {
+        match self {
+            Origin::Memory | Origin::File => None,
+            Origin::ColdFile => Some(AccessError::NotResident),
+            Origin::Removed => Some(AccessError::InvalidKey),
+            Origin::Guessed => Some(AccessError::Capability),
+        }
+    }
+}
+
+impl Deed {
+    /// Whose Read it is, if it is one.
+    fn reads(&self) -> Option<usize> {
+        match self {
+            Deed::Read { end, .. } | Deed::Optimistic { end, .. } | Deed::Refused { end, .. } => {
+                Some(*end)
+            }
+            Deed::Send { .. } | Deed::Write { .. } => None,
+        }
+    }
+}
+
+fn optimistic() -> impl Strategy<Value = Deed> {
+    let len = prop_oneof![
+        Just(0usize),
+        1usize..300,
+        300usize..5_000,
+        60_000usize..=65_536
+    ];
+    (0..2usize, len, 0..6u8).prop_map(|(end, len, kind)| {
+        let from = match kind {
+            0 => Origin::Memory,
+            1 => Origin::File,
+            2 => Origin::ColdFile,
+            3 => Origin::Removed,
+            4 => Origin::Guessed,
+            _ => return Deed::Refused { end, len: len + 1 },
+        };
+        Deed::Optimistic { end, len, from }
+    })
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -117,6 +188,53 @@ enum Expected {
         region: Region,
         bytes: Vec<u8>,
     },
+    /// The work of this id fails, and nothing lands.
+    Refusal {
+        end: usize,
+        id: u64,
+        region: Region,
+        why: AccessError,
+    },
+}
+
+fn post_optimistic(pair: &mut Pair, id: u64, end: usize, len: usize, from: Origin) -> Expected {
+    let bytes = pattern(id as usize, len);
+    let object = match from {
+        Origin::File => Exported::File(MemoryFile::resident(bytes.clone())),
+        Origin::ColdFile => Exported::File(MemoryFile::cold(bytes.clone())),
+        Origin::Memory | Origin::Removed | Origin::Guessed => Exported::Memory {
+            region: pair.ends[1 - end].register(bytes.clone(), Access::Local),
+            offset: 0,
+            len: len as u64,
+        },
+    };
+    let exporter = &pair.exporters[1 - end];
+    let mut source = exporter.enter(Export {
+        object: id,
+        endpoint: EndpointId(1),
+        until: Instant::from_nanos(u64::MAX),
+        bytes: object,
+    });
+    match from {
+        Origin::Removed => exporter.remove(id),
+        Origin::Guessed => source.access_key = AccessKey(source.access_key.0 ^ 1),
+        Origin::Memory | Origin::File | Origin::ColdFile => {}
+    }
+    let region = pair.ends[end].register(vec![0xee; len], Access::Local);
+    let span = Span::whole(&region).unwrap();
+    let engine = &mut pair.ends[end].engine;
+    engine
+        .post_optimistic_read(WorkId(id), span, source)
+        .unwrap();
+    match from.refusal() {
+        None => Expected::Memory { region, bytes },
+        Some(why) => Expected::Refusal {
+            end,
+            id,
+            region,
+            why,
+        },
+    }
 }
 
 fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
@@ -203,6 +321,26 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
             KEPT.with(|kept| kept.borrow_mut().push(origin));
             Expected::Memory { region, bytes }
         }
+        Deed::Optimistic { end, len, from } => post_optimistic(pair, id, end, len, from),
+        Deed::Refused { end, len } => {
+            let region = pair.ends[end].register(vec![0xee; len], Access::Local);
+            let span = Span::whole(&region).unwrap();
+            let source = RemoteAddress {
+                key: RemoteKey(7),
+                offset: 0,
+            };
+            pair.ends[end]
+                .engine
+                .post_read(WorkId(id), span, source)
+                .unwrap();
+            let why = AccessError::InvalidKey;
+            Expected::Refusal {
+                end,
+                id,
+                region,
+                why,
+            }
+        }
     }
 }
 
@@ -221,21 +359,32 @@ fn check(agreement: Agreement, ulpdu_max: usize, deeds: &[Deed], cuts: &[usize])
         .collect();
     pair.run(&mut cuts);
     let mut messages = [VecDeque::new(), VecDeque::new()];
-    for (end, messages) in messages.iter_mut().enumerate() {
+    let mut refusals = [VecDeque::new(), VecDeque::new()];
+    for end in 0..2 {
         assert_eq!(pair.ends[end].engine.reason(), None);
+        let mut reads = Vec::new();
         for completion in pair.ends[end].take_completions() {
-            if let Ok(Done::Received {
-                len,
-                solicited,
-                invalidated: None,
-            }) = completion.outcome
-            {
-                let buffer = completion.buffer.unwrap();
-                messages.push_back((buffer[..len as usize].to_vec(), solicited));
-            } else {
-                assert!(completion.outcome.is_ok(), "{completion:?}");
+            match completion.outcome {
+                Ok(Done::Received {
+                    len,
+                    solicited,
+                    invalidated: None,
+                }) => {
+                    let buffer = completion.buffer.unwrap();
+                    messages[end].push_back((buffer[..len as usize].to_vec(), solicited));
+                }
+                Ok(Done::Read) => reads.push(completion.id.0),
+                Err(WorkError::Remote(why)) => {
+                    reads.push(completion.id.0);
+                    refusals[end].push_back((completion.id.0, why));
+                }
+                outcome => assert!(outcome.is_ok(), "{completion:?}"),
             }
         }
+        // They are done in the order in which they were posted, whatever kind they are and however they end.
+        assert!(reads.is_sorted(), "{reads:?}");
+        let posted = deeds.iter().filter(|deed| deed.reads() == Some(end));
+        assert_eq!(reads.len(), posted.count());
     }
     for expected in expected {
         match expected {
@@ -247,9 +396,19 @@ fn check(agreement: Agreement, ulpdu_max: usize, deeds: &[Deed], cuts: &[usize])
                 assert_eq!(messages[end].pop_front(), Some((bytes, solicited)));
             }
             Expected::Memory { region, bytes } => assert!(bytes_of(&region) == bytes),
+            Expected::Refusal {
+                end,
+                id,
+                region,
+                why,
+            } => {
+                assert_eq!(refusals[end].pop_front(), Some((id, why)));
+                assert!(bytes_of(&region).iter().all(|byte| *byte == 0xee));
+            }
         }
     }
     assert!(messages.iter().all(VecDeque::is_empty));
+    assert!(refusals.iter().all(VecDeque::is_empty));
     KEPT.with(|kept| kept.borrow_mut().clear());
 }
 
@@ -276,6 +435,22 @@ proptest! {
             cuts
         };
         let agreement = Agreement { crc, markers, ird: depth, ord: depth, ..AGREED };
+        check(agreement, ulpdu_max, &deeds, &cuts);
+    }
+
+    #[test]
+    fn refusals_keep_their_place_among_answers(
+        deeds in prop::collection::vec(prop_oneof![deed(), optimistic(), optimistic()], 1..20),
+        cuts in prop::collection::vec(
+            prop_oneof![1usize..40, 40usize..5_000, 5_000usize..400_000], 1..20),
+        crc in any::<bool>(),
+        markers in any::<bool>(),
+        ulpdu_max in prop_oneof![Just(128usize), Just(1442), Just(64_768), 128usize..64_768],
+        depth in 1u16..5,
+    ) {
+        let cuts: Vec<usize> = cuts.iter().map(|cut| cut * 16).collect();
+        let (exceptions, crc) = (true, crc && !markers);
+        let agreement = Agreement { crc, markers, ird: depth, ord: depth, exceptions, ..AGREED };
         check(agreement, ulpdu_max, &deeds, &cuts);
     }
 }
