@@ -149,7 +149,12 @@ impl Engine {
             reads: VecDeque::new(),
             authenticator: Authenticator::default(),
             rx: receive::Receiver::new(),
-            tx: transmit::Transmitter::new(role, options.ulpdu_max, options.batches),
+            tx: transmit::Transmitter::new(
+                role,
+                options.ulpdu_max,
+                agreement.markers,
+                options.batches,
+            ),
         };
         if role == Role::Initiator {
             engine.open();

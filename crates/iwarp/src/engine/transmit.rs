@@ -26,7 +26,7 @@ use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
     DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
 };
-use gannet_wire::mpa::{CRC_LEN, Markers, fpdu_len};
+use gannet_wire::mpa::{CRC_LEN, MARKER_INTERVAL, MARKER_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
 use std::collections::VecDeque;
 use std::io;
@@ -40,6 +40,8 @@ pub(super) struct Transmitter {
     /// False while a responder waits for the initiator's first FPDU.
     enabled: bool,
     pub(super) ulpdu_max: usize,
+    /// Bytes of the longest FPDU, markers counted.
+    frame_max: usize,
     /// The number of the next message on each untagged queue.
     msns: [Msn; QUEUES],
     /// Posted work not begun, oldest first.
@@ -100,10 +102,16 @@ enum Payload {
 }
 
 impl Transmitter {
-    pub(super) fn new(role: Role, ulpdu_max: usize, pool: BatchPool) -> Transmitter {
+    pub(super) fn new(role: Role, ulpdu_max: usize, markers: bool, pool: BatchPool) -> Transmitter {
+        let plain = fpdu_len(ulpdu_max);
+        let markers_max = match markers {
+            true => plain / (MARKER_INTERVAL - MARKER_LEN) + 1,
+            false => 0,
+        };
         Transmitter {
             enabled: role == Role::Initiator,
             ulpdu_max,
+            frame_max: plain + markers_max * MARKER_LEN,
             msns: FIRST_MSNS,
             queue: VecDeque::new(),
             framing: None,
@@ -199,7 +207,7 @@ impl Transmitter {
         if batch.is_full {
             return 0;
         }
-        let by_len = BATCH_LEN.saturating_sub(batch.len) / fpdu_len(self.ulpdu_max);
+        let by_len = BATCH_LEN.saturating_sub(batch.len) / self.frame_max;
         // The first adds up to three pieces, each later one a payload and what stands behind it.
         let by_pieces = (SLICES_MAX - 1).saturating_sub(batch.pieces.len()) / 2;
         by_len.min(by_pieces)

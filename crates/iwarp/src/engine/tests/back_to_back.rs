@@ -2,6 +2,7 @@
 
 use super::exceptions::KEY;
 use super::*;
+use crate::limits::BATCH_LEN;
 use gannet_conformance::MemoryFile;
 use gannet_fabric::{Access, AccessKey, Export, ExportTable, Exported, RemoteKey};
 use gannet_wire::mpa::strip_markers;
@@ -703,4 +704,30 @@ fn what_a_busy_time_made_grow_is_given_up_at_rest() {
     };
     assert!(send(1));
     assert!(send(100));
+}
+
+/// Markers make FPDUs longer than the batches were planned for; nothing may get between a message and its bytes.
+#[test]
+fn bytes_at_hand_in_a_batch_stay_with_it_when_markers_fill_it_up() {
+    for fpdus in 4..40 {
+        for slack in [0, 4, 8, 40] {
+            let ulpdu_max = (BATCH_LEN / fpdus - 6 - slack).min(64_768);
+            let agreement = Agreement {
+                markers: true,
+                exceptions: true,
+                ..AGREED
+            };
+            let reads = [65_536, 30_000, 65_536, 65_536, 65_536, 1000, 65_536].map(|len| {
+                let from = Origin::Memory;
+                Deed::Optimistic { end: 0, len, from }
+            });
+            check(agreement, ulpdu_max, &reads, &[usize::MAX]);
+            let files = [500_000, 200_000].map(|len| Deed::Read {
+                end: 0,
+                len,
+                from_file: true,
+            });
+            check(agreement, ulpdu_max, &files, &[usize::MAX]);
+        }
+    }
 }
