@@ -2,9 +2,9 @@
 //! Optimistic DAFS (paper 003, section IV).
 //!
 //! An exporter enters an object (an open file, a record in memory) for one connection and tells its peer the
-//! [`Reference`]. The peer reads by [`crate::Endpoint::post_optimistic_read`]. Whether the bytes are there and the right
-//! to them lasts is decided at each access, by the table alone: what was removed, has run out or is not in memory is
-//! refused with an [`AccessError`] that the connection survives. Nobody keeps a list of who holds a reference.
+//! [`Reference`]. The peer reads by [`crate::Endpoint::post_optimistic_read`]. Whether the bytes are there and the
+//! right to them lasts is decided at each access, by the table alone: what was removed, has run out or is not in memory
+//! is refused with an [`AccessError`] that the connection survives. Nobody keeps a list of who holds a reference.
 
 use crate::RemoteAddress;
 use crate::region::{AccessError, EndpointId, Region, RemoteKey};
@@ -44,8 +44,8 @@ impl Reference {
     }
 }
 
-/// The secret by which the two ends of a connection authenticate optimistic reads; both have it from the handshake of the
-/// protocol above.
+/// The secret by which the two ends of a connection authenticate optimistic reads; both have it from the handshake of
+/// the protocol above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CapabilityKey(pub [u8; 32]);
 
@@ -58,8 +58,8 @@ impl fmt::Debug for CapabilityKey {
 /// The bytes of an exported object.
 #[derive(Clone)]
 pub enum Exported {
-    /// Those of an open file that are in the page cache; an access counts as a use for the kernel, and never waits for a
-    /// disk.
+    /// Those of an open file that are in the page cache; an access counts as a use for the kernel, and never waits for
+    /// a disk.
     File(FileRef),
     /// Those of registered memory.
     Memory {

@@ -161,8 +161,8 @@ pub trait Domain {
     /// Its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
 
-    /// The table of what peers read optimistically, for one exporter with objects of its own. `None` where no connection
-    /// of the domain survives an exception.
+    /// The table of what peers read optimistically, for one exporter with objects of its own. `None` where no
+    /// connection of the domain survives an exception.
     fn exports(&self, _find: FindExported) -> Option<Rc<dyn ExportTable>> {
         None
     }

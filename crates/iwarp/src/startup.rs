@@ -137,8 +137,8 @@ pub(crate) fn check_request(request: &StartupFrame<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The responder's acceptance of a request: the reply frame, with the private data that it sends, and what it means. The
-/// options ask for exceptions only if the request offers them.
+/// The responder's acceptance of a request: the reply frame, with the private data that it sends, and what it means.
+/// The options ask for exceptions only if the request offers them.
 pub(crate) fn accept<'a>(
     config: &IwarpConfig,
     request: &StartupFrame<'_>,

@@ -1,8 +1,8 @@
 //! The translation and protection table of exported objects (paper 003, section IV-A).
 //!
-//! An entry is one object for one connection. It names an open file, not a path or a number: what is made anew under the
-//! same name has another entry. Entries and the bytes they keep at hand are bounded separately, and both are replaced by
-//! the second chance: what was used since the hand last came by stays.
+//! An entry is one object for one connection. It names an open file, not a path or a number: what is made anew under
+//! the same name has another entry. Entries and the bytes they keep at hand are bounded separately, and both are
+//! replaced by the second chance: what was used since the hand last came by stays.
 
 use crate::limits::{EXPORTS_LOADED_MAX, EXPORTS_MAX};
 use crate::region::TableRegion;

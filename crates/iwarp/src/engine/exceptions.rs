@@ -87,8 +87,8 @@ impl Engine {
         self.next_message(QueueNumber::READ_REQUEST)
     }
 
-    /// Takes the bytes of an exported object at this instant, all of them, and begins the answer; or refuses. False when
-    /// there is no room for them yet.
+    /// Takes the bytes of an exported object at this instant, all of them, and begins the answer; or refuses. False
+    /// when there is no room for them yet.
     pub(super) fn begin_exported(
         &mut self,
         header: DdpHeader,

@@ -18,6 +18,7 @@ mod direct;
 mod exceptions;
 mod frame;
 mod outgoing;
+mod payload;
 mod receive;
 mod transmit;
 mod violation;

@@ -8,20 +8,19 @@
 use super::batch::{Batch, BatchPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
 use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
+use super::payload::{Framing, Payload};
 use super::receive::InboundSource;
 use super::{
     Engine, FIRST_MSNS, Operation, OutstandingRead, Phase, QUEUES, ReadSource, Work,
     invalidate_stag,
 };
 use crate::crc;
-use crate::limits::{
-    BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, MAP_MIN, RESIDENCY_STEP, SLICES_MAX,
-};
+use crate::limits::{BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, SLICES_MAX};
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{
     AccessError, Done, MemoryRegion, SendOptions, Signal, Source, WorkError, WorkId,
 };
-use gannet_runtime::{Buffer, FileRef, FileWindow};
+use gannet_runtime::Buffer;
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
     DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -29,8 +28,6 @@ use gannet_wire::ddp::{
 use gannet_wire::mpa::{CRC_LEN, MARKER_INTERVAL, MARKER_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
 use std::collections::VecDeque;
-use std::io;
-use std::rc::Rc;
 
 /// What peers put into zero-length tagged messages: some hardware refuses STag 0 even there.
 const STAG_OF_NOTHING: STag = STag(1);
@@ -63,42 +60,6 @@ pub(super) struct Transmitter {
     pub(super) fetch: Option<Awaited>,
     /// They have come: those of the next segments.
     pub(super) fetched: Option<Vec<u8>>,
-}
-
-/// A message on its way into FPDUs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Framing {
-    header: DdpHeader,
-    size: usize,
-    framed: usize,
-    /// Where its bytes start in its buffer, region or file.
-    source_start: u64,
-    /// Bytes of its file that stand in the youngest batch, and where they start there: those of the next segments.
-    pub(super) ahead: usize,
-    pub(super) ahead_start: usize,
-    /// Up to where its file was found in the page cache.
-    resident_until: u64,
-}
-
-impl Framing {
-    /// The next `len` of the bytes that stand in the youngest batch.
-    fn take_ahead(&mut self, len: usize) -> Payload {
-        let start = self.ahead_start;
-        self.ahead_start += len;
-        self.ahead -= len;
-        Payload::Data(start)
-    }
-}
-
-/// Where the payload of one segment is.
-enum Payload {
-    None,
-    /// In the memory of the message, from this offset.
-    Memory(usize),
-    /// In a window onto its file, at this offset of the file.
-    Mapped(Rc<FileWindow>, u64),
-    /// In the data buffer of the youngest batch, from this offset.
-    Data(usize),
 }
 
 impl Transmitter {
@@ -668,112 +629,6 @@ impl Engine {
         copy(&self.tx, target).ok_or(WorkError::Local(AccessError::InvalidKey))?;
         self.tx.push_short_frame(header, target, &self.agreement);
         Ok(())
-    }
-
-    /// Finds the payload of the next segment; `None` when it must be fetched from a file first, or the batches are
-    /// full.
-    fn payload(
-        &mut self,
-        framing: &mut Framing,
-        payload_max: usize,
-        len: usize,
-    ) -> Result<Option<Payload>, WorkError> {
-        if len == 0 {
-            return Ok(Some(Payload::None));
-        }
-        let offset = framing.source_start.saturating_add(framing.framed as u64);
-        let source = self.tx.leaving.back().map(|leaving| &leaving.source);
-        if let Some(LeavingSource::Nothing) = source {
-            // Those of an exported object were taken all at once.
-            return Ok((framing.ahead >= len).then(|| framing.take_ahead(len)));
-        }
-        if !matches!(source, Some(LeavingSource::File { .. })) {
-            let offset =
-                usize::try_from(offset).map_err(|_| WorkError::Local(AccessError::Bounds))?;
-            return Ok(Some(Payload::Memory(offset)));
-        }
-        let Some(file) = source.and_then(LeavingSource::file) else {
-            return Err(WorkError::Local(AccessError::InvalidKey));
-        };
-        if framing.ahead > 0 {
-            return Ok(Some(framing.take_ahead(len)));
-        }
-        let file = FileRef::clone(file);
-        let remaining = framing.size - framing.framed;
-        if self.may_map(framing, len)
-            && let Some(window) = self.tx.pool.windows.window(&file, offset)
-            && is_resident(framing, &file, offset, len as u64)
-        {
-            return Ok(Some(Payload::Mapped(window, offset)));
-        }
-        let Some(room) = self.tx.data_room(payload_max, remaining) else {
-            return Ok(None);
-        };
-        let is_last = room == remaining;
-        let filled = self.tx.read_ahead(&file, offset, room)?;
-        let whole = filled - filled % payload_max;
-        framing.ahead = if filled == room && is_last {
-            filled
-        } else {
-            whole
-        };
-        if framing.ahead < len {
-            self.tx.fetch = Some(Awaited::new(file, offset, room));
-            return Ok(None);
-        }
-        framing.ahead_start = self.tx.batch().data_filled(framing.ahead);
-        Ok(Some(framing.take_ahead(len)))
-    }
-
-    /// Whether the kernel may copy a segment from a window: nobody here may touch its bytes.
-    fn may_map(&self, framing: &Framing, len: usize) -> bool {
-        framing.size >= MAP_MIN
-            && len > INLINE_PAYLOAD_MAX
-            && self.tx.fetched.is_none()
-            && !self.agreement.crc
-            && !self.agreement.markers
-    }
-}
-
-/// True when a copy from a window will not wait for the disk. Asks for more than one segment at a time.
-fn is_resident(framing: &mut Framing, file: &FileRef, offset: u64, len: u64) -> bool {
-    if offset + len <= framing.resident_until {
-        return true;
-    }
-    let remaining = (framing.size - framing.framed) as u64;
-    let step = remaining.min(RESIDENCY_STEP).max(len);
-    if file.is_resident(offset, step) {
-        framing.resident_until = offset + step;
-        return true;
-    }
-    false
-}
-
-impl Transmitter {
-    /// Fills the first `room` bytes of the data buffer's space with what was fetched, or else with what is in the page
-    /// cache from `offset` on, and zeros behind the end of the file; how many there are before the disk is needed.
-    fn read_ahead(&mut self, file: &FileRef, offset: u64, room: usize) -> Result<usize, WorkError> {
-        let fetched = self.fetched.take();
-        let space = self.batch().data_space(room);
-        if let Some(fetched) = fetched {
-            let len = fetched.len().min(space.len());
-            space[..len].copy_from_slice(&fetched[..len]);
-            return Ok(len);
-        }
-        let mut filled = 0;
-        while let Some(rest) = space.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file.try_read_at(offset + filled as u64, rest) {
-                Ok(0) => {
-                    rest.fill(0);
-                    return Ok(room);
-                }
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(WorkError::File(error.kind())),
-            }
-        }
-        Ok(filled)
     }
 }
 

@@ -463,8 +463,8 @@ fn bytes_that_are_used_all_the_time_stay_at_hand() {
             assert!(bed.read(references[0], 1).is_ok());
         }
     }
-    // The five others take turns in two places, so that each of their reads is a fault. Of the first's reads two are, at
-    // the beginning, when all were used; replaced in turn, it would have seven.
+    // The five others take turns in two places, so that each of their reads is a fault. Of the first's reads two are,
+    // at the beginning, when all were used; replaced in turn, it would have seven.
     let faults = exporter.stats().faults - before;
     assert!((20..=23).contains(&faults), "{faults}");
 }
