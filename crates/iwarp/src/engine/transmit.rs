@@ -355,6 +355,10 @@ impl Engine {
                 return true;
             }
             InboundSource::Nothing => (LeavingSource::Nothing, 0),
+            InboundSource::Region(region, _) if self.agreement.exceptions && !region.is_valid() => {
+                self.push_exception(&read.request, AccessError::InvalidKey);
+                return true;
+            }
             InboundSource::Region(region, offset) => match region.file() {
                 Some((file, start)) => (
                     LeavingSource::File {

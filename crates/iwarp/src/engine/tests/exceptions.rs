@@ -811,3 +811,41 @@ fn a_range_removed_before_its_turn_gives_no_byte() {
         }
     }
 }
+
+/// A region is revoked while ordinary Reads of it wait for their turn: not a byte of them has left, so that they are
+/// refused alone. One of which bytes have left cannot be.
+#[test]
+fn a_region_revoked_before_its_turn_is_refused_alone() {
+    for begun in [false, true] {
+        let mut both = Both::new(WITH_EXCEPTIONS, 1442);
+        let origin = both.far.register(vec![0x11; 300_000], Access::RemoteRead);
+        let sinks = [0, 1].map(|id| {
+            let sink = both.near.register(vec![UNTOUCHED; 300_000], Access::Local);
+            let (span, from) = (Span::whole(&sink).unwrap(), address_of(&origin, 0));
+            both.near.engine.post_read(WorkId(id), span, from).unwrap();
+            sink
+        });
+        let mut there = both.near.take_bytes(usize::MAX);
+        both.far.receive(&mut there);
+        let mut back = match begun {
+            true => both.far.take_bytes(1000),
+            false => Vec::new(),
+        };
+        drop(origin.deregister());
+        back.extend(both.far.take_bytes(usize::MAX));
+        both.near.receive(&mut back);
+        let outcomes: Vec<_> = both.near.take_completions();
+        let outcomes: Vec<_> = outcomes.iter().map(|it| it.outcome).collect();
+        let refused = Err(WorkError::Remote(AccessError::InvalidKey));
+        if begun {
+            assert_eq!(outcomes, [refused, Err(WorkError::Flushed)]);
+            assert!(both.near.engine.reason().is_some());
+            continue;
+        }
+        assert_eq!(both.near.engine.reason(), None);
+        assert_eq!(outcomes, [refused, refused]);
+        for sink in &sinks {
+            assert!(bytes_of(sink).iter().all(|byte| *byte == UNTOUCHED));
+        }
+    }
+}
