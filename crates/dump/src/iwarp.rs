@@ -13,7 +13,9 @@ use assembly::{Assembly, Segment};
 pub(crate) use framing::Fpdus;
 use gannet_wire::ddp::{DdpHeader, STag, Tagged, Untagged};
 use gannet_wire::mpa::{FrameKind, LENGTH_LEN, StartupError, StartupFrame, strip_markers};
-use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest};
+use gannet_wire::rdmap::{
+    AuthenticatedReadRequest, Opcode, READ_REQUEST_LEN, ReadException, ReadRequest,
+};
 use gannet_wire::rpcrdma::PrivateData;
 use std::collections::VecDeque;
 use words::{PAYLOAD_SHOWN, memory};
@@ -391,7 +393,20 @@ impl Iwarp {
             return vec![part];
         }
         match assembly.opcode {
-            Opcode::ReadRequest => self.read_request(direction, header, assembly, &mut part),
+            Opcode::ReadRequest => {
+                if let Some(bytes) = fields::<READ_REQUEST_LEN>(assembly, &mut part) {
+                    let request = ReadRequest::from_bytes(bytes);
+                    self.read_request(direction, header, request, &mut part);
+                }
+            }
+            Opcode::AuthenticatedReadRequest => {
+                if let Some(bytes) = fields(assembly, &mut part) {
+                    let request = AuthenticatedReadRequest::from_bytes(bytes);
+                    self.read_request(direction, header, request.read, &mut part);
+                    part.pair("timestamp", request.timestamp);
+                }
+            }
+            Opcode::ReadException => self.read_exception(direction, assembly, &mut part),
             Opcode::Terminate => words::terminate(&assembly.kept, &mut part),
             _ => {
                 let (kept, is_whole) = (&assembly.kept, assembly.is_whole);
@@ -416,19 +431,9 @@ impl Iwarp {
         &mut self,
         direction: Direction,
         header: &Untagged,
-        assembly: &Assembly,
+        request: ReadRequest,
         part: &mut Part,
     ) {
-        let Some(bytes) = assembly.kept.first_chunk::<READ_REQUEST_LEN>() else {
-            let error = if assembly.is_whole {
-                "too short for a Read Request"
-            } else {
-                "not captured"
-            };
-            part.word("error", error);
-            return;
-        };
-        let request = ReadRequest::from_bytes(bytes);
         part.pair("size", request.size);
         part.pair("source", memory(request.source_stag, request.source_offset));
         part.pair("sink", memory(request.sink_stag, request.sink_offset));
@@ -440,6 +445,32 @@ impl Iwarp {
             msn: header.msn.0,
             request,
         });
+    }
+
+    /// A Read is refused: the one into the sink that the exception names, and those before it are over.
+    fn read_exception(&mut self, direction: Direction, assembly: &Assembly, part: &mut Part) {
+        let exception = match ReadException::parse(&assembly.kept) {
+            Ok(exception) => exception,
+            Err(error) => {
+                let error = match assembly.is_whole {
+                    true => error.to_string(),
+                    false => String::from("not captured"),
+                };
+                part.word("error", error);
+                return;
+            }
+        };
+        let sink = (exception.sink_stag, exception.sink_offset);
+        part.word("reason", words::reason(exception.reason));
+        part.pair("sink", memory(sink.0, sink.1));
+        let reads = &mut self.streams[direction.opposite().index()].reads;
+        let found = reads
+            .iter()
+            .position(|read| (read.request.sink_stag, read.request.sink_offset) == sink);
+        match found.and_then(|index| reads.drain(..=index).next_back()) {
+            Some(read) => part.pair("for_read", u64::from(read.msn)),
+            None => part.word("error", "its Read Request was not seen"),
+        };
     }
 
     /// A message whose end never came.
@@ -460,6 +491,19 @@ impl Iwarp {
         line.parts.push(part);
         lines.push(line);
     }
+}
+
+/// The front of a message with the fields of its kind, or a word about why they are not there.
+fn fields<'a, const LEN: usize>(assembly: &'a Assembly, part: &mut Part) -> Option<&'a [u8; LEN]> {
+    let found = assembly.kept.first_chunk::<LEN>();
+    if found.is_none() {
+        let error = match assembly.is_whole {
+            true => "too short for a Read Request",
+            false => "not captured",
+        };
+        part.word("error", error);
+    }
+    found
 }
 
 /// Splits a ULPDU into its header and payload, and says what the header asks for.

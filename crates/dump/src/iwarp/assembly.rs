@@ -119,7 +119,7 @@ impl Assembly {
             Opcode::SendWithSolicitedEvent => "SendSE",
             Opcode::SendWithSolicitedEventAndInvalidate => "SendSEInv",
             Opcode::Terminate => "Terminate",
-            Opcode::AuthenticatedReadRequest => "AuthReadReq",
+            Opcode::AuthenticatedReadRequest => "AuthRead",
             Opcode::ReadException => "ReadExc",
         };
         let msn = match self.first {

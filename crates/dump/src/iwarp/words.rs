@@ -4,7 +4,10 @@ use crate::line::Part;
 use crate::nfs::hex;
 use gannet_wire::ddp::{DdpHeader, STag, Tagged, TaggedOffset};
 use gannet_wire::mpa::{Enhanced, FrameKind, StartupFrame};
-use gannet_wire::rdmap::{BitOrder, Opcode, Terminate, TerminateCode, TerminateContext};
+use gannet_wire::rdmap::{
+    BitOrder, ExceptionReason, Opcode, Terminate, TerminateCode, TerminateContext,
+    split_exceptions_offer,
+};
 use gannet_wire::rpcrdma::PrivateData;
 
 /// Bytes of an unknown payload shown on a line.
@@ -16,6 +19,7 @@ pub(super) fn startup(frame: &StartupFrame<'_>) -> Vec<Part> {
     part.pair("rev", u32::from(frame.revision.0));
     part.flag("rejected", frame.rejected && frame.kind == FrameKind::Reply);
     part.flag("crc", frame.crc).flag("markers", frame.markers);
+    let (offers, private_data) = split_exceptions_offer(frame.private_data);
     if frame.reserved != 0 {
         part.pair("reserved", format!("{:#x}", frame.reserved));
     }
@@ -24,18 +28,19 @@ pub(super) fn startup(frame: &StartupFrame<'_>) -> Vec<Part> {
         part.pair("ord", u32::from(enhanced.ord));
         peer_to_peer(enhanced, &mut part);
     }
+    part.flag("exceptions", offers);
     let mut parts = vec![part];
-    if let Some(data) = PrivateData::find(frame.private_data) {
+    if let Some(data) = PrivateData::find(private_data) {
         let mut part = Part::new("rpcrdma");
         part.pair("inline_send", data.send_size);
         part.pair("inline_receive", data.receive_size);
         part.flag("remote_invalidation", data.remote_invalidation);
         parts.push(part);
-    } else if !frame.private_data.is_empty() {
+    } else if !private_data.is_empty() {
         let mut part = Part::new("private");
-        let shown = frame.private_data.get(..PAYLOAD_SHOWN);
-        part.pair("bytes", frame.private_data.len());
-        part.pair("begins", hex(shown.unwrap_or(frame.private_data)));
+        let shown = private_data.get(..PAYLOAD_SHOWN);
+        part.pair("bytes", private_data.len());
+        part.pair("begins", hex(shown.unwrap_or(private_data)));
         parts.push(part);
     }
     parts
@@ -65,6 +70,18 @@ pub(super) fn tagged(header: &Tagged) -> Part {
 /// `key@offset`.
 pub(super) fn memory(stag: STag, offset: TaggedOffset) -> String {
     format!("{stag}@{:x}", offset.0)
+}
+
+/// Why a Read was refused (docs/formats/exceptions.md).
+pub(super) fn reason(reason: ExceptionReason) -> &'static str {
+    match reason {
+        ExceptionReason::NotResident => "not_resident",
+        ExceptionReason::StaleKey => "stale_key",
+        ExceptionReason::Bounds => "bounds",
+        ExceptionReason::Rights => "rights",
+        ExceptionReason::BadCapability => "bad_capability",
+        ExceptionReason::Replay => "replay",
+    }
 }
 
 pub(super) fn terminate(payload: &[u8], part: &mut Part) {

@@ -303,6 +303,72 @@ fn markers_are_taken_out_and_covered_by_the_crc() {
     }
 }
 
+/// An MPA startup frame of Gannet that offers exceptions, with 4 bytes of private data behind the offer.
+fn offering(key: &[u8], flags: u8) -> Vec<u8> {
+    let head = [flags, 2, 0, 16, 0, 8, 0, 8];
+    [key, &head, b"gannet\x01\x01", b"gvol"].concat()
+}
+
+#[test]
+fn reads_that_were_refused_are_told_with_their_reason() {
+    // The bytes of docs/formats/exceptions.md, with a CRC that was computed elsewhere.
+    let bytes = |text: &str| -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pairs = digits.chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect()
+    };
+    let asked = bytes(
+        "004e414e 00000000 00000001 00000001 00000000 00abcd01 00000000 00001000 00001000 00123402
+        55667788 00001000 01020304 05060708 00000000 00000001 a479413e 36ba5e8b 33b54229 3c5e8038
+        94c0fdaf",
+    );
+    let refused = bytes(
+        "0022414f 00000000 00000004 00000001 00000000 00abcd01 00000000 00001000 02000000 b89cf356",
+    );
+    // The next one is for no Read that was seen, and its reason is none.
+    let mut another = refused.clone();
+    another[15] = 2;
+    another[32] = 9;
+    let (request, reply) = (
+        offering(b"MPA ID Req Frame", 0x50),
+        offering(b"MPA ID Rep Frame", 0x50),
+    );
+    let mut open = Packet::of_bytes(true, 0, &[]);
+    open.ip[33] = 0x02;
+    let mut accepted = Packet::of_bytes(false, 0, &[]);
+    accepted.ip[33] = 0x12;
+    let start = 1 + u32::try_from(request.len()).unwrap();
+    let packets = |answers: &[u8]| {
+        plain(&[
+            open.clone(),
+            accepted.clone(),
+            Packet::of_bytes(true, 1, &request),
+            Packet::of_bytes(false, 1, &reply),
+            Packet::of_bytes(true, start, &asked),
+            Packet::of_bytes(false, start, answers),
+        ])
+    };
+    let found = text(&packets(&[&refused[..], &another, &refused].concat()));
+    let lines: Vec<String> = lines(&found).into_iter().map(timeless).collect();
+    let expected = [
+        "-> MPA request            36  rev=2 crc ird=8 ord=8 exceptions | bytes=4 begins=67766f6c",
+        "<- MPA reply              36  rev=2 crc ird=8 ord=8 exceptions | bytes=4 begins=67766f6c",
+        "-> AuthRead #1  ok        60  size=4096 source=00123402@5566778800001000 sink=00abcd01@1000 timestamp=1",
+        "<- ReadExc #1   ok        16  stale_key sink=00abcd01@1000 for_read=1",
+        "<- ReadExc #2   BAD       16  a Read Exception with the unknown reason 0x09000000",
+        "<- ReadExc #1   ok        16  stale_key sink=00abcd01@1000 its Read Request was not seen",
+    ];
+    assert!(lines.len() > expected.len(), "{found}");
+    for expected in expected {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected}\n{found}"
+        );
+    }
+}
+
 #[test]
 fn records_in_several_fragments_are_one_message() {
     let call = [
