@@ -3,10 +3,10 @@
 use gannet_meta::answers::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
-    Accepted, AccessAnswer, Call, ClaimRecord, FilePage, Found, FoundFiles, Granted, Hello, Inode,
-    LayoutRecord, Lent, LentDone, Memory, MessageHeader, ObjectList, ObjectPage, ObjectPosition,
-    ObjectRange, ObjectState, ObjectStates, Operation, Page, Shape, Standings, TermAnswer,
-    TermCall, Transfer, TransferDone, version_in,
+    Accepted, AccessAnswer, AttributeRecord, Call, ClaimRecord, FilePage, Found, FoundFiles,
+    Granted, Hello, Inode, LayoutRecord, Lent, LentDone, Memory, MessageHeader, ObjectList,
+    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page,
+    Referenced, Shape, Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
 };
 use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
 use std::fmt::Debug;
@@ -79,6 +79,8 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<Found>(body);
             check::<Granted>(body);
             check::<Page>(body);
+            check::<Referenced<Page>>(body);
+            check::<Referenced<FoundFiles>>(body);
             check::<FilePage>(body);
             check::<Standings>(body);
             check::<ClaimRecord>(body);
@@ -139,4 +141,8 @@ pub(crate) fn volume_records(data: &[u8]) {
     check::<Done>(data);
     check::<LayoutRecord>(data);
     check::<Shape>(data);
+    if let Ok(record @ AttributeRecord::Of(..)) = AttributeRecord::from_bytes(data) {
+        let again = AttributeRecord::from_bytes(&record.to_bytes(2));
+        assert_eq!(again, Ok(record));
+    }
 }

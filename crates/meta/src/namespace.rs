@@ -332,8 +332,11 @@ pub(super) fn split_listing_key(key: &[u8]) -> Option<(FileId, u64)> {
     ))
 }
 
-/// The file that a name stands for, if it stands for one.
-fn find(view: &dyn View, directory: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
+/// The file that a name stands for, whoever asks, if it stands for one. Not of `.` and `..`.
+///
+/// # Errors
+/// The store failed, or is damaged.
+pub fn find(view: &dyn View, directory: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
     let entry = find_entry(view, directory, name)?;
     Ok(entry.map(|(id, _)| id))
 }

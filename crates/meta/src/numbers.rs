@@ -69,7 +69,7 @@ pub(super) fn next_file(transaction: &mut dyn Transaction) -> Outcome<FileId> {
 ///
 /// # Errors
 /// The store failed, or is damaged.
-pub(super) fn next_number(view: &dyn View) -> Outcome<u64> {
+pub fn next_number(view: &dyn View) -> Outcome<u64> {
     counter(view, NEXT_FILE)
 }
 

@@ -2,8 +2,8 @@
 
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
-    AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, NodeKind, SetTimestamp,
-    Stability, Status, Timestamp,
+    AttributeChanges, Body, Caller, CreateMode, FileAttributes, FileId, FileKind, Found, Inode,
+    NodeKind, SetTimestamp, Stability, Status, Timestamp,
 };
 
 /// What a file system says, for a peer to hear.
@@ -124,5 +124,66 @@ pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attrib
         modify_time: time_of(inode.modify_time),
         change_time: time_of(inode.change_time),
         change_id: time_of(inode.change_time).change_id(),
+    }
+}
+
+/// What the manager and the objects know of a file together; `None` when the objects' part is missing.
+pub(crate) fn whole_of(found: &Found, fsid: u64) -> Option<vfs::Attributes> {
+    let mut whole = attributes_of(&found.inode, found.id, fsid);
+    let Body::Regular { written, .. } = &found.inode.body else {
+        return Some(whole);
+    };
+    let state = found.state?;
+    whole.size = state.size;
+    whole.used = state.used;
+    let last = time_of(state.written);
+    whole.modify_time = match written {
+        Some(written) if last > time_of(*written) => last,
+        Some(_) => whole.modify_time,
+        None => whole.modify_time.max(last),
+    };
+    whole.change_time = whole.change_time.max(last);
+    // The manager tells changes of names and attributes apart, and the objects those of bytes.
+    whole.change_id = whole.change_id.wrapping_add(state.version);
+    Some(whole)
+}
+
+/// The attributes of a file of this kind, as a record has them.
+pub(crate) fn record_of(kind: FileKind, whole: &vfs::Attributes) -> FileAttributes {
+    let (major, minor) = whole.device;
+    FileAttributes {
+        kind,
+        mode: whole.mode,
+        links: whole.link_count,
+        uid: whole.uid,
+        gid: whole.gid,
+        major,
+        minor,
+        size: whole.size,
+        used: whole.used,
+        access_time: timestamp_of(whole.access_time),
+        modify_time: timestamp_of(whole.modify_time),
+        change_time: timestamp_of(whole.change_time),
+        change_id: whole.change_id,
+    }
+}
+
+/// What a record says of a file.
+pub(crate) fn attributes_in(record: &FileAttributes, id: FileId, fsid: u64) -> vfs::Attributes {
+    vfs::Attributes {
+        kind: file_kind_of(record.kind),
+        mode: record.mode,
+        link_count: record.links,
+        uid: record.uid,
+        gid: record.gid,
+        size: record.size,
+        used: record.used,
+        device: (record.major, record.minor),
+        fsid,
+        fileid: id.0,
+        access_time: time_of(record.access_time),
+        modify_time: time_of(record.modify_time),
+        change_time: time_of(record.change_time),
+        change_id: record.change_id,
     }
 }

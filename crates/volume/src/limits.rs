@@ -263,3 +263,19 @@ pub const LOOK_POINTS_IN_VAIN: u32 = 4;
 
 /// Answers that may be polled for in a row before other tasks of the core run.
 pub const LOOKS_IN_A_ROW_MAX: u32 = 32;
+
+/// Files whose attributes the manager keeps where clients read them without asking.
+pub const ATTRIBUTE_RECORDS_MAX: usize = 1 << 15;
+
+/// How long a connection may read them after the manager has told it of one.
+pub const ATTRIBUTES_EXPORTED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// How often the manager looks for records that have become too old.
+pub const RECORDS_SWEEP: Duration = Duration::from_secs(5);
+const _: () = assert!(RECORDS_SWEEP.as_secs() * 4 < SIZE_AGE.as_secs());
+
+/// How often a client reads a record again that was being written, before it asks.
+pub const TORN_RETRIES: u32 = 3;
+
+/// Places for records under way that a client keeps registered.
+pub const RECORD_SINKS_MAX: usize = 256;

@@ -208,6 +208,19 @@ impl Link {
         .await;
     }
 
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.shared.state.borrow_mut();
+            if state.end.is_some() {
+                return Poll::Ready(());
+            }
+            state.ended.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.shared.state.borrow().end.is_some()
@@ -465,6 +478,7 @@ impl Shared {
             let mut state = self.state.borrow_mut();
             state.end.get_or_insert(why);
             state.room.drain(..).for_each(Waker::wake);
+            state.ended.drain(..).for_each(Waker::wake);
             state.requests.clear();
             state.owed.clear();
             (

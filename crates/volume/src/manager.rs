@@ -11,12 +11,13 @@ mod gathering;
 mod inventory;
 mod locks;
 mod promises;
+mod records;
 mod registry;
 mod sizes;
 mod term;
 mod watched;
 
-use crate::limits::{CAPABILITY_AGE, CLOCK_SKEW_MAX};
+use crate::limits::{ATTRIBUTE_RECORDS_MAX, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use appends::Appends;
@@ -25,14 +26,15 @@ use gannet_meta::namespace::{self, Failure, Outcome};
 use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
 use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
-    AccessAnswer, AccessMask, Appending, BODY_MAX, Body, Call, Caller, Capability, Entry, FileId,
-    FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, Operation, PAGE_ENTRIES_MAX,
-    Page, SetTimestamp, Status, Stripes, Ticket, Timestamp,
+    AccessAnswer, AccessMask, Appending, AttributeReferences, BODY_MAX, Body, Call, Caller,
+    Capability, Entry, FileId, FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
+    Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, Status, Stripes, Ticket, Timestamp,
 };
 use gannet_wire::xdr::to_bytes;
 use gathering::Gathering;
 use locks::Locks;
 use promises::{Objects, Promises};
+use records::Records;
 use sizes::{Sizes, ToBeCut};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -41,6 +43,7 @@ use std::sync::Arc;
 use term::Office;
 
 pub use promises::IoServers;
+pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
 pub use term::TermError;
 
@@ -55,6 +58,7 @@ pub struct Manager {
     office: Rc<Office>,
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
+    records: Rc<Records>,
     appends: RefCell<Appends>,
     locks: Locks,
     promises: Promises,
@@ -83,13 +87,15 @@ impl Manager {
         stripes: Stripes,
     ) -> Outcome<Rc<Manager>> {
         let (now, random) = (now(&runtime), runtime.random());
-        let mut begun = Ok(true);
+        let mut begun = Ok((true, 0));
         store.commit(&mut |transaction| {
             begun = namespace::format(transaction, now)
-                .and_then(|()| meta::numbers::begin(transaction, now, random));
+                .and_then(|()| meta::numbers::begin(transaction, now, random))
+                .and_then(|is_right| Ok((is_right, meta::numbers::next_number(transaction)?)));
             Ok(())
         })?;
-        if !begun? {
+        let (is_right, next) = begun?;
+        if !is_right {
             tracing::warn!(
                 "the clock is far behind that of an earlier start: if older metadata is put back, only chance keeps numbers of files apart"
             );
@@ -103,8 +109,14 @@ impl Manager {
             change = meta::terms::last_change(view);
         })?;
         let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change?);
+        let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         Ok(Rc::new(Manager {
-            sizes: Sizes::new(Handle::clone(&runtime), Rc::clone(&servers)),
+            sizes: Sizes::new(
+                Handle::clone(&runtime),
+                (Rc::clone(&servers), Rc::clone(&records)),
+                FileId(next),
+            ),
+            records,
             objects: Objects::new(
                 Handle::clone(&runtime),
                 keys,
@@ -145,24 +157,29 @@ impl Manager {
 
     async fn perform(
         self: &Rc<Self>,
-        caller: Caller,
-        ticket: Ticket,
-        call: Call,
+        link: &Link,
+        (caller, ticket, call): (Caller, Ticket, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
         match call {
-            Call::Getattr { file: id } => {
+            Call::Getattr {
+                file: id,
+                wants_references,
+            } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
-                body = found_body(vec![self.found(id, inode).await?]);
-            }
-            Call::Lookup { entry } => body = self.look_up(&caller, &entry).await?,
-            Call::Access { file: id, wanted } => {
-                let looked = self.look(|view| namespace::access(view, &caller, id, wanted));
-                let (granted, inode) = looked?;
                 let files = vec![self.found(id, inode).await?];
-                let found = FoundFiles { files };
-                body = to_bytes(&AccessAnswer { granted, found });
+                body = self.referenced((link, wants_references), ids_of, FoundFiles { files });
+            }
+            Call::Lookup {
+                entry,
+                wants_references,
+            } => {
+                let found = self.look_up(&caller, &entry).await?;
+                body = self.referenced((link, wants_references), ids_of, found);
+            }
+            Call::Access { file: id, wanted } => {
+                body = self.access(&caller, (id, wanted)).await?;
             }
             Call::Readlink { file: id } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
@@ -175,9 +192,11 @@ impl Manager {
                 directory,
                 cookie,
                 wants_files,
+                wants_references,
             } => {
-                let page = self.list(&caller, (directory, cookie), wants_files).await?;
-                body = to_bytes(&page);
+                let wants = (wants_files, wants_references);
+                let page = self.list(&caller, (directory, cookie), wants).await?;
+                body = self.referenced((link, wants_references), ids_in, page);
             }
             Call::Layout { file, rights } => {
                 body = to_bytes(&self.grant(&caller, file, rights).await?);
@@ -207,8 +226,21 @@ impl Manager {
         Ok(body)
     }
 
+    /// Which of these rights a caller has, and the file.
+    async fn access(
+        &self,
+        caller: &Caller,
+        (id, wanted): (FileId, AccessMask),
+    ) -> Result<Vec<u8>, Status> {
+        let looked = self.look(|view| namespace::access(view, caller, id, wanted));
+        let (granted, inode) = looked?;
+        let files = vec![self.found(id, inode).await?];
+        let found = FoundFiles { files };
+        Ok(to_bytes(&AccessAnswer { granted, found }))
+    }
+
     /// What a name stands for, and the directory that it is in.
-    async fn look_up(&self, caller: &Caller, entry: &Entry) -> Result<Vec<u8>, Status> {
+    async fn look_up(&self, caller: &Caller, entry: &Entry) -> Result<FoundFiles, Status> {
         let (directory, name) = (entry.directory, &entry.name);
         let looked = self.look(|view| {
             let inside = namespace::inode(view, directory)?;
@@ -217,10 +249,8 @@ impl Manager {
         });
         let (id, inode, inside) = looked?;
         let found = self.found(id, inode).await?;
-        Ok(found_body(vec![
-            found,
-            self.found(directory, inside).await?,
-        ]))
+        let files = vec![found, self.found(directory, inside).await?];
+        Ok(FoundFiles { files })
     }
 
     /// Does a change; the files that its answer tells of.
@@ -292,9 +322,9 @@ impl Manager {
         &self,
         caller: &Caller,
         (directory, cookie): (FileId, u64),
-        found: bool,
+        wants: (bool, bool),
     ) -> Result<Page, Status> {
-        let look = |view: &dyn View| list(view, caller, directory, cookie, found);
+        let look = |view: &dyn View| list(view, caller, directory, cookie, wants);
         let (mut page, inodes) = self.look(look)?;
         let inodes = inodes.into_iter();
         let all_found = inodes.map(|(id, inode)| Box::pin(self.found_or_not(id, inode)));
@@ -466,7 +496,7 @@ impl Manager {
                 Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
                     Err(Status::Acces)
                 }
-                Ok((caller, ticket, call)) => self.perform(caller, ticket, call, cut).await,
+                Ok(asked) => self.perform(&link, asked, cut).await,
                 Err(_) => Err(Status::Inval),
             };
             Answer::of(done)
@@ -477,13 +507,16 @@ impl Manager {
 /// Bytes that what is known of a file beside its inode adds to an entry.
 const STATE_LEN: usize = 4 + 8 + 8 + 12 + 8;
 
-/// A page, with room for what its names stand for if that is wanted; and the inodes for it.
+/// Bytes of an optional value that is not there.
+const OPTION_LEN: usize = 4;
+
+/// A page, with room for what its names stand for and for references if that is wanted; and the inodes for it.
 fn list(
     view: &dyn View,
     caller: &Caller,
     directory: FileId,
     cookie: u64,
-    with_found: bool,
+    (with_found, with_references): (bool, bool),
 ) -> Outcome<(Page, Vec<(FileId, Inode)>)> {
     let mut page = Page {
         directory: Found {
@@ -495,7 +528,11 @@ fn list(
         complete: false,
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
-    let mut room = BODY_MAX - to_bytes(&page).len();
+    let references = match with_references {
+        true => AttributeReferences::encoded_len(SLOTS_MAX),
+        false => OPTION_LEN,
+    };
+    let mut room = BODY_MAX - to_bytes(&page).len() - references;
     let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {
         let entry = Listed {
             name: listed.name,
@@ -529,6 +566,18 @@ fn list(
         Some(error) => Err(error),
         None => Ok((page, inodes)),
     }
+}
+
+/// The files of an answer, in its order.
+fn ids_of(found: &FoundFiles) -> Vec<FileId> {
+    found.files.iter().map(|found| found.id).collect()
+}
+
+/// A directory, and what is told of the names in it.
+fn ids_in(page: &Page) -> Vec<FileId> {
+    let told = page.entries.iter().filter_map(|entry| entry.found.as_ref());
+    let all = std::iter::once(&page.directory).chain(told);
+    all.map(|found| found.id).collect()
 }
 
 /// The body of an answer that is files.

@@ -5,6 +5,7 @@
 //! bodies of the I/O servers' are [`Transfer`]s and a few short records.
 
 mod answers;
+mod attribute_record;
 mod attributes;
 mod buffers;
 mod calls;
@@ -27,6 +28,7 @@ pub use answers::{
     AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, Listed, PAGE_ENTRIES_MAX, Page,
     Ticket,
 };
+pub use attribute_record::{ATTRIBUTE_RECORD_LEN, AttributeRecord, FileAttributes};
 pub use attributes::{
     AccessMask, AttributeChanges, CreateMode, FileId, FileKind, NodeKind, ROOT, SetTimestamp,
     Timestamp,
@@ -50,7 +52,8 @@ pub use locks::{
     RenewLocksRequest,
 };
 pub use references::{
-    ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers, ReferenceRequest, ResidentRun,
+    AttributeReferences, ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
+    ReferenceRequest, Referenced, ResidentRun, SLOTS_MAX,
 };
 pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
 pub use shape::{Description, Level, Piece, Pieces, Shape};

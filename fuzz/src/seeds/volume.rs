@@ -1,11 +1,12 @@
 //! Seeds of the volume protocol: one of each kind, as our own ends make them.
 
 use gannet_wire::volume::{
-    Accepted, AccessMask, AttributeChanges, Body, Call, Caller, Capability, Chosen, ClaimRecord,
-    Class, CreateMode, Entry, FileId, FilePage, FileState, Found, Granted, Hello, Inode, Kind,
-    LayoutRecord, Lent, LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry,
-    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece,
-    Placement, ROOT, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer,
+    Accepted, AccessMask, AttributeChanges, AttributeRecord, AttributeReferences, Body, Call,
+    Caller, Capability, Chosen, ClaimRecord, Class, CreateMode, Entry, FileAttributes, FileId,
+    FileKind, FilePage, FileState, Found, Granted, Hello, Inode, Kind, LayoutRecord, Lent,
+    LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
+    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
+    ROOT, Referenced, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer,
     Stripes, Term, TermAnswer, TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
@@ -31,6 +32,7 @@ pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("volume_records", "layout", bytes_of(&layout())),
         ("volume_records", "tile", bytes_of(&tile())),
     ];
+    seeds.push(("volume_records", "attributes", record()));
     seeds.extend(inodes().map(|inode| ("volume_records", "inode", bytes_of(&inode))));
     let caller = Caller::new(1, 2, &[3, 4]);
     for (name, call) in calls() {
@@ -218,6 +220,26 @@ fn capability() -> Capability {
     }
 }
 
+fn record() -> Vec<u8> {
+    let attributes = FileAttributes {
+        kind: FileKind::Regular,
+        mode: 0o644,
+        links: 1,
+        uid: 1,
+        gid: 2,
+        major: 0,
+        minor: 0,
+        size: 1 << 20,
+        used: 4096,
+        access_time: Timestamp::default(),
+        modify_time: Timestamp::default(),
+        change_time: Timestamp::default(),
+        change_id: 9,
+    };
+    let record = AttributeRecord::Of(FileId(7), attributes);
+    record.to_bytes(4).to_vec()
+}
+
 fn page() -> Vec<u8> {
     let found = |inode| Found {
         id: FileId(7),
@@ -235,7 +257,17 @@ fn page() -> Vec<u8> {
         entries: entries.collect(),
         complete: true,
     });
-    page.map_or(Vec::new(), |page| bytes_of(&page))
+    let references = AttributeReferences {
+        key: 5,
+        offset: 1 << 40,
+        access_key: 6,
+        slots: vec![Some(7), None],
+    };
+    let referenced = page.map(|answer| Referenced {
+        answer,
+        references: Some(references),
+    });
+    referenced.map_or(Vec::new(), |page| bytes_of(&page))
 }
 
 fn transfer() -> Transfer {

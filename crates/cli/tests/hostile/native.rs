@@ -31,6 +31,7 @@ fn list(id: u64) -> Source {
         directory: ROOT,
         cookie: 0,
         wants_files: true,
+        wants_references: false,
     };
     let body = call.to_body(&Caller::new(0, 0, &[]), &Ticket::default());
     let header = MessageHeader {

@@ -1,5 +1,6 @@
 //! A volume as a file system: what NFS and FUSE serve.
 
+mod attribute_references;
 mod bytes;
 mod cut;
 mod inventory;
@@ -9,6 +10,7 @@ mod places;
 mod shared;
 mod stripes;
 
+pub use attribute_references::AttributeCounters;
 pub use stripes::Striping;
 
 use super::data::{Mover, States, Target};
@@ -21,18 +23,19 @@ use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
 use super::trouble::{LastTrouble, Trouble};
-use crate::convert::{attributes_of, caller_of, time_of, vfs_status_of};
+use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, OPERATION_DEADLINE};
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
+use attribute_references::ReferencedAttributes;
 use gannet_fabric::Provider;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
-use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
+use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use gannet_wire::volume::{
-    Body, Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, Ticket,
+    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, Ticket,
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
@@ -58,6 +61,7 @@ pub struct VolumeFs {
     locks: Rc<ClientLocks>,
     /// What files were like when they were last asked for: hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
+    referenced: ReferencedAttributes,
     /// Whether changes and reads are answered with attributes as they are afterwards.
     attributes: bool,
     /// How long an operation is tried.
@@ -92,6 +96,7 @@ impl VolumeFs {
             fsid: u64::from_be_bytes(fsid),
             key: identity.key,
             seen: RefCell::default(),
+            referenced: ReferencedAttributes::new(true),
             attributes: true,
             patience: OPERATION_DEADLINE,
             trouble: LastTrouble::default(),
@@ -345,37 +350,21 @@ impl VolumeFs {
 
     /// Attributes of a file; `None` when an I/O server is away that knows some of them.
     fn attributes_of(&self, found: &Found) -> Option<Attributes> {
-        let attributes = whole(found, self.fsid)?;
-        if let Body::Regular { .. } = found.inode.body {
+        let attributes = whole_of(found, self.fsid)?;
+        self.note_seen(&attributes);
+        Some(attributes)
+    }
+
+    /// Takes note of what a regular file is like.
+    fn note_seen(&self, attributes: &Attributes) {
+        if attributes.kind == FileKind::Regular {
             let mut seen = self.seen.borrow_mut();
             if seen.len() >= CAPABILITIES_MAX {
                 seen.clear();
             }
-            seen.insert(found.id, attributes);
+            seen.insert(FileId(attributes.fileid), *attributes);
         }
-        Some(attributes)
     }
-}
-
-/// What the manager and the objects know of a file together; `None` when the objects' part is missing.
-fn whole(found: &Found, fsid: u64) -> Option<Attributes> {
-    let mut whole = attributes_of(&found.inode, found.id, fsid);
-    let Body::Regular { written, .. } = &found.inode.body else {
-        return Some(whole);
-    };
-    let state = found.state?;
-    whole.size = state.size;
-    whole.used = state.used;
-    let last = time_of(state.written);
-    whole.modify_time = match written {
-        Some(written) if last > time_of(*written) => last,
-        Some(_) => whole.modify_time,
-        None => whole.modify_time.max(last),
-    };
-    whole.change_time = whole.change_time.max(last);
-    // The manager tells changes of names and attributes apart, and the objects those of bytes.
-    whole.change_id = whole.change_id.wrapping_add(state.version);
-    Some(whole)
 }
 
 /// How long a file is, by what some of its objects say.

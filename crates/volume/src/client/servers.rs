@@ -154,6 +154,16 @@ impl Servers {
         known.is_some_and(|known| matches!(&*known, Known::Connected(link) if link.is_let_in()))
     }
 
+    /// The connection to a server that there is.
+    pub(crate) fn connected(&self, server: u16) -> Option<Link> {
+        let seats = self.seats.borrow();
+        let known = seats.get(&server)?.known.borrow();
+        match &*known {
+            Known::Connected(link) if !link.is_over() => Some(link.clone()),
+            _ => None,
+        }
+    }
+
     /// How many I/O servers the volume has.
     pub(crate) async fn io_servers_count(&self) -> Result<u32, LinkError> {
         match &self.book {

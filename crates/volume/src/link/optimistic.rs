@@ -53,6 +53,11 @@ impl Link {
         self.shared.endpoint.attributes().exceptions
     }
 
+    /// Whether a later term than `term` of the peer, a manager, was heard of: it may not know.
+    pub(crate) fn is_of_earlier_term(&self, term: u64) -> bool {
+        self.shared.pool.terms.successor_of(term).is_some()
+    }
+
     /// Reads from what the peer exports: all bytes of `sink`, or why not. What is given up goes on at the peer, and its
     /// bytes come to memory that nobody has any more.
     ///

@@ -108,6 +108,8 @@ pub(super) struct State {
     /// The peer has answered a request: it has let us in, and so has ended what came by earlier connections of ours.
     pub(super) has_answered: bool,
     pub(super) closing: bool,
+    /// Who waits for the end.
+    pub(super) ended: Vec<Waker>,
     pub(super) end: Option<LinkError>,
 }
 

@@ -10,7 +10,7 @@ use crate::limits::{
 use gannet_meta::answers::{self, Done};
 use gannet_meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
 use gannet_meta::terms;
-use gannet_meta::{MetaStore, StoreError, Transaction};
+use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_wire::volume::{
     AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Status,
@@ -104,6 +104,8 @@ impl Manager {
             let (askers, work): (Vec<_>, Vec<_>) = (batch.into_iter())
                 .map(|change| (change.whose, change.work))
                 .unzip();
+            // Calls see a change as soon as it is committed, which is before it is heard of here.
+            self.records.begin_changes(self.may_change(&work));
             let layouts = Layouts {
                 default: self.stripes.clone(),
                 servers: self.objects.count(),
@@ -119,6 +121,7 @@ impl Manager {
                     promised,
                     made,
                     change,
+                    changed,
                 }) => {
                     made.into_iter().for_each(|file| self.sizes.is_new(file));
                     // What was promised, also to files just made, is known before anybody is answered.
@@ -132,6 +135,7 @@ impl Manager {
                         }
                     }
                     self.promises.learn(promised);
+                    self.records.end_changes(&changed);
                     let answers = askers.into_iter().zip(outcomes).collect();
                     match change {
                         Some(change) => self.answer_when_confirmed(change, answers),
@@ -139,6 +143,7 @@ impl Manager {
                     }
                 }
                 Err(status) => {
+                    self.records.end_changes(&BTreeSet::new());
                     for whose in askers {
                         let _ = whose.done.send(Err(status));
                     }
@@ -148,6 +153,31 @@ impl Manager {
             self.gathering.borrow_mut().ends(lasted, (count, waiting));
             self.settle();
         }
+    }
+
+    /// The files that a batch may change: those that it names, and those that its names stand for now. A name that
+    /// comes to stand for another file meanwhile does so by a change of the batch that is about that file as well.
+    /// `None`: they are not known.
+    fn may_change(&self, work: &[Work]) -> Option<BTreeSet<FileId>> {
+        let mut files = BTreeSet::new();
+        let looked = self.look(|view| {
+            for work in work {
+                let call = match &work.task {
+                    Task::Asked(_, call) => call,
+                    Task::DropPrivileges(file) => {
+                        files.insert(*file);
+                        continue;
+                    }
+                };
+                files.extend(call.file());
+                for Entry { directory, name } in call.entries() {
+                    files.insert(*directory);
+                    files.extend(namespace::find(view, *directory, name)?);
+                }
+            }
+            Ok(())
+        });
+        looked.ok().map(|()| files)
     }
 
     /// Answers changes once it is certain that no other manager has taken over before they were durable. Later ones go
@@ -245,6 +275,49 @@ struct Committed {
     made: Vec<FileId>,
     /// Its number, if something was done.
     change: Option<u64>,
+    /// Files whose inodes were written or removed.
+    changed: BTreeSet<FileId>,
+}
+
+/// A transaction that takes note of the files whose inodes it changes.
+struct Noting<'a> {
+    transaction: &'a mut dyn Transaction,
+    changed: &'a mut BTreeSet<FileId>,
+}
+
+impl Noting<'_> {
+    fn note(&mut self, table: Table, key: &[u8]) {
+        if let (Table::Inodes, Ok(number)) = (table, key.try_into()) {
+            self.changed.insert(FileId(u64::from_be_bytes(number)));
+        }
+    }
+}
+
+impl View for Noting<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.transaction.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        self.transaction.scan(table, from, each)
+    }
+}
+
+impl Transaction for Noting<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.note(table, key);
+        self.transaction.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.note(table, key);
+        self.transaction.delete(table, key)
+    }
 }
 
 /// Does a batch of changes in one transaction, on the blocking pool. Changes that meet a damaged value are refused, and
@@ -281,7 +354,12 @@ fn commit_without(
 ) -> Result<Committed, StoreError> {
     let mut all = Committed::default();
     let (promised, has_room) = (RefCell::default(), store.has_room());
+    let mut changed = BTreeSet::new();
     store.commit(&mut |transaction| {
+        let transaction = &mut Noting {
+            transaction,
+            changed: &mut changed,
+        };
         for (place, work) in (0..).zip(work) {
             if refused.contains(&place) {
                 all.outcomes.push(Err(Status::Io));
@@ -315,6 +393,7 @@ fn commit_without(
     })?;
     Ok(Committed {
         promised: promised.into_inner(),
+        changed,
         ..all
     })
 }
@@ -482,7 +561,7 @@ fn make(
 mod tests {
     use super::*;
     use crate::limits::CHANGE_LEN_MAX;
-    use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore, Table, View};
+    use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
     use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
     use std::sync::Arc;
 

@@ -5,6 +5,7 @@
 //! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
 
 use super::promises::{IoServers, Promises};
+use super::records::Records;
 use crate::layout::{placements, size_from_object, size_with_lost};
 use crate::limits::{
     BATCHES_UNDER_WAY, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZE_DEADLINE_OF_SILENT,
@@ -28,6 +29,8 @@ pub(super) struct Sizes {
     runtime: Handle,
     servers: Rc<dyn IoServers>,
     known: RefCell<BTreeMap<FileId, Known>>,
+    /// Hear of whatever is known no more.
+    records: Rc<Records>,
     /// Questions under way, by file.
     asking: RefCell<BTreeMap<FileId, Vec<Rc<Asking>>>>,
     grants: RefCell<Grants>,
@@ -56,7 +59,9 @@ struct Grants {
     last: u64,
     /// When so many files have grants, those that are over are looked for.
     sweep_at: usize,
-    /// Until then there may be grants that are not in the list: of an earlier manager, or too many.
+    /// Until then there may be grants of an earlier manager, for files with numbers below this.
+    earlier: (Instant, FileId),
+    /// Until then there may be grants that are not in the list, for it was full.
     others_until: Instant,
 }
 
@@ -82,18 +87,25 @@ struct Queue {
 }
 
 impl Sizes {
-    pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>) -> Rc<Sizes> {
-        let others_until = runtime.now() + GRANT_AGE;
+    /// Files that are made from now on have the number `next` and those above.
+    pub(super) fn new(
+        runtime: Handle,
+        (servers, records): (Rc<dyn IoServers>, Rc<Records>),
+        next: FileId,
+    ) -> Rc<Sizes> {
+        let (now, until) = (runtime.now(), runtime.now() + GRANT_AGE);
         Rc::new(Sizes {
             runtime,
             servers,
             known: RefCell::default(),
+            records,
             asking: RefCell::default(),
             grants: RefCell::new(Grants {
                 files: BTreeMap::new(),
                 last: 0,
                 sweep_at: GRANTS_MAX / 16,
-                others_until,
+                earlier: (until, next),
+                others_until: now,
             }),
             to_be_cut: RefCell::default(),
             queues: RefCell::default(),
@@ -103,12 +115,13 @@ impl Sizes {
     /// The manager begins to serve: from now on only its grants are new.
     pub(super) fn begin(&self) {
         let mut grants = self.grants.borrow_mut();
-        grants.others_until = self.runtime.now() + GRANT_AGE;
+        grants.earlier.0 = self.runtime.now() + GRANT_AGE;
     }
 
     /// Nothing that is known of sizes holds any more.
     pub(super) fn forget_all(&self) {
         self.known.borrow_mut().clear();
+        self.records.remove_all();
     }
 
     /// Lets a user of a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
@@ -151,7 +164,10 @@ impl Sizes {
         let now = self.runtime.now();
         let grants = self.grants.borrow();
         let listed = grants.files.get(&file);
+        let (earlier_until, next) = grants.earlier;
+        let is_older = file < next;
         now < grants.others_until
+            || (is_older && now < earlier_until)
             || listed.is_some_and(|list| list.iter().any(|grant| now < grant.until))
     }
 
@@ -168,6 +184,7 @@ impl Sizes {
     /// The objects of a file may change from now on: what is known of them, or is just being asked, will not hold.
     pub(super) fn changes(&self, file: FileId) {
         self.known.borrow_mut().remove(&file);
+        self.records.remove(file);
         if let Some(asking) = self.asking.borrow().get(&file) {
             asking.iter().for_each(|it| it.is_steady.set(false));
         }
@@ -204,9 +221,20 @@ impl Sizes {
             known.clear();
         }
         known.insert(file, Known { state, since });
+        // It says what was known before.
+        self.records.remove(file);
     }
 
     fn known(&self, file: FileId, layout: &LayoutRecord) -> Option<FileState> {
+        self.settled(file, layout).map(|(state, _)| state)
+    }
+
+    /// What is known of a file that nobody may write, and until when that is believed.
+    pub(super) fn settled(
+        &self,
+        file: FileId,
+        layout: &LayoutRecord,
+    ) -> Option<(FileState, Instant)> {
         let known = self.known.borrow();
         let Known { state, since } = known.get(&file)?;
         // A server that restarted may have lost what was not durable.
@@ -215,7 +243,8 @@ impl Sizes {
             let link = queues.get(number).and_then(|queue| queue.link.as_ref());
             link.is_some_and(|(link, used)| !link.is_over() && used <= since)
         });
-        (holds && self.runtime.now() < *since + SIZE_AGE).then_some(*state)
+        let until = *since + SIZE_AGE;
+        (holds && self.runtime.now() < until).then_some((*state, until))
     }
 
     /// What the objects of a file say.
@@ -369,6 +398,13 @@ impl Sizes {
         let same = queue.link.as_ref().is_some_and(|(last, _)| last.is(link));
         if !same {
             queue.link = Some((link.clone(), self.runtime.now()));
+            let (link, records) = (link.clone(), Rc::clone(&self.records));
+            let watching = async move {
+                link.ended().await;
+                // A server that restarts may have lost what was not durable.
+                records.remove_all();
+            };
+            self.runtime.spawn("attribute records", Box::pin(watching));
         }
     }
 }
@@ -457,6 +493,11 @@ mod tests {
         fn begin_term(&self, _: u64) {}
     }
 
+    fn of_mute_servers(runtime: Handle) -> Rc<Sizes> {
+        let records = Records::new(Handle::clone(&runtime), 1);
+        Sizes::new(runtime, (Rc::new(Mute), records), FileId(2))
+    }
+
     /// One server has fallen silent, and then another one does, on which all files lie, too: questions that nobody
     /// waits for any more are not kept for it.
     #[test]
@@ -464,7 +505,7 @@ mod tests {
         let world = World::new(1);
         let node = world.add_node("manager");
         let done = world.run(async move {
-            let sizes = Sizes::new(node.runtime(), Rc::new(Mute));
+            let sizes = of_mute_servers(node.runtime());
             let promises = Promises::new(Vec::new());
             let layout = |servers| LayoutRecord {
                 unit: 4096,
@@ -491,7 +532,7 @@ mod tests {
         let world = World::new(1);
         let node = world.add_node("manager");
         let done = world.run(async move {
-            let sizes = Sizes::new(node.runtime(), Rc::new(Mute));
+            let sizes = of_mute_servers(node.runtime());
             let promises = Promises::new(Vec::new());
             let layout = LayoutRecord {
                 unit: 4096,

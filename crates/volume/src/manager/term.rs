@@ -395,7 +395,12 @@ impl Manager {
         self.runtime.spawn("old answers", Box::pin(forgetting));
         let expiring = Rc::clone(&self).expire_locks();
         self.runtime.spawn("file locks", Box::pin(expiring));
-        Rc::clone(&self.office).keep().await
+        let expiring = Rc::clone(&self).expire_records();
+        self.runtime.spawn("attribute records", Box::pin(expiring));
+        let error = Rc::clone(&self.office).keep().await;
+        // Another manager may change what they say.
+        self.records.remove_all();
+        error
     }
 
     /// Waits until the manager's term has begun.

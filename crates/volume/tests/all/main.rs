@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod attributes;
 mod common;
 mod credits;
 mod cuts;

@@ -35,10 +35,12 @@ impl Decode<'_> for Entry {
 /// What is asked of the manager. Most answers are [`FoundFiles`](super::FoundFiles).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// Gives the file.
+    /// Gives the file, [`Referenced`](super::Referenced).
     Getattr {
         /// The file.
         file: FileId,
+        /// Whether the answer tells where its attributes can be read without asking.
+        wants_references: bool,
     },
     /// Gives the file.
     Setattr {
@@ -49,10 +51,12 @@ pub enum Call {
         /// The change time that the caller believes in: with another one, nothing is set.
         guard: Option<Timestamp>,
     },
-    /// Gives the file and the directory.
+    /// Gives the file and the directory, [`Referenced`](super::Referenced).
     Lookup {
         /// The name to find.
         entry: Entry,
+        /// As of [`Call::Getattr`].
+        wants_references: bool,
     },
     /// Gives an [`AccessAnswer`](super::AccessAnswer).
     Access {
@@ -122,7 +126,7 @@ pub enum Call {
         /// Its new name.
         entry: Entry,
     },
-    /// Gives a [`Page`](super::Page).
+    /// Gives a [`Page`](super::Page), [`Referenced`](super::Referenced).
     Readdirplus {
         /// The directory.
         directory: FileId,
@@ -130,6 +134,8 @@ pub enum Call {
         cookie: u64,
         /// Whether the page tells what the names stand for.
         wants_files: bool,
+        /// As of [`Call::Getattr`].
+        wants_references: bool,
     },
     /// Gives the directory: its new files are striped so, or as those of the volume.
     Stripes {
@@ -218,8 +224,31 @@ impl Call {
 
     /// The names that it is about.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries().map(|entry| entry.name.as_slice())
+    }
+
+    /// The file that it is about by its number, if there is one.
+    pub fn file(&self) -> Option<FileId> {
+        match self {
+            Call::Getattr { file, .. }
+            | Call::Setattr { file, .. }
+            | Call::Access { file, .. }
+            | Call::Readlink { file }
+            | Call::Link { file, .. }
+            | Call::Layout { file, .. }
+            | Call::GiveBack { file, .. }
+            | Call::Append { file, .. } => Some(*file),
+            Call::Readdirplus { directory, .. } | Call::Stripes { directory, .. } => {
+                Some(*directory)
+            }
+            _ => None,
+        }
+    }
+
+    /// The names that it is about, with the directories that they are in.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let (one, other) = match self {
-            Call::Lookup { entry }
+            Call::Lookup { entry, .. }
             | Call::Create { entry, .. }
             | Call::CreateStriped { entry, .. }
             | Call::Mkdir { entry, .. }
@@ -231,8 +260,7 @@ impl Call {
             Call::Rename { from, to } => (Some(from), Some(to)),
             _ => (None, None),
         };
-        let entries = one.into_iter().chain(other);
-        entries.map(|entry| entry.name.as_slice())
+        one.into_iter().chain(other)
     }
 
     /// Whether it changes names or attributes: it has a [`Ticket`] then, and is done once however often it is sent.
@@ -273,19 +301,22 @@ impl Call {
 
     fn put_arguments(&self, encoder: &mut Encoder<'_>) {
         match self {
-            Call::Getattr { file } | Call::Readlink { file } | Call::Files { from: file } => {
-                put(encoder, &[file]);
-            }
+            Call::Readlink { file } => put(encoder, &[file]),
+            Call::Getattr {
+                file,
+                wants_references,
+            } => put(encoder, &[file, wants_references]),
+            Call::Lookup {
+                entry,
+                wants_references,
+            } => put(encoder, &[entry, wants_references]),
             Call::Setattr {
                 file,
                 attributes,
                 guard,
             } => put(encoder, &[file, attributes, guard]),
-            Call::Lookup { entry } | Call::Remove { entry } | Call::Rmdir { entry } => {
-                put(encoder, &[entry]);
-            }
+            Call::Remove { entry } | Call::Rmdir { entry } => put(encoder, &[entry]),
             Call::Access { file, wanted } => put(encoder, &[file, wanted]),
-            Call::Layout { file, rights } => put(encoder, &[file, rights]),
             Call::Create { entry, mode } => put(encoder, &[entry, mode]),
             Call::Mkdir { entry, attributes } => put(encoder, &[entry, attributes]),
             Call::Symlink {
@@ -308,7 +339,17 @@ impl Call {
                 directory,
                 cookie,
                 wants_files,
-            } => put(encoder, &[directory, cookie, wants_files]),
+                wants_references,
+            } => put(encoder, &[directory, cookie, wants_files, wants_references]),
+            call => call.put_more_arguments(encoder),
+        }
+    }
+
+    /// As [`Call::put_arguments`], of operations that NFSv3 does not have.
+    fn put_more_arguments(&self, encoder: &mut Encoder<'_>) {
+        match self {
+            Call::Files { from } => put(encoder, &[from]),
+            Call::Layout { file, rights } => put(encoder, &[file, rights]),
             Call::GiveBack { file, number } => put(encoder, &[file, number]),
             Call::Append {
                 file,
@@ -337,6 +378,8 @@ impl Call {
                 encoder.bool(true);
                 stripes.encode(encoder);
             }
+            // The others are NFSv3's.
+            _ => {}
         }
     }
 
@@ -389,13 +432,19 @@ fn take<'a, T: Decode<'a>>(decoder: &mut Decoder<'a>) -> Result<T, XdrError> {
 fn take_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrError> {
     // Fields are taken in the order in which they are written here: that of the message.
     Ok(match operation {
-        Operation::Getattr => Call::Getattr { file: take(from)? },
+        Operation::Getattr => Call::Getattr {
+            file: take(from)?,
+            wants_references: take(from)?,
+        },
         Operation::Setattr => Call::Setattr {
             file: take(from)?,
             attributes: take(from)?,
             guard: take(from)?,
         },
-        Operation::Lookup => Call::Lookup { entry: take(from)? },
+        Operation::Lookup => Call::Lookup {
+            entry: take(from)?,
+            wants_references: take(from)?,
+        },
         Operation::Access => Call::Access {
             file: take(from)?,
             wanted: take(from)?,
@@ -433,6 +482,7 @@ fn take_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, 
             directory: take(from)?,
             cookie: take(from)?,
             wants_files: take(from)?,
+            wants_references: take(from)?,
         },
         operation => return take_more_arguments(operation, from),
     })

@@ -1,6 +1,6 @@
 //! References by which a client reads objects out of an I/O server's page cache without asking (paper 003).
 
-use super::{Capability, OBJECTS_MAX, Status};
+use super::{Capability, OBJECTS_MAX, PAGE_ENTRIES_MAX, Status};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 use alloc::vec::Vec;
 
@@ -113,6 +113,88 @@ impl Decode<'_> for ReferenceAnswers {
     }
 }
 
+/// Most files whose attribute records one answer tells of: a directory and its page.
+pub const SLOTS_MAX: usize = PAGE_ENTRIES_MAX + 1;
+
+/// Where the attribute records ([`AttributeRecord`](super::AttributeRecord)) of an answer's files can be read. A slot
+/// is [`ATTRIBUTE_RECORD_LEN`](super::ATTRIBUTE_RECORD_LEN) bytes; slot `n` begins `n` times as many behind `offset`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttributeReferences {
+    /// The key of the table; good on this connection alone.
+    pub key: u32,
+    /// Of the table's first byte, in the key's own terms.
+    pub offset: u64,
+    /// The access key.
+    pub access_key: u64,
+    /// The slot of each file of the answer, in its order, at most [`SLOTS_MAX`]; `None`: it has no record now. Of a
+    /// [`Page`](super::Page): that of the directory, and those of the entries if the page tells what they stand for.
+    pub slots: Vec<Option<u32>>,
+}
+
+impl AttributeReferences {
+    /// Bytes of them in an answer, as an optional value that is there, with so many slots.
+    pub const fn encoded_len(slots: usize) -> usize {
+        4 + 4 + 8 + 8 + 4 + 4 * slots
+    }
+}
+
+/// Stands for a file that has no record.
+const NO_SLOT: u32 = u32::MAX;
+
+impl Encode for AttributeReferences {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.key);
+        encoder.u64(self.offset);
+        encoder.u64(self.access_key);
+        // At most SLOTS_MAX.
+        encoder.u32(self.slots.len() as u32);
+        let slots = self.slots.iter();
+        slots.for_each(|slot| encoder.u32(slot.unwrap_or(NO_SLOT)));
+    }
+}
+
+impl Decode<'_> for AttributeReferences {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<AttributeReferences, XdrError> {
+        let (key, offset, access_key) = (decoder.u32()?, decoder.u64()?, decoder.u64()?);
+        let count = decoder.length(SLOTS_MAX)?;
+        let slots = (0..count).map(|_| {
+            let slot = decoder.u32()?;
+            Ok((slot != NO_SLOT).then_some(slot))
+        });
+        Ok(AttributeReferences {
+            key,
+            offset,
+            access_key,
+            slots: slots.collect::<Result<_, XdrError>>()?,
+        })
+    }
+}
+
+/// An answer with references to the attribute records of its files, if they were asked for and there are some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Referenced<T> {
+    /// The answer.
+    pub answer: T,
+    /// The references.
+    pub references: Option<AttributeReferences>,
+}
+
+impl<T: Encode> Encode for Referenced<T> {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.answer.encode(encoder);
+        self.references.encode(encoder);
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Referenced<T> {
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Referenced<T>, XdrError> {
+        Ok(Referenced {
+            answer: T::decode(decoder)?,
+            references: Option::decode(decoder)?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,5 +240,26 @@ mod tests {
         let mut answers = vec![one(0); OBJECTS_MAX - 1];
         answers.push(one(RUNS_MAX));
         assert!(to_bytes(&ReferenceAnswers { answers }).len() <= BODY_MAX);
+    }
+    #[test]
+    fn attribute_references_go_there_and_back_and_have_this_length() {
+        let references = AttributeReferences {
+            key: 1,
+            offset: 2,
+            access_key: 3,
+            slots: vec![Some(0), None, Some(u32::MAX - 1)],
+        };
+        let referenced = Referenced {
+            answer: 7u64,
+            references: Some(references),
+        };
+        let bytes = to_bytes(&referenced);
+        assert_eq!(bytes.len(), 8 + AttributeReferences::encoded_len(3));
+        assert_eq!(from_bytes(&bytes), Ok(referenced.clone()));
+        let none = Referenced {
+            references: None,
+            ..referenced
+        };
+        assert_eq!(from_bytes(&to_bytes(&none)), Ok(none));
     }
 }

@@ -1,10 +1,10 @@
 //! Bytes of messages between clients and the manager: peers of other builds send and expect the same.
 
 use gannet_wire::volume::{
-    AccessAnswer, AccessMask, Appending, AttributeChanges, BODY_MAX, Body, Call, Caller,
-    Capability, Chosen, CreateMode, Entry, FILE_NAME_MAX, FileId, FileState, Found, FoundFiles,
-    Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page, ROOT, SYMLINK_MAX,
-    SetTimestamp, Stripes, Ticket, Timestamp, WIDTH_MAX,
+    AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
+    Call, Caller, Capability, Chosen, CreateMode, Entry, FILE_NAME_MAX, FileId, FileState, Found,
+    FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page, ROOT, Referenced,
+    SLOTS_MAX, SYMLINK_MAX, SetTimestamp, Stripes, Ticket, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -43,7 +43,10 @@ fn calls() -> Vec<Call> {
     let unchecked = CreateMode::Unchecked(AttributeChanges::default());
     let listed = stripes(Chosen::Listed(vec![3, 0, 2]));
     vec![
-        Call::Getattr { file },
+        Call::Getattr {
+            file,
+            wants_references: true,
+        },
         Call::Setattr {
             file,
             attributes: change(),
@@ -56,6 +59,7 @@ fn calls() -> Vec<Call> {
         },
         Call::Lookup {
             entry: entry(b"name"),
+            wants_references: true,
         },
         Call::Access {
             file,
@@ -121,6 +125,7 @@ fn calls() -> Vec<Call> {
             directory: file,
             cookie: 9,
             wants_files: true,
+            wants_references: false,
         },
         Call::Stripes {
             directory: file,
@@ -247,6 +252,18 @@ fn page() -> Page {
     }
 }
 
+fn referenced() -> Referenced<Page> {
+    Referenced {
+        answer: page(),
+        references: Some(AttributeReferences {
+            key: 0x0102_0304,
+            offset: 0x0102_0304_0506_0708,
+            access_key: 0x1122_3344_5566_7788,
+            slots: vec![Some(9), None, Some(0)],
+        }),
+    }
+}
+
 fn ticket() -> Ticket {
     Ticket {
         client: *b"fedcba9876543210",
@@ -271,6 +288,7 @@ fn lines() -> String {
     };
     items.push(("appending".to_owned(), to_bytes(&appending)));
     items.push(("page".to_owned(), to_bytes(&page())));
+    items.push(("referenced".to_owned(), to_bytes(&referenced())));
     let line = |(name, bytes): (String, Vec<u8>)| {
         let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
         format!("{name} {}\n", digits.collect::<String>())
@@ -340,7 +358,7 @@ fn the_longest_symbolic_link_fits_a_message_of_each_kind() {
         }],
         complete: true,
     };
-    assert!(to_bytes(&page).len() <= BODY_MAX);
+    assert!(to_bytes(&page).len() + AttributeReferences::encoded_len(SLOTS_MAX) <= BODY_MAX);
     let found = FoundFiles {
         files: vec![link, directory],
     };
@@ -356,4 +374,5 @@ fn answers_come_back_as_they_went_in() {
     }
     assert_eq!(from_bytes(&to_bytes(&granted())), Ok(granted()));
     assert_eq!(from_bytes(&to_bytes(&page())), Ok(page()));
+    assert_eq!(from_bytes(&to_bytes(&referenced())), Ok(referenced()));
 }

@@ -22,13 +22,6 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 impl VolumeFs {
-    pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
-        // Attributes are for everybody.
-        let anyone = Credentials::new(0, 0, &[]);
-        let [found] = self.find(&anyone, Call::Getattr { file: id }).await?;
-        self.all_attributes_of(&found)
-    }
-
     /// What a change has come to, with a directory or file as it is afterwards.
     fn changed<T>(&self, done: Result<(T, Found), Status>) -> Changed<T> {
         match done {
@@ -92,6 +85,20 @@ impl VolumeFs {
         self.changed(done.await)
     }
 
+    /// What a name stands for, and the directory.
+    async fn look_up(
+        &self,
+        caller: &Credentials,
+        directory: FileId,
+        name: &[u8],
+    ) -> Result<[Found; 2], Status> {
+        let call = Call::Lookup {
+            entry: entry_of(directory, name),
+            wants_references: self.referenced.are_wanted(),
+        };
+        self.find_referenced(caller, call).await
+    }
+
     /// The page after `cookie`, with everything that is known of its entries.
     async fn page(
         &self,
@@ -104,9 +111,9 @@ impl VolumeFs {
             directory: id,
             cookie,
             wants_files: found,
+            wants_references: self.referenced.are_wanted(),
         };
-        let answer = self.ask(caller, call).await?;
-        from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+        self.page_in(&self.ask(caller, call).await?)
     }
 
     /// What the I/O servers' file systems have, together.
@@ -150,14 +157,7 @@ impl Vfs for VolumeFs {
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
         let mut at = ROOT;
         for name in path {
-            let [found, _] = self
-                .find(
-                    cred,
-                    Call::Lookup {
-                        entry: entry_of(at, name),
-                    },
-                )
-                .await?;
+            let [found, _] = self.look_up(cred, at, name).await?;
             at = found.id;
         }
         Ok(self.handle(at))
@@ -195,10 +195,7 @@ impl Vfs for VolumeFs {
         name: &[u8],
     ) -> (Result<(FileHandle, Attributes), Status>, Option<Attributes>) {
         let found = async {
-            let call = Call::Lookup {
-                entry: entry_of(self.id(directory)?, name),
-            };
-            let [found, inside] = self.find(cred, call).await?;
+            let [found, inside] = self.look_up(cred, self.id(directory)?, name).await?;
             let attributes = self.all_attributes_of(&found)?;
             Ok((
                 (self.handle(found.id), attributes),

@@ -65,14 +65,7 @@ impl VolumeFs {
         caller: &Credentials,
         file: &FileHandle,
     ) -> Result<Striping, Status> {
-        let [found] = self
-            .find(
-                caller,
-                Call::Getattr {
-                    file: self.id(file)?,
-                },
-            )
-            .await?;
+        let [found] = self.get_attributes(caller, self.id(file)?).await?;
         match found.inode.body {
             Body::Regular { layout, .. } => Ok(Striping::File(layout)),
             Body::Directory { stripes, .. } => Ok(Striping::Directory(stripes)),

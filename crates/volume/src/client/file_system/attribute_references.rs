@@ -1,0 +1,388 @@
+//! Attributes read out of the manager's memory without asking it (paper 003): what this client knows of where they are,
+//! and what came of using that.
+//!
+//! Answers of the manager tell of the slots that records are in. A slot may have another file's record by the time
+//! that it is read, or none: a record says whose it is, and the manager takes it away before anything that it says
+//! changes. So what is read is what GETATTR would have answered at that moment, and otherwise GETATTR is asked.
+//! Attributes are for everybody who may use the volume, by either way.
+
+use super::VolumeFs;
+use crate::convert::attributes_in;
+use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
+use crate::link::{Link, Message};
+use gannet_fabric::{
+    Access, AccessKey, Backing, Reference, Region, RemoteAddress, RemoteKey, Scope, Span,
+};
+use gannet_runtime::Buffer;
+use gannet_vfs::{Attributes, Credentials, Status};
+use gannet_wire::volume::{
+    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Call, FileAttributes, FileId,
+    Found, FoundFiles, Hello, Page, Referenced,
+};
+use gannet_wire::xdr::from_bytes;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+/// What asking for attributes without asking has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttributeCounters {
+    /// Attributes that were read.
+    pub hits: u64,
+    /// References that were good no more: the manager was asked instead.
+    pub stale: u64,
+    /// Records that were being written when they were read.
+    pub torn: u64,
+}
+
+/// See the module.
+pub(super) struct ReferencedAttributes {
+    is_on: bool,
+    table: RefCell<Option<Table>>,
+    counters: Cell<AttributeCounters>,
+}
+
+/// The manager's records, as one connection reaches them.
+struct Table {
+    link: Link,
+    /// The manager's term that told of them.
+    term: u64,
+    start: Reference,
+    slots: Slots,
+    /// Places for records that nobody uses.
+    sinks: Vec<Region>,
+}
+
+/// Which files' records are in which slots, as far as was heard: one file for each slot, so that what was heard last
+/// takes the place of what is certainly old.
+#[derive(Default)]
+struct Slots {
+    by_file: HashMap<FileId, u32>,
+    by_slot: Vec<Option<FileId>>,
+}
+
+impl Slots {
+    fn learn(&mut self, file: FileId, slot: u32) {
+        let at = slot as usize;
+        if at >= ATTRIBUTE_RECORDS_MAX {
+            return;
+        }
+        if self.by_slot.len() <= at {
+            self.by_slot.resize(at + 1, None);
+        }
+        if let Some(before) = self.by_file.insert(file, slot)
+            && before != slot
+            && let Some(place) = self.by_slot.get_mut(before as usize)
+        {
+            *place = None;
+        }
+        if let Some(place) = self.by_slot.get_mut(at)
+            && let Some(other) = place.replace(file)
+            && other != file
+        {
+            self.by_file.remove(&other);
+        }
+    }
+
+    /// What was heard of a file turned out to be old, unless it is something else by now.
+    fn forget(&mut self, file: FileId, slot: u32) {
+        if self.by_file.get(&file) == Some(&slot) {
+            self.by_file.remove(&file);
+            if let Some(place) = self.by_slot.get_mut(slot as usize) {
+                *place = None;
+            }
+        }
+    }
+}
+
+/// A record that is about to be read.
+struct Reading {
+    link: Link,
+    term: u64,
+    slot: u32,
+    source: Reference,
+    sink: Region,
+}
+
+/// What became of reading a record.
+enum Seen {
+    Whole(FileAttributes),
+    Torn,
+    /// The slot has no record of the file.
+    Stale,
+    /// The table cannot be read any more.
+    Gone,
+}
+
+impl ReferencedAttributes {
+    pub(super) fn new(is_on: bool) -> ReferencedAttributes {
+        ReferencedAttributes {
+            is_on,
+            table: RefCell::default(),
+            counters: Cell::default(),
+        }
+    }
+
+    /// Whether answers are to tell of records.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.is_on
+    }
+
+    fn count(&self, change: impl FnOnce(&mut AttributeCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Takes what an answer of the manager's tells of these files, on the connection of now. If it came by an earlier
+    /// one, no key of it is good on this one, and the first use shows that.
+    fn learn(
+        &self,
+        (link, term): (&Link, u64),
+        told: &AttributeReferences,
+        files: impl Iterator<Item = FileId>,
+    ) {
+        let start = Reference {
+            address: RemoteAddress {
+                key: RemoteKey(told.key),
+                offset: told.offset,
+            },
+            access_key: AccessKey(told.access_key),
+        };
+        let mut known = self.table.borrow_mut();
+        let same = known
+            .as_ref()
+            .is_some_and(|it| it.link.is(link) && it.start == start && it.term == term);
+        if !same {
+            *known = Some(Table {
+                link: link.clone(),
+                term,
+                start,
+                slots: Slots::default(),
+                sinks: Vec::new(),
+            });
+        }
+        if let Some(table) = known.as_mut() {
+            for (file, slot) in files.zip(&told.slots) {
+                slot.inspect(|slot| table.slots.learn(file, *slot));
+            }
+        }
+    }
+
+    /// How a file's record can be read, if it may have one.
+    fn begin(&self, file: FileId) -> Option<Reading> {
+        let mut known = self.table.borrow_mut();
+        let table = known.as_mut().filter(|_| self.is_on)?;
+        if table.link.is_over() {
+            *known = None;
+            return None;
+        }
+        let slot = *table.slots.by_file.get(&file)?;
+        let sink = table.sinks.pop().or_else(|| sink(&table.link))?;
+        Some(Reading {
+            link: table.link.clone(),
+            term: table.term,
+            slot,
+            source: table
+                .start
+                .at(u64::from(slot) * ATTRIBUTE_RECORD_LEN as u64),
+            sink,
+        })
+    }
+
+    /// A file's attributes, if its record is where it was last heard to be.
+    async fn read(&self, file: FileId) -> Option<FileAttributes> {
+        let mut retries = TORN_RETRIES;
+        loop {
+            let reading = self.begin(file)?;
+            let seen = reading.read(file).await;
+            match self.end(file, reading, seen) {
+                Seen::Whole(attributes) => return Some(attributes),
+                Seen::Torn if retries > 0 => retries -= 1,
+                _ => return None,
+            }
+        }
+    }
+
+    /// Draws the conclusions. A reading that is given up before leaves its place to the Read that is under way.
+    fn end(&self, file: FileId, reading: Reading, seen: Seen) -> Seen {
+        self.count(|counters| match seen {
+            Seen::Whole(_) => counters.hits += 1,
+            Seen::Torn => counters.torn += 1,
+            Seen::Stale | Seen::Gone => counters.stale += 1,
+        });
+        let mut known = self.table.borrow_mut();
+        let Some(table) = known.as_mut().filter(|it| it.link.is(&reading.link)) else {
+            return seen;
+        };
+        match seen {
+            Seen::Stale => table.slots.forget(file, reading.slot),
+            // Unless another answer has told of it since.
+            Seen::Gone if table.is_at(&reading) => {
+                *known = None;
+                return seen;
+            }
+            Seen::Gone | Seen::Whole(_) | Seen::Torn => {}
+        }
+        if table.sinks.len() < RECORD_SINKS_MAX {
+            table.sinks.push(reading.sink);
+        }
+        seen
+    }
+}
+
+impl Table {
+    /// Whether a record was read in it, and not in one of before.
+    fn is_at(&self, reading: &Reading) -> bool {
+        let slot = u64::from(reading.slot) * ATTRIBUTE_RECORD_LEN as u64;
+        self.start.at(slot) == reading.source
+    }
+}
+
+/// A place for one record, which our own Reads reach alone.
+fn sink(link: &Link) -> Option<Region> {
+    let memory = Backing::Buffer(Buffer::from_vec(vec![0; ATTRIBUTE_RECORD_LEN]));
+    let endpoint = link.endpoint();
+    let scope = Scope::Endpoint(endpoint.id());
+    let region = endpoint.domain().register(memory, Access::Local, scope);
+    // Looked into while it stays registered.
+    region.ok().filter(|region| region.software().is_some())
+}
+
+impl Reading {
+    async fn read(&self, file: FileId) -> Seen {
+        let sink = Span {
+            region: Region::clone(&self.sink),
+            offset: 0,
+            len: ATTRIBUTE_RECORD_LEN as u32,
+        };
+        match self.link.read_exported([(sink, self.source)]).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return Seen::Gone,
+        }
+        // As an answer would be thrown away: that manager may have been paused, and tell what was.
+        if self.link.is_of_earlier_term(self.term) {
+            return Seen::Gone;
+        }
+        let memory = self.sink.software();
+        let bytes = memory.and_then(|it| it.bytes(0, ATTRIBUTE_RECORD_LEN));
+        match bytes.map(|bytes| AttributeRecord::from_bytes(&bytes)) {
+            Some(Ok(AttributeRecord::Torn)) => Seen::Torn,
+            Some(Ok(AttributeRecord::Of(other, found))) if other == file => Seen::Whole(found),
+            _ => Seen::Stale,
+        }
+    }
+}
+
+impl VolumeFs {
+    /// The same, with attributes read out of the manager's memory where it has told of them, or always asked for. They
+    /// are read from the beginning.
+    #[must_use]
+    pub fn with_attribute_references(self, is_on: bool) -> VolumeFs {
+        VolumeFs {
+            referenced: ReferencedAttributes::new(is_on),
+            ..self
+        }
+    }
+
+    /// How often attributes were read without asking.
+    pub fn attribute_counters(&self) -> AttributeCounters {
+        self.referenced.counters.get()
+    }
+
+    /// Attributes of a file as they are now.
+    pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
+        if let Some(found) = self.referenced.read(id).await {
+            let attributes = attributes_in(&found, id, self.fsid);
+            self.note_seen(&attributes);
+            return Ok(attributes);
+        }
+        // Attributes are for everybody.
+        let anyone = Credentials::new(0, 0, &[]);
+        let [found] = self.get_attributes(&anyone, id).await?;
+        self.all_attributes_of(&found)
+    }
+
+    /// Asks for a file.
+    pub(super) async fn get_attributes(
+        &self,
+        caller: &Credentials,
+        file: FileId,
+    ) -> Result<[Found; 1], Status> {
+        let call = Call::Getattr {
+            file,
+            wants_references: self.referenced.are_wanted(),
+        };
+        self.find_referenced(caller, call).await
+    }
+
+    /// As [`VolumeFs::find`], of an answer that may tell of records.
+    pub(super) async fn find_referenced<const N: usize>(
+        &self,
+        caller: &Credentials,
+        call: Call,
+    ) -> Result<[Found; N], Status> {
+        let answer = self.ask(caller, call).await?;
+        let found: Option<Referenced<FoundFiles>> = from_bytes(answer.body()).ok();
+        let Referenced {
+            answer: found,
+            references,
+        } = found.ok_or(Status::Serverfault)?;
+        let files = found.files.iter().map(|found| found.id);
+        self.learn_references(&answer, references.as_ref(), files);
+        found.files.try_into().map_err(|_| Status::Serverfault)
+    }
+
+    /// A page in an answer that may tell of records.
+    pub(super) fn page_in(&self, answer: &Message) -> Result<Page, Status> {
+        let page: Option<Referenced<Page>> = from_bytes(answer.body()).ok();
+        let Referenced {
+            answer: page,
+            references,
+        } = page.ok_or(Status::Serverfault)?;
+        let told = page.entries.iter().filter_map(|entry| entry.found.as_ref());
+        let files = std::iter::once(&page.directory).chain(told);
+        self.learn_references(answer, references.as_ref(), files.map(|found| found.id));
+        Ok(page)
+    }
+
+    fn learn_references(
+        &self,
+        answer: &Message,
+        told: Option<&AttributeReferences>,
+        files: impl Iterator<Item = FileId>,
+    ) {
+        let Some(told) = told.filter(|_| self.referenced.is_on) else {
+            return;
+        };
+        if let Some(link) = self.servers.connected(Hello::MANAGER) {
+            let by = (&link, answer.header.term);
+            self.referenced.learn(by, told, files);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_stands_for_the_file_that_was_heard_of_last() {
+        let mut slots = Slots::default();
+        let known = |slots: &Slots, file| slots.by_file.get(&FileId(file)).copied();
+        slots.learn(FileId(1), 5);
+        slots.learn(FileId(2), 6);
+        slots.learn(FileId(3), 5);
+        assert_eq!((known(&slots, 1), known(&slots, 3)), (None, Some(5)));
+        slots.learn(FileId(3), 7);
+        slots.learn(FileId(4), 5);
+        assert_eq!((known(&slots, 3), known(&slots, 4)), (Some(7), Some(5)));
+        // It is somewhere else by now.
+        slots.forget(FileId(3), 5);
+        assert_eq!((known(&slots, 3), known(&slots, 4)), (Some(7), Some(5)));
+        slots.forget(FileId(3), 7);
+        assert_eq!(known(&slots, 3), None);
+        slots.learn(FileId(9), ATTRIBUTE_RECORDS_MAX as u32);
+        assert_eq!((known(&slots, 9), known(&slots, 2)), (None, Some(6)));
+        assert!(slots.by_slot.len() <= ATTRIBUTE_RECORDS_MAX);
+    }
+}

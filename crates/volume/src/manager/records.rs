@@ -1,0 +1,523 @@
+//! Attribute records: what the manager knows of files, in memory that its clients read without asking (paper 003,
+//! section III-B).
+//!
+//! A record is there only while the manager could answer GETATTR from what it knows, and says what it would answer.
+//! So it goes before that changes: before a transaction begins that may change the inode ([`Records::begin_changes`]),
+//! and with what is known of the sizes of objects ([`Records::remove`] from [`super::sizes`]). A grant to write, a cut
+//! and a removal make that unknown.
+//!
+//! Records are in slots of one table, whose use by calls decides which goes for another one: reads without asking are
+//! not seen here.
+
+use super::{Manager, look};
+use crate::convert::{record_of, whole_of};
+use crate::limits::{ATTRIBUTES_EXPORTED_FOR, RECORDS_SWEEP};
+use crate::link::Link;
+use gannet_fabric::{
+    Access, Backing, Domain, Export, ExportStats, ExportTable, Exported, Reference, Region, Scope,
+};
+use gannet_meta::namespace;
+use gannet_runtime::{Buffer, Handle, Instant, sleep};
+use gannet_wire::volume::{
+    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Body, FileAttributes, FileId,
+    Found, Inode, Referenced,
+};
+use gannet_wire::xdr::{Encode, to_bytes};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// The table's name among what its core exports.
+const TABLE: u64 = 0;
+/// Of a record.
+const LEN: u64 = ATTRIBUTE_RECORD_LEN as u64;
+
+/// See the module.
+pub(super) struct Records {
+    runtime: Handle,
+    slots_max: usize,
+    /// Made for the first client that wants references.
+    table: RefCell<Option<Table>>,
+    changing: RefCell<Changing>,
+    removals: Cell<u64>,
+}
+
+/// Files that a transaction under way may change.
+#[derive(Default)]
+enum Changing {
+    #[default]
+    None,
+    These(BTreeSet<FileId>),
+    /// It is not known which.
+    All,
+}
+
+/// The records, and where they lie.
+struct Table {
+    domain: Rc<dyn Domain>,
+    exports: Rc<dyn ExportTable>,
+    region: Region,
+    slots: Vec<Slot>,
+    /// Slots of before, which are free.
+    free: Vec<u32>,
+    by_file: HashMap<FileId, u32>,
+    /// Where the next slot is looked for that makes room.
+    hand: usize,
+}
+
+/// What is in a slot.
+struct Slot {
+    file: Option<FileId>,
+    /// Of the record: even, and greater with each change of it.
+    version: u64,
+    /// When it goes by itself.
+    until: Option<Instant>,
+    /// A call has told of it since the hand came by.
+    used: bool,
+}
+
+impl Records {
+    /// None yet, and at most so many.
+    pub(super) fn new(runtime: Handle, slots_max: usize) -> Rc<Records> {
+        Rc::new(Records {
+            runtime,
+            slots_max,
+            table: RefCell::default(),
+            changing: RefCell::default(),
+            removals: Cell::default(),
+        })
+    }
+
+    /// What the peer of `link` reads the table by, if it can.
+    fn reference(&self, link: &Link) -> Option<Reference> {
+        if !link.has_exceptions() {
+            return None;
+        }
+        let mut table = self.table.borrow_mut();
+        if table.is_none() {
+            *table = Table::new(link.endpoint().domain(), self.slots_max);
+        }
+        let table = table.as_ref()?;
+        // Another adapter's connection cannot reach it.
+        let domain = link.endpoint().domain();
+        if !std::ptr::addr_eq(Rc::as_ptr(&domain), Rc::as_ptr(&table.domain)) {
+            return None;
+        }
+        Some(table.exports.enter(Export {
+            object: TABLE,
+            endpoint: link.endpoint().id(),
+            until: self.runtime.now() + ATTRIBUTES_EXPORTED_FOR,
+            bytes: exported(&table.region),
+        }))
+    }
+
+    /// The slot of a file that has a record.
+    fn slot(&self, file: FileId) -> Option<u32> {
+        let mut table = self.table.borrow_mut();
+        let table = table.as_mut()?;
+        let number = *table.by_file.get(&file)?;
+        table.slots.get_mut(number as usize)?.used = true;
+        Some(number)
+    }
+
+    /// Gives a file a record, which holds until something is heard of the file, or until then.
+    fn put(
+        &self,
+        (file, attributes): (FileId, FileAttributes),
+        until: Option<Instant>,
+    ) -> Option<u32> {
+        if self.may_change(file) {
+            return None;
+        }
+        let mut table = self.table.borrow_mut();
+        table
+            .as_mut()?
+            .put((file, attributes), until, self.slots_max)
+    }
+
+    /// Whether a transaction under way may change a file.
+    fn may_change(&self, file: FileId) -> bool {
+        match &*self.changing.borrow() {
+            Changing::None => false,
+            Changing::These(files) => files.contains(&file),
+            Changing::All => true,
+        }
+    }
+
+    /// What was known of a file does not hold any more: once this returns, nobody reads it.
+    /// Whether there was a record.
+    pub(super) fn remove(&self, file: FileId) -> bool {
+        let mut table = self.table.borrow_mut();
+        let had_record = table.as_mut().is_some_and(|table| table.remove(file));
+        self.removals
+            .set(self.removals.get() + u64::from(had_record));
+        had_record
+    }
+
+    /// Nothing that was known holds any more.
+    pub(super) fn remove_all(&self) {
+        if let Some(table) = self.table.borrow_mut().as_mut() {
+            let files: Vec<FileId> = table.by_file.keys().copied().collect();
+            files.into_iter().for_each(|file| _ = table.remove(file));
+        }
+    }
+
+    /// A transaction begins that may change these files, or any: they have no records until it has ended.
+    pub(super) fn begin_changes(&self, files: Option<BTreeSet<FileId>>) {
+        match &files {
+            Some(files) => files.iter().for_each(|file| _ = self.remove(*file)),
+            None => self.remove_all(),
+        }
+        self.changing
+            .replace(files.map_or(Changing::All, Changing::These));
+    }
+
+    /// It has ended, and has changed these.
+    pub(super) fn end_changes(&self, changed: &BTreeSet<FileId>) {
+        for file in changed {
+            // Files that are new have none yet.
+            let had_record = self.remove(*file);
+            debug_assert!(!had_record, "a change of {file:?} was not foreseen");
+        }
+        self.changing.take();
+    }
+
+    /// Records go that would end before they are looked for the next time.
+    fn expire(&self, now: Instant) {
+        let mut table = self.table.borrow_mut();
+        let Some(table) = table.as_mut() else {
+            return;
+        };
+        let ends = |slot: &&Slot| slot.until.is_some_and(|until| until <= now + RECORDS_SWEEP);
+        let over = table.slots.iter().filter(ends);
+        let over: Vec<FileId> = over.filter_map(|slot| slot.file).collect();
+        over.into_iter().for_each(|file| _ = table.remove(file));
+    }
+
+    fn stats(&self) -> RecordStats {
+        let table = self.table.borrow();
+        RecordStats {
+            records: table.as_ref().map_or(0, |table| table.by_file.len() as u64),
+            removals: self.removals.get(),
+            exports: table
+                .as_ref()
+                .map(|table| table.exports.stats())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+impl Table {
+    /// In memory that the adapter of `domain` can reach, if it exports any.
+    fn new(domain: Rc<dyn Domain>, slots_max: usize) -> Option<Table> {
+        let memory = Buffer::zeroed(slots_max * ATTRIBUTE_RECORD_LEN);
+        // By the table's own keys alone, and by no Read that is not authenticated.
+        let region = domain
+            .register(Backing::Buffer(memory), Access::Local, Scope::Domain)
+            .ok()?;
+        // Records are written while clients read them.
+        region.software()?;
+        let found = Region::clone(&region);
+        let exports = domain.exports(Rc::new(move |_| Some(exported(&found))))?;
+        Some(Table {
+            domain,
+            exports,
+            region,
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_file: HashMap::new(),
+            hand: 0,
+        })
+    }
+
+    fn put(
+        &mut self,
+        (file, attributes): (FileId, FileAttributes),
+        until: Option<Instant>,
+        slots_max: usize,
+    ) -> Option<u32> {
+        let number = match self.by_file.get(&file) {
+            Some(number) => *number,
+            None => self.take_slot(slots_max)?,
+        };
+        let slot = self.slots.get_mut(number as usize)?;
+        let version = slot.version + 2;
+        *slot = Slot {
+            file: Some(file),
+            version,
+            until,
+            used: true,
+        };
+        self.by_file.insert(file, number);
+        self.write(number, &AttributeRecord::Of(file, attributes), version);
+        Some(number)
+    }
+
+    /// A free slot, perhaps that of a file which no call has told of for long.
+    fn take_slot(&mut self, slots_max: usize) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            return Some(number);
+        }
+        if self.slots.len() < slots_max {
+            self.slots.push(Slot {
+                file: None,
+                version: 0,
+                until: None,
+                used: false,
+            });
+            return u32::try_from(self.slots.len() - 1).ok();
+        }
+        for _ in 0..=2 * self.slots.len() {
+            let at = self.hand;
+            self.hand = (at + 1) % self.slots.len().max(1);
+            let slot = self.slots.get_mut(at)?;
+            if !std::mem::take(&mut slot.used) {
+                let file = slot.file.take();
+                file.inspect(|file| _ = self.by_file.remove(file));
+                return u32::try_from(at).ok();
+            }
+        }
+        None
+    }
+
+    fn remove(&mut self, file: FileId) -> bool {
+        let Some(number) = self.by_file.remove(&file) else {
+            return false;
+        };
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            slot.version += 2;
+            let version = slot.version;
+            (slot.file, slot.until, slot.used) = (None, None, false);
+            self.write(number, &AttributeRecord::Free, version);
+        }
+        self.free.push(number);
+        true
+    }
+
+    /// Writes a slot so that an adapter that reads it meanwhile shows a torn record.
+    fn write(&self, number: u32, record: &AttributeRecord, version: u64) {
+        let memory = self.region.software();
+        let slot = memory.and_then(|it| it.bytes_mut(u64::from(number) * LEN, LEN as usize));
+        let Some(mut slot) = slot else {
+            return;
+        };
+        let bytes = record.to_bytes(version);
+        let (begin, rest) = (8, bytes.get(8..).unwrap_or_default());
+        let odd = (version - 1).to_be_bytes();
+        put(&mut slot, 0, &odd);
+        put(&mut slot, begin, rest);
+        put(&mut slot, 0, &version.to_be_bytes());
+    }
+}
+
+fn put(slot: &mut [u8], at: usize, bytes: &[u8]) {
+    let places = slot.iter_mut().skip(at);
+    places.zip(bytes).for_each(|(to, byte)| *to = *byte);
+}
+
+fn exported(region: &Region) -> Exported {
+    Exported::Memory {
+        region: Region::clone(region),
+        offset: 0,
+        len: region.len(),
+    }
+}
+
+/// Counters of attribute records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordStats {
+    /// Records now.
+    pub records: u64,
+    /// Records that went because something was about to change.
+    pub removals: u64,
+    /// Reads of the table.
+    pub exports: ExportStats,
+}
+
+impl Manager {
+    /// What was kept of attributes for clients to read, and how often they did.
+    pub fn attribute_stats(&self) -> RecordStats {
+        self.records.stats()
+    }
+
+    /// The body of an answer that tells of files, with references to their records if the peer wants some.
+    pub(super) fn referenced<T: Encode>(
+        &self,
+        (link, wants): (&Link, bool),
+        files: impl FnOnce(&T) -> Vec<FileId>,
+        answer: T,
+    ) -> Vec<u8> {
+        let references = match wants {
+            true => self.references(link, &files(&answer)),
+            false => None,
+        };
+        to_bytes(&Referenced { answer, references })
+    }
+
+    /// References to the records of files, made for those that have none where the manager knows enough.
+    fn references(&self, link: &Link, files: &[FileId]) -> Option<AttributeReferences> {
+        let Reference {
+            address,
+            access_key,
+        } = self.records.reference(link)?;
+        let mut slots: Vec<_> = files.iter().map(|file| self.records.slot(*file)).collect();
+        if slots.contains(&None) {
+            // Nothing is waited for from here on: what is put is what is true.
+            let looked = look(&*self.store, |view| {
+                for (slot, file) in slots.iter_mut().zip(files).filter(|it| it.0.is_none()) {
+                    // One that is gone, or damaged, has none.
+                    let inode = namespace::inode(view, *file).ok();
+                    *slot = inode.and_then(|inode| self.put_record(*file, inode));
+                }
+                Ok(())
+            });
+            looked.ok()?;
+        }
+        // A slot may have gone for one behind it.
+        let holds = |(slot, file): (&mut Option<u32>, &FileId)| *slot = self.records.slot(*file);
+        slots.iter_mut().zip(files).for_each(holds);
+        let is_told = slots.iter().any(Option::is_some);
+        is_told.then_some(AttributeReferences {
+            key: address.key.0,
+            offset: address.offset,
+            access_key: access_key.0,
+            slots,
+        })
+    }
+
+    /// Gives a file a record if the manager knows all of its attributes.
+    fn put_record(&self, id: FileId, inode: Inode) -> Option<u32> {
+        let (state, until) = match &inode.body {
+            Body::Regular { layout, .. } => {
+                let (state, until) = self.sizes.settled(id, layout)?;
+                (Some(state), Some(until))
+            }
+            _ => (None, None),
+        };
+        let found = Found { id, inode, state };
+        let attributes = record_of(found.inode.kind(), &whole_of(&found, 0)?);
+        self.records.put((id, attributes), until)
+    }
+
+    /// Has records go that nothing is heard of, now and then, until the runtime ends.
+    pub(super) async fn expire_records(self: Rc<Self>) {
+        loop {
+            sleep(&self.runtime, RECORDS_SWEEP).await;
+            self.records.expire(self.runtime.now());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use gannet_sim::World;
+    use gannet_sim::fabric::{FabricProfile, SimFabric};
+    use gannet_wire::volume::{FileKind, Timestamp};
+    use std::time::Duration;
+
+    const SLOTS: usize = 3;
+
+    fn run(story: impl FnOnce(Rc<Records>) + 'static) {
+        let world = World::new(1);
+        let node = world.add_node("manager");
+        let fabric = SimFabric::new(&world, FabricProfile::default());
+        let told = async move {
+            let records = Records::new(node.runtime(), SLOTS);
+            let table = Table::new(fabric.provider(&node).domain(), SLOTS);
+            assert!(table.is_some());
+            records.table.replace(table);
+            story(records);
+        };
+        world.run(told).unwrap();
+    }
+
+    fn sized(size: u64) -> FileAttributes {
+        let time = Timestamp::default();
+        FileAttributes {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            links: 1,
+            uid: 1,
+            gid: 2,
+            major: 0,
+            minor: 0,
+            size,
+            used: 0,
+            access_time: time,
+            modify_time: time,
+            change_time: time,
+            change_id: 9,
+        }
+    }
+
+    fn put(records: &Records, file: u64) -> Option<u32> {
+        records.put((FileId(file), sized(file * 10)), None)
+    }
+
+    /// What a client reads of a slot, and the record's version.
+    fn seen(records: &Records, slot: u32) -> (AttributeRecord, u64) {
+        let table = records.table.borrow();
+        let memory = table.as_ref().unwrap().region.software().unwrap();
+        let bytes = memory.bytes(u64::from(slot) * LEN, LEN as usize).unwrap();
+        let version = u64::from_be_bytes(*bytes.first_chunk().unwrap());
+        (AttributeRecord::from_bytes(&bytes).unwrap(), version)
+    }
+
+    #[test]
+    fn a_record_goes_for_a_change_and_comes_back_as_another_version() {
+        run(|records| {
+            let slot = put(&records, 7).unwrap();
+            let whole = AttributeRecord::Of(FileId(7), sized(70));
+            assert_eq!(seen(&records, slot), (whole, 2));
+            records.begin_changes(Some([FileId(7)].into()));
+            assert_eq!(seen(&records, slot), (AttributeRecord::Free, 4));
+            assert_eq!(put(&records, 7), None, "it may be old already");
+            assert!(put(&records, 8).is_some(), "others are not concerned");
+            records.end_changes(&[FileId(7)].into());
+            assert!(put(&records, 7).is_some());
+            records.begin_changes(None);
+            assert_eq!((records.slot(FileId(8)), put(&records, 9)), (None, None));
+            records.end_changes(&BTreeSet::new());
+            assert_eq!(records.stats().removals, 1);
+        });
+    }
+
+    #[test]
+    fn a_full_table_gives_the_slot_of_what_is_not_told_of() {
+        run(|records| {
+            let slots = [1, 2, 3].map(|file| put(&records, file).unwrap());
+            assert_eq!(slots, [0, 1, 2]);
+            // All were used: the hand comes by once, and takes the first one the next time.
+            assert_eq!(put(&records, 4), Some(0));
+            assert_eq!(records.slot(FileId(1)), None);
+            assert_eq!(records.slot(FileId(2)), Some(1));
+            assert_eq!(put(&records, 5), Some(2), "that of 2 was told of");
+            let (record, version) = seen(&records, 2);
+            assert_eq!(record, AttributeRecord::Of(FileId(5), sized(50)));
+            assert_eq!(version, 4);
+            // A free one is taken before any.
+            records.remove(FileId(2));
+            assert_eq!(put(&records, 6), Some(1));
+            assert_eq!(records.stats().records, 3);
+        });
+    }
+
+    #[test]
+    fn a_record_that_is_too_old_goes_before_its_time() {
+        run(|records| {
+            let now = records.runtime.now();
+            let until = now + RECORDS_SWEEP + Duration::from_secs(1);
+            let slot = records.put((FileId(7), sized(1)), Some(until)).unwrap();
+            let stays = put(&records, 8).unwrap();
+            records.expire(now);
+            assert_eq!(records.slot(FileId(7)), Some(slot));
+            records.expire(now + Duration::from_secs(1));
+            assert_eq!(seen(&records, slot).0, AttributeRecord::Free);
+            assert_eq!(records.slot(FileId(8)), Some(stays));
+            records.remove_all();
+            assert_eq!(seen(&records, stays).0, AttributeRecord::Free);
+        });
+    }
+}

@@ -1,0 +1,574 @@
+//! Attributes that are read out of the manager's memory without asking, and everything that must end that.
+
+use crate::common::{Bed, noise, read, root, until, write};
+use gannet_dst::volume::identity;
+use gannet_fabric::{
+    Capabilities, ConnectOptions, Domain, Listener, Outgoing, Provider, SharedReceiveQueue,
+    SharedReceives,
+};
+use gannet_runtime::{Buffer, sleep};
+use gannet_sim::{Crash, World};
+use gannet_vfs::{
+    Attributes, CreateMode, DirectoryEntry, Entries, FileHandle, NodeKind, SetAttributes, SetTime,
+    Stability, Status, Time, Verifier, Vfs,
+};
+use gannet_volume::client::{Addresses, AttributeCounters, Siblings, VolumeFs};
+use gannet_volume::limits::{ATTRIBUTE_RECORDS_MAX, GIVE_BACK_AFTER, SIZE_AGE};
+use gannet_wire::volume::Role;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn run<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    servers: usize,
+    story: impl FnOnce(Rc<Bed>) -> F,
+) {
+    let world = World::new(seed);
+    let bed = Bed::new(&world, servers);
+    world.run(story(bed)).unwrap();
+}
+
+async fn create(fs: &VolumeFs, name: &str) -> FileHandle {
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let made = fs.create(&root(), &fs.root(), name.as_bytes(), &mode).await;
+    made.result.unwrap().handle
+}
+
+async fn set(fs: &VolumeFs, file: &FileHandle, change: SetAttributes) {
+    let set = fs.set_attributes(&root(), file, &change, None).await;
+    set.result.unwrap();
+}
+
+/// Until grants were given back.
+async fn rest(bed: &Bed) {
+    sleep(&bed.client.runtime(), 3 * GIVE_BACK_AFTER).await;
+}
+
+async fn commit(fs: &VolumeFs, file: &FileHandle) {
+    fs.commit(&root(), file, 0, 0).await.result.unwrap();
+}
+
+fn hits(fs: &VolumeFs) -> u64 {
+    fs.attribute_counters().hits
+}
+
+/// One client that changes things, one that reads attributes without asking, and one that always asks.
+struct Clients {
+    writer: VolumeFs,
+    reader: VolumeFs,
+    asker: VolumeFs,
+}
+
+impl Clients {
+    fn new(bed: &Bed) -> Clients {
+        Clients {
+            writer: bed.mount(),
+            reader: bed.mount(),
+            asker: bed.mount().with_attribute_references(false),
+        }
+    }
+
+    /// Has the reader know where a file's record is.
+    async fn warm(&self, file: &FileHandle) {
+        self.reader.attributes(file).await.unwrap();
+        let before = hits(&self.reader);
+        self.reader.attributes(file).await.unwrap();
+        assert_eq!(hits(&self.reader), before + 1, "it was asked for");
+    }
+
+    /// What the reader sees, which is what the manager answers.
+    async fn see(&self, file: &FileHandle) -> Result<Attributes, Status> {
+        let seen = self.reader.attributes(file).await;
+        assert_eq!(seen, self.asker.attributes(file).await);
+        seen
+    }
+}
+
+#[test]
+fn attributes_are_read_as_they_would_be_answered() {
+    run(1, 3, |bed| async move {
+        let all = Clients::new(&bed);
+        let (fs, caller, top) = (&all.writer, root(), all.writer.root());
+        let plain = SetAttributes::default();
+        let file = create(fs, "file").await;
+        write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        commit(fs, &file).await;
+        rest(&bed).await;
+        let directory = fs.make_directory(&caller, &top, b"d", &plain).await;
+        // Longer than a record.
+        let text = [b't'; 3000];
+        let link = fs.make_symlink(&caller, &top, b"l", &text, &plain).await;
+        let kind = NodeKind::BlockDevice(8, 1);
+        let device = fs.make_node(&caller, &top, b"n", kind, &plain).await;
+        let mut files = vec![file, top, create(fs, "empty").await];
+        files.extend([directory, link, device].map(|made| made.result.unwrap().handle));
+        // The manager hears of the I/O servers' connections when it asks them for the first time.
+        for file in &files {
+            all.warm(file).await;
+            all.see(file).await.unwrap();
+        }
+        let seen = all.reader.attribute_counters();
+        let hits = 2 * files.len() as u64;
+        let expected = AttributeCounters {
+            hits,
+            ..AttributeCounters::default()
+        };
+        assert_eq!(seen, expected);
+        assert_eq!(all.asker.attribute_counters(), AttributeCounters::default());
+    });
+}
+
+#[test]
+fn whatever_was_acknowledged_to_anybody_is_seen() {
+    run(2, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let (fs, caller, top) = (&all.writer, root(), all.writer.root());
+        let file = create(fs, "file").await;
+        write(fs, &file, 0, &noise(100_000, 1)).await.unwrap();
+        commit(fs, &file).await;
+        rest(&bed).await;
+        for change in [
+            SetAttributes {
+                mode: Some(0o600),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                uid: Some(7),
+                gid: Some(8),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                modify_time: SetTime::To(Time {
+                    seconds: 77,
+                    nanoseconds: 1,
+                }),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                size: Some(5000),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                size: Some(200_000),
+                ..SetAttributes::default()
+            },
+        ] {
+            all.warm(&file).await;
+            let before = all.see(&file).await.unwrap();
+            set(fs, &file, change).await;
+            let after = all.see(&file).await.unwrap();
+            assert_ne!(after.change_id, before.change_id);
+            assert_eq!(after.size, change.size.unwrap_or(before.size));
+        }
+        all.warm(&file).await;
+        write(fs, &file, 300_000, b"more").await.unwrap();
+        assert_eq!(all.see(&file).await.unwrap().size, 300_004);
+        write(fs, &file, 400_000, b"more").await.unwrap();
+        assert_eq!(all.see(&file).await.unwrap().size, 400_004);
+        commit(fs, &file).await;
+        rest(&bed).await;
+        all.warm(&file).await;
+        let bytes = (Buffer::from_vec(b"end".to_vec()), 3);
+        let appended = fs.append(&caller, &file, 0, bytes, Stability::Unstable);
+        assert_eq!(appended.await.0.unwrap().0, 400_004);
+        assert_eq!(all.see(&file).await.unwrap().size, 400_007);
+        commit(fs, &file).await;
+        rest(&bed).await;
+        // Names: of the file, and those in the directory.
+        for target in ["link", "moved"] {
+            all.warm(&file).await;
+            all.warm(&top).await;
+            let name = target.as_bytes();
+            match target {
+                "link" => fs.link(&caller, &file, &top, name).await.0.result.unwrap(),
+                _ => {
+                    let (from, to) = ((&top, &b"link"[..]), (&top, name));
+                    fs.rename(&caller, from, to).await.0.unwrap();
+                }
+            }
+            assert_eq!(all.see(&file).await.unwrap().link_count, 2);
+            all.see(&top).await.unwrap();
+        }
+        all.warm(&top).await;
+        let plain = SetAttributes::default();
+        let made = fs.make_directory(&caller, &top, b"d", &plain);
+        let directory = made.await.result.unwrap().handle;
+        all.see(&top).await.unwrap();
+        all.warm(&directory).await;
+        fs.remove_directory(&caller, &top, b"d")
+            .await
+            .result
+            .unwrap();
+        assert_eq!(all.see(&directory).await, Err(Status::Stale));
+        all.warm(&file).await;
+        fs.remove(&caller, &top, b"moved").await.result.unwrap();
+        assert_eq!(all.see(&file).await.unwrap().link_count, 1);
+        // By a name that another file takes over, in one batch with others perhaps.
+        let other = create(fs, "other").await;
+        all.warm(&file).await;
+        all.warm(&other).await;
+        let (from, to) = ((&top, &b"other"[..]), (&top, &b"file"[..]));
+        fs.rename(&caller, from, to).await.0.unwrap();
+        assert_eq!(all.see(&file).await, Err(Status::Stale));
+        all.see(&other).await.unwrap();
+        all.warm(&other).await;
+        fs.remove(&caller, &top, b"file").await.result.unwrap();
+        assert_eq!(all.see(&other).await, Err(Status::Stale));
+    });
+}
+
+/// While changes are made durable calls see them already: nobody may see the time of before after that.
+#[test]
+fn what_was_seen_once_is_not_seen_as_it_was_before() {
+    for seed in 10..30 {
+        run(seed, 2, |bed| async move {
+            let all = Clients::new(&bed);
+            let file = create(&all.writer, "file").await;
+            all.warm(&file).await;
+            let is_over = Cell::new(false);
+            let mode_of = async |fs: &VolumeFs| fs.attributes(&file).await.unwrap().mode;
+            let changing = async {
+                for step in 1..=200 {
+                    let change = SetAttributes {
+                        mode: Some(step),
+                        ..SetAttributes::default()
+                    };
+                    set(&all.writer, &file, change).await;
+                    assert!(mode_of(&all.reader).await >= step, "it was acknowledged");
+                    if step % 5 == 0 {
+                        sleep(&bed.client.runtime(), Duration::from_millis(1)).await;
+                    }
+                }
+                is_over.set(true);
+            };
+            let looking = async {
+                let mut last = 0;
+                while !is_over.get() {
+                    for fs in [&all.asker, &all.reader] {
+                        let seen = mode_of(fs).await;
+                        assert!(seen >= last || last > 200, "{seen} after {last}");
+                        last = seen;
+                    }
+                }
+            };
+            until(changing, looking).await;
+            assert!(hits(&all.reader) > 50, "{}", hits(&all.reader));
+        });
+    }
+}
+
+/// Names of a directory, and their handles.
+#[derive(Default)]
+struct Listed {
+    handles: Vec<FileHandle>,
+    cookie: u64,
+}
+
+impl Entries for Listed {
+    fn wants_objects(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> bool {
+        self.cookie = entry.cookie;
+        if ![&b"."[..], b".."].contains(&entry.name) {
+            let object = entry.object.as_ref();
+            self.handles.extend(object.map(|(handle, _)| *handle));
+        }
+        true
+    }
+}
+
+async fn list(fs: &VolumeFs) -> Vec<FileHandle> {
+    let mut listed = Listed::default();
+    let (top, none) = (fs.root(), Verifier::default());
+    let caller = root();
+    let page = fs.read_directory(&caller, &top, 0, none, &mut listed);
+    assert!(page.await.unwrap().eof);
+    listed.handles
+}
+
+#[test]
+fn a_listing_tells_where_the_attributes_of_all_its_files_are() {
+    run(3, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        for number in 0..200 {
+            create(&all.writer, &format!("file {number}")).await;
+        }
+        let files = list(&all.reader).await;
+        assert_eq!(files.len(), 200);
+        let seen = files
+            .iter()
+            .map(|file| Box::pin(all.reader.attributes(file)));
+        for (seen, file) in gannet_runtime::all(seen).await.iter().zip(&files) {
+            assert_eq!(*seen, all.asker.attributes(file).await);
+        }
+        let counters = all.reader.attribute_counters();
+        assert_eq!((counters.hits, counters.stale), (200, 0));
+    });
+}
+
+#[test]
+fn a_name_that_is_looked_up_tells_where_the_attributes_are() {
+    run(4, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        create(&all.writer, "file").await;
+        // The manager has asked the I/O servers once.
+        let (caller, top) = (root(), all.reader.root());
+        for _ in 0..2 {
+            let looked = all.reader.lookup(&caller, &top, b"file").await;
+            let (file, attributes) = looked.0.unwrap();
+            assert_eq!(all.reader.attributes(&file).await, Ok(attributes));
+        }
+        assert_eq!(all.reader.attributes(&top).await.ok(), {
+            all.asker.attributes(&top).await.ok()
+        });
+        assert_eq!(all.reader.attribute_counters().hits, 3);
+    });
+}
+
+#[test]
+fn a_file_that_may_be_written_is_asked_for() {
+    run(5, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let file = create(&all.writer, "file").await;
+        all.warm(&file).await;
+        write(&all.writer, &file, 0, b"first").await.unwrap();
+        let before = all.reader.attribute_counters();
+        for len in [6, 7, 8] {
+            write(&all.writer, &file, 0, &noise(len, 1)).await.unwrap();
+            assert_eq!(all.see(&file).await.unwrap().size, len as u64);
+        }
+        let after = all.reader.attribute_counters();
+        // Once it looked in vain, and not again before it was told of a record.
+        assert_eq!((after.hits, after.stale), (before.hits, before.stale + 1));
+        commit(&all.writer, &file).await;
+        rest(&bed).await;
+        all.warm(&file).await;
+    });
+}
+
+#[test]
+fn what_is_believed_of_sizes_is_asked_again_after_a_while() {
+    run(6, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let (file, top) = (create(&all.writer, "file").await, all.writer.root());
+        all.warm(&file).await;
+        all.warm(&top).await;
+        sleep(&bed.client.runtime(), SIZE_AGE).await;
+        let before = all.reader.attribute_counters();
+        all.see(&file).await.unwrap();
+        all.see(&top).await.unwrap();
+        let after = all.reader.attribute_counters();
+        assert_eq!(after.stale, before.stale + 1, "the file");
+        assert_eq!(after.hits, before.hits + 1, "the directory");
+        all.warm(&file).await;
+    });
+}
+
+#[test]
+fn references_end_with_the_manager_that_told_them() {
+    run(7, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let (file, top) = (create(&all.writer, "file").await, all.writer.root());
+        for how in [Crash::Process, Crash::Power] {
+            all.warm(&file).await;
+            all.warm(&top).await;
+            bed.kill_manager(how);
+            bed.faults().restart(bed.manager.id());
+            bed.start_manager();
+            let change = SetAttributes {
+                mode: Some(0o640),
+                ..SetAttributes::default()
+            };
+            set(&all.writer, &top, change).await;
+            let before = hits(&all.reader);
+            assert_eq!(all.see(&top).await.unwrap().mode, 0o640);
+            all.see(&file).await.unwrap();
+            assert_eq!(hits(&all.reader), before);
+            all.warm(&top).await;
+            // It does not know yet who may write.
+            sleep(&bed.client.runtime(), Duration::from_secs(130)).await;
+            all.reader.attributes(&file).await.unwrap();
+        }
+    });
+}
+
+/// A copy of the metadata is served by another manager, while the first one goes on with what it knows.
+#[test]
+fn a_manager_that_was_replaced_is_not_believed() {
+    let world = World::new(8);
+    let bed = Bed::new(&world, 3);
+    let (rival, faults) = (world.add_node("rival"), world.faults());
+    let story = async move {
+        let all = Clients::new(&bed);
+        let (file, top) = (create(&all.writer, "file").await, all.writer.root());
+        write(&all.writer, &file, 0, &noise(100, 1)).await.unwrap();
+        commit(&all.writer, &file).await;
+        rest(&bed).await;
+        all.warm(&file).await;
+        all.warm(&top).await;
+        for server in &bed.io_servers {
+            faults.partition(bed.manager.id(), server.node.id());
+        }
+        bed.start_rival(&rival, &bed.copy_metadata(), false);
+        let other = bed.mount_of(&bed.client, &rival);
+        let change = SetAttributes {
+            mode: Some(0o640),
+            ..SetAttributes::default()
+        };
+        set(&other, &top, change).await;
+        // An I/O server tells it of the new term.
+        let caller = root();
+        let reading = all.reader.read(&caller, &file, 0, 100);
+        assert!(reading.await.is_err());
+        let before = all.reader.attribute_counters();
+        let seen = all.reader.attributes(&top).await;
+        assert_eq!(seen.err(), Some(Status::Jukebox), "as it would be asked");
+        assert_eq!(hits(&all.reader), before.hits);
+    };
+    world.run(story).unwrap();
+}
+
+/// What an I/O server that lost its power had not stored is gone.
+#[test]
+fn a_size_ends_with_the_server_that_told_it() {
+    let mut lost = 0;
+    for seed in 40..50 {
+        let told = Rc::new(Cell::new(0));
+        let said = Rc::clone(&told);
+        run(seed, 2, |bed| async move {
+            let all = Clients::new(&bed);
+            let file = create(&all.writer, "file").await;
+            write(&all.writer, &file, 0, &noise(100_000, 1))
+                .await
+                .unwrap();
+            // Nobody commits; the grant ends, and the manager learns the size.
+            sleep(&bed.client.runtime(), Duration::from_secs(130)).await;
+            all.warm(&file).await;
+            for server in [0, 1] {
+                bed.kill_io_server(server);
+                bed.start_io_server(server);
+            }
+            // Until the manager hears of it.
+            sleep(&bed.client.runtime(), Duration::from_secs(1)).await;
+            said.set(all.see(&file).await.unwrap().size);
+        });
+        lost += u32::from(told.get() != 100_000);
+    }
+    assert!(lost > 0, "nothing was lost in any world");
+}
+
+/// A provider whose connections never survive an exception.
+struct Plain(Rc<dyn Provider>);
+
+impl Provider for Plain {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn domain(&self) -> Rc<dyn Domain> {
+        self.0.domain()
+    }
+
+    fn shared_receives(&self, options: SharedReceives) -> Option<Rc<dyn SharedReceiveQueue>> {
+        self.0.shared_receives(options)
+    }
+
+    fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {
+        let exceptions = false;
+        self.0.connect(
+            address,
+            ConnectOptions {
+                exceptions,
+                ..options
+            },
+        )
+    }
+
+    fn listen(&self, address: SocketAddr) -> std::io::Result<Box<dyn Listener>> {
+        self.0.listen(address)
+    }
+}
+
+#[test]
+fn where_an_exception_ends_the_connection_the_manager_is_asked() {
+    run(9, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let file = create(&all.writer, "file").await;
+        let plain = VolumeFs::new(
+            bed.client.runtime(),
+            Rc::new(Plain(bed.provider(&bed.client))),
+            identity(Role::Client),
+            Addresses {
+                manager: Some(SocketAddr::new(bed.manager.ip(), 20050)),
+                io_servers: Vec::new(),
+            },
+            Siblings::new(1),
+        );
+        for _ in 0..3 {
+            all.see(&file).await.unwrap();
+            assert_eq!(plain.attributes(&file).await, all.see(&file).await);
+        }
+        assert_eq!(list(&plain).await.len(), 1);
+        assert_eq!(plain.attribute_counters(), AttributeCounters::default());
+    });
+}
+
+/// More files than there are records: each stat is right, and those that have one are read.
+#[test]
+fn more_files_than_records_are_read_and_asked_for_in_turn() {
+    const MORE: usize = 200;
+    run(31, 1, |bed| async move {
+        let all = Clients::new(&bed);
+        let mut files = Vec::new();
+        let numbers: Vec<usize> = (0..ATTRIBUTE_RECORDS_MAX + MORE).collect();
+        for some in numbers.chunks(32) {
+            let made = some
+                .iter()
+                .map(|number| Box::pin(async { create(&all.writer, &number.to_string()).await }));
+            files.extend(gannet_runtime::all(made).await);
+        }
+        for some in files.chunks(32) {
+            let seen = some
+                .iter()
+                .map(|file| Box::pin(all.reader.attributes(file)));
+            gannet_runtime::all(seen).await;
+        }
+        let before = all.reader.attribute_counters();
+        for file in files.iter().rev().take(MORE) {
+            all.see(file).await.unwrap();
+        }
+        for file in files.iter().take(MORE) {
+            all.see(file).await.unwrap();
+        }
+        let after = all.reader.attribute_counters();
+        assert!(after.hits >= before.hits + MORE as u64, "{after:?}");
+    });
+}
+
+#[test]
+fn reads_that_need_the_size_do_not_ask_for_it() {
+    run(32, 2, |bed| async move {
+        let all = Clients::new(&bed);
+        let file = create(&all.writer, "file").await;
+        let bytes = noise(50_000, 1);
+        write(&all.writer, &file, 0, &bytes).await.unwrap();
+        commit(&all.writer, &file).await;
+        rest(&bed).await;
+        all.warm(&file).await;
+        let before = hits(&all.reader);
+        assert!(read(&all.reader, &file, 0, 100_000).await == bytes);
+        assert!(hits(&all.reader) > before);
+        set(&all.writer, &file, {
+            SetAttributes {
+                size: Some(10),
+                ..SetAttributes::default()
+            }
+        })
+        .await;
+        assert!(read(&all.reader, &file, 0, 100_000).await == bytes[..10]);
+    });
+}
