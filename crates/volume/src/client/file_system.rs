@@ -18,7 +18,7 @@ use super::doubts::Moment;
 use super::leases::{Lease, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
-use super::references::{ReadOptions, References};
+use super::references::{Optimistic, ReadOptions, References};
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::tickets::Tickets;
@@ -133,11 +133,12 @@ impl VolumeFs {
     pub fn with_reads(self, options: ReadOptions) -> VolumeFs {
         let references = References::new(Handle::clone(&self.runtime), options);
         let mover = self.mover.with_references(Rc::clone(&references));
-        VolumeFs {
+        let volume = VolumeFs {
             references,
             mover,
             ..self
-        }
+        };
+        volume.with_attribute_references(options.optimistic != Optimistic::Off)
     }
 
     /// The same, with hosts that are given by name found by `resolver`.

@@ -255,7 +255,7 @@ impl Reading {
             offset: 0,
             len: ATTRIBUTE_RECORD_LEN as u32,
         };
-        match self.link.read_exported([(sink, self.source)]).await {
+        match self.link.read_exported(sink, self.source).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Seen::Gone,
         }
