@@ -23,7 +23,7 @@ pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use fast::Fast;
-use gannet_fabric::{Completion, Connected, RegisterError, RemoteAddress, Source, Span};
+use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
@@ -161,8 +161,6 @@ struct Shared {
     fast: RefCell<Fast>,
     lending: RefCell<Lending>,
     looking: Looking,
-    /// Room for completions that are looked for.
-    looked_up: RefCell<Vec<Completion>>,
     /// Something was queued.
     queued: Notify,
 }
@@ -485,7 +483,6 @@ impl Shared {
                 std::mem::take(&mut state.outgoing),
                 std::mem::take(&mut state.calls),
                 std::mem::take(&mut state.reads),
-                std::mem::take(&mut state.optimistic),
                 std::mem::take(&mut state.held),
             )
         };

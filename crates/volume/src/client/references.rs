@@ -8,10 +8,13 @@ use super::optimistic::{
     AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
     ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
 };
-use crate::limits::{DIRECTORY_LEN, REFERENCES_MAX};
+use crate::limits::{DIRECTORY_LEN, REFERENCES_MAX, SINK_LEN, SINKS_MAX};
 use crate::link::Link;
-use gannet_fabric::{AccessError, AccessKey, EndpointId, Reference, RemoteAddress, RemoteKey};
-use gannet_runtime::{Handle, Instant};
+use gannet_fabric::{
+    Access, AccessError, AccessKey, Backing, EndpointId, Reference, Region, RemoteAddress,
+    RemoteKey, Scope,
+};
+use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_wire::volume::{FileId, LayoutRecord, ObjectReference, ResidentRun};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -116,6 +119,8 @@ pub(super) struct References {
     objects: RefCell<HashMap<ObjectName, Known>>,
     memory: RefCell<ClientMemory<Box<[u8]>>>,
     policies: RefCell<AdaptivePolicies>,
+    /// Registered memory that nobody uses, [`SINK_LEN`] bytes each.
+    sinks: RefCell<Vec<Region>>,
     reads: Cell<u64>,
     refused: Cell<u64>,
     refused_keys: Cell<u64>,
@@ -160,6 +165,7 @@ impl References {
             objects: RefCell::default(),
             memory: RefCell::new(ClientMemory::new(memory)),
             policies: RefCell::default(),
+            sinks: RefCell::default(),
             reads: Cell::default(),
             refused: Cell::default(),
             refused_keys: Cell::default(),
@@ -187,6 +193,29 @@ impl References {
             refused: self.refused.get(),
             refused_keys: self.refused_keys.get(),
             objects: self.objects.borrow().len() as u64,
+        }
+    }
+
+    /// Registered memory for `len` bytes of a short read; `None` for longer ones, and where bytes in it cannot be looked
+    /// at.
+    pub(super) fn take_sink(&self, link: Option<&Link>, len: u32) -> Option<Region> {
+        if len > SINK_LEN {
+            return None;
+        }
+        if let Some(sink) = self.sinks.borrow_mut().pop() {
+            return Some(sink);
+        }
+        let domain = link?.endpoint().domain();
+        let memory = Backing::Buffer(Buffer::zeroed(SINK_LEN as usize));
+        let sink = domain.register(memory, Access::Local, Scope::Domain).ok()?;
+        sink.software().is_some().then_some(sink)
+    }
+
+    /// Nobody reads into it any more.
+    pub(super) fn give_sink(&self, sink: Region) {
+        let mut sinks = self.sinks.borrow_mut();
+        if sinks.len() < SINKS_MAX {
+            sinks.push(sink);
         }
     }
 
@@ -246,8 +275,8 @@ impl References {
         file: FileId,
         extent: &Extent,
         (link, way): (&Link, CallWay),
+        now: Instant,
     ) -> Option<Reference> {
-        let now = self.runtime.now();
         let objects = self.objects.borrow();
         let known = objects.get(&(file, extent.index))?;
         if known.endpoint != link.endpoint().id() {

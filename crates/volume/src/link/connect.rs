@@ -193,7 +193,6 @@ fn make(
         fast: RefCell::default(),
         lending: RefCell::default(),
         looking: Default::default(),
-        looked_up: RefCell::default(),
         queued: Notify::default(),
     });
     Link { shared }

@@ -226,7 +226,7 @@ impl Shared {
             // Why the connection ends comes by itself.
             Err(WorkError::Flushed) => return Ok(()),
             Err(WorkError::Remote(refused)) if let Work::ReadExported(id) = work => {
-                self.read_exported(id, Err(refused));
+                self.read_ended(id, Err(refused));
                 return Ok(());
             }
             Err(error) => return Err(error.to_string()),
@@ -255,18 +255,8 @@ impl Shared {
                 drop(released);
                 Ok(())
             }
-            (Work::ReadExported(id), _) => {
-                self.read_exported(id, Ok(()));
-                Ok(())
-            }
-            (Work::Read(id), _) => {
-                let mut state = self.state.borrow_mut();
-                state.posted = state.posted.saturating_sub(1);
-                state.owed.remove(&id);
-                if let Some(waiter) = state.reads.remove(&id) {
-                    // Who waited may be gone.
-                    let _ = waiter.send(());
-                }
+            (Work::Read(id) | Work::ReadExported(id), _) => {
+                self.read_ended(id, Ok(()));
                 Ok(())
             }
             _ => Ok(()),

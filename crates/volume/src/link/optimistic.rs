@@ -53,24 +53,28 @@ impl Link {
         self.shared.endpoint.attributes().exceptions
     }
 
+    /// The time, as deadlines of the connection count it.
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.runtime.now()
+    }
+
     /// Whether a later term than `term` of the peer, a manager, was heard of: it may not know.
     pub(crate) fn is_of_earlier_term(&self, term: u64) -> bool {
         self.shared.pool.terms.successor_of(term).is_some()
     }
 
-    /// Reads from what the peer exports: all bytes of `sink`, or why not. What is given up goes on at the peer, and its
+    /// Reads from what the peer exports, at `now`: all bytes of `sink`, or why not. What is given up goes on at the peer, and its
     /// bytes come to memory that nobody has any more.
     ///
     /// # Errors
     /// The connection has ended.
     pub(crate) async fn read_exported(
         &self,
-        sink: Span,
-        source: Reference,
+        (sink, source): (Span, Reference),
+        now: Instant,
     ) -> Result<Result<(), AccessError>, LinkError> {
-        let shared = &self.shared;
+        let (shared, since) = (&self.shared, now);
         let limit = shared.runtime.look_max();
-        let since = shared.runtime.now();
         let is_alone = shared.is_quiet();
         let mut waiter = self.post_exported(sink, source)?;
         if !limit.is_zero() && is_alone && shared.looking.pays() {
@@ -91,8 +95,7 @@ impl Link {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.shared.state.borrow_mut();
         state.check()?;
-        let id = state.take_id();
-        state.optimistic.insert(id, sender);
+        let id = state.expect_read(sender);
         state
             .outgoing
             .push_back(Outgoing::ReadExported { id, sink, source });
@@ -119,7 +122,7 @@ impl Shared {
             return Err(why);
         }
         self.endpoint.flush();
-        let mut completions = self.looked_up.take();
+        let mut completions = Vec::new();
         let mut found = None;
         while found.is_none() && self.runtime.now() < until {
             if self.endpoint.look(&mut completions) == 0 {
@@ -139,17 +142,16 @@ impl Shared {
                 self.queued.notify();
             }
         }
-        self.looked_up.replace(completions);
         self.looking.looked(found.is_some());
         Ok(found)
     }
 
-    /// An optimistic read is over.
-    pub(super) fn read_exported(&self, id: u64, outcome: Result<(), AccessError>) {
+    /// A Read is over.
+    pub(super) fn read_ended(&self, id: u64, outcome: Result<(), AccessError>) {
         let mut state = self.state.borrow_mut();
         state.posted = state.posted.saturating_sub(1);
         state.owed.remove(&id);
-        if let Some(waiter) = state.optimistic.remove(&id) {
+        if let Some(waiter) = state.reads.remove(&id) {
             // Who waited may be gone.
             let _ = waiter.send(outcome);
         }

@@ -81,8 +81,8 @@ impl Requests {
 pub(super) struct State {
     last_id: u64,
     pub(super) calls: BTreeMap<u64, Call>,
-    pub(super) reads: BTreeMap<u64, oneshot::Sender<()>>,
-    pub(super) optimistic: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
+    /// Who waits for RDMA Reads; only optimistic ones are refused.
+    pub(super) reads: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
     /// Since when the peer owes the reply to a request or the bytes of an RDMA Read, whether somebody waits for it or
     /// not.
     pub(super) owed: HashMap<u64, Instant>,
@@ -172,7 +172,7 @@ impl State {
         self.last_id
     }
 
-    pub(super) fn expect_read(&mut self, sender: oneshot::Sender<()>) -> u64 {
+    pub(super) fn expect_read(&mut self, sender: oneshot::Sender<Result<(), AccessError>>) -> u64 {
         let id = self.take_id();
         self.reads.insert(id, sender);
         id

@@ -255,7 +255,11 @@ impl Reading {
             offset: 0,
             len: ATTRIBUTE_RECORD_LEN as u32,
         };
-        match self.link.read_exported(sink, self.source).await {
+        match self
+            .link
+            .read_exported((sink, self.source), self.link.now())
+            .await
+        {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Seen::Gone,
         }

@@ -15,8 +15,8 @@ use crate::client::references::{Extent, extents_of};
 use crate::client::{OptimisticCounters, trouble::Trouble};
 use crate::limits::{OPTIMISTIC_EXTENTS_MAX, OPTIMISTIC_LEN_MAX};
 use crate::link::{Link, LinkError};
-use gannet_fabric::{Access, AccessError, Reference, RegisterError, Scope};
-use gannet_runtime::{Buffer, LocalFuture, all};
+use gannet_fabric::{Access, AccessError, Reference, Region, RegisterError, Scope, Span};
+use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
     Capability, Class, FileId, INLINE_DATA_MAX, Operation, ReferenceAnswers, ReferenceRequest,
@@ -57,11 +57,12 @@ impl VolumeFs {
         {
             return Ok(true);
         }
-        let Some(known) = self.known(lease, id, (offset, count)).await else {
+        let now = self.now();
+        let Some(known) = self.known(lease, id, (offset, count), now).await else {
             return Ok(false);
         };
         let start = self.references.read_starts(id);
-        let whole = self.read_known(id, &known, offset, buffer).await?;
+        let whole = self.read_known(id, (&known, now), offset, buffer).await?;
         if whole {
             self.references
                 .keep(start, offset, buffer.get(..len).unwrap_or_default());
@@ -70,14 +71,20 @@ impl VolumeFs {
     }
 
     /// Where all bytes of a range are, if that is known and worth it.
-    async fn known(&self, lease: &Lease, id: FileId, range: (u64, u32)) -> Option<Vec<Known>> {
+    async fn known(
+        &self,
+        lease: &Lease,
+        id: FileId,
+        range: (u64, u32),
+        now: Instant,
+    ) -> Option<Vec<Known>> {
         let block_len = self.references.block_len();
         let extents = extents_of(&lease.layout, block_len, range, OPTIMISTIC_EXTENTS_MAX)?;
         let mut known = Vec::with_capacity(extents.len());
         for extent in extents {
             let link = self.servers.io_server(extent.server).await.ok()?;
             let path = (&link, way_of(extent.len));
-            let reference = self.references.reference(id, &extent, path)?;
+            let reference = self.references.reference(id, &extent, path, now)?;
             known.push(Known {
                 extent,
                 link,
@@ -92,10 +99,27 @@ impl VolumeFs {
     async fn read_known(
         &self,
         id: FileId,
-        known: &[Known],
+        (known, since): (&[Known], Instant),
         offset: u64,
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
+        let len: u32 = known.iter().map(|it| it.extent.len).sum();
+        // Memory that is registered already needs no copy.
+        if !self.mover.cache().is_registered(buffer)
+            && let Some(sink) = self
+                .references
+                .take_sink(known.first().map(|it| &it.link), len)
+        {
+            let span = |extent: &Extent| Span {
+                region: Region::clone(&sink),
+                offset: extent.file_offset - offset,
+                len: extent.len,
+            };
+            let whole = self.read_spans(id, (known, since), &span).await;
+            let whole = whole && copy_out(&sink, buffer, len as usize);
+            self.references.give_sink(sink);
+            return Ok(whole);
+        }
         let gone = |error| {
             let trouble = Trouble::Own(DataError::Memory(error).to_string());
             self.trouble.note(self.now(), &trouble)
@@ -105,38 +129,45 @@ impl VolumeFs {
         let exposed = cache
             .expose(memory, Access::Local, Scope::Domain)
             .map_err(gone)?;
-        let since = self.now();
         let span = |extent: &Extent| exposed.span(extent.file_offset - offset, extent.len);
-        let whole = match known {
-            [one] => {
-                let read = one.link.read_exported(span(&one.extent), one.reference);
-                self.note_read(id, &one.extent, since, read.await)
-            }
-            _ => {
-                let reads = known.iter().map(|it| {
-                    let read = (it.link.clone(), span(&it.extent), it.reference);
-                    let read: LocalFuture<Result<Result<(), AccessError>, LinkError>> =
-                        Box::pin(async move { read.0.read_exported(read.1, read.2).await });
-                    read
-                });
-                let outcomes = all(reads).await;
-                let mut whole = true;
-                for (it, outcome) in known.iter().zip(outcomes) {
-                    whole &= self.note_read(id, &it.extent, since, outcome);
-                }
-                whole
-            }
-        };
+        let whole = self.read_spans(id, (known, since), &span).await;
         let memory = cache.take_back(exposed).await;
         *buffer = memory.ok_or_else(|| gone(RegisterError::Unsupported))?;
         Ok(whole)
+    }
+
+    /// Reads each extent to its span; whether all came.
+    async fn read_spans(
+        &self,
+        id: FileId,
+        (known, since): (&[Known], Instant),
+        span: &dyn Fn(&Extent) -> Span,
+    ) -> bool {
+        if let [one] = known {
+            let read = one
+                .link
+                .read_exported((span(&one.extent), one.reference), since);
+            return self.note_read(id, &one.extent, since, read.await);
+        }
+        let reads = known.iter().map(|it| {
+            let (link, what) = (it.link.clone(), (span(&it.extent), it.reference));
+            let read: LocalFuture<Result<Result<(), AccessError>, LinkError>> =
+                Box::pin(async move { link.read_exported(what, since).await });
+            read
+        });
+        let outcomes = all(reads).await;
+        let mut whole = true;
+        for (it, outcome) in known.iter().zip(outcomes) {
+            whole &= self.note_read(id, &it.extent, since, outcome);
+        }
+        whole
     }
 
     fn note_read(
         &self,
         id: FileId,
         extent: &Extent,
-        since: gannet_runtime::Instant,
+        since: Instant,
         read: Result<Result<(), AccessError>, LinkError>,
     ) -> bool {
         // The connection ended: the call makes another.
@@ -156,7 +187,7 @@ impl VolumeFs {
         lease: &Lease,
         id: FileId,
         range: (u64, u32),
-        since: gannet_runtime::Instant,
+        since: Instant,
     ) {
         if !self.references.is_on() {
             return;
@@ -199,6 +230,18 @@ impl VolumeFs {
             }
         };
         self.runtime.spawn("references", Box::pin(asking));
+    }
+}
+
+/// Copies what a sink holds to where the caller wants it.
+fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
+    let bytes = sink.software().and_then(|sink| sink.bytes(0, len));
+    match (bytes, buffer.get_mut(..len)) {
+        (Some(bytes), Some(target)) => {
+            target.copy_from_slice(&bytes);
+            true
+        }
+        _ => false,
     }
 }
 
