@@ -67,8 +67,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "rpc", "vfs", "localfs", "nfs",
-            "meta", "volume", "sim", "dump", "gannet", "cli",
+            "wire", "runtime", "fabric", "softrdma", "session", "iwarp", "rpc", "vfs", "localfs",
+            "nfs", "meta", "volume", "sim", "dump", "gannet", "cli",
         ],
     ),
 ];
