@@ -3,7 +3,8 @@
 use gannet_wire::ddp::{DdpHeader, UNTAGGED_HEADER_LEN};
 use gannet_wire::mpa::{Fpdu, FrameKind, StartupFrame, strip_markers};
 use gannet_wire::rdmap::{
-    BitOrder, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate,
+    BitOrder, EXCEPTIONS_OFFER, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX,
+    Terminate, split_exceptions_offer,
 };
 
 pub(crate) fn mpa_startup(data: &[u8]) {
@@ -12,6 +13,9 @@ pub(crate) fn mpa_startup(data: &[u8]) {
             continue;
         };
         assert!(used <= data.len());
+        let (offers, private_data) = split_exceptions_offer(frame.private_data);
+        let offer_len = frame.private_data.len() - private_data.len();
+        assert_eq!(offer_len, if offers { EXCEPTIONS_OFFER.len() } else { 0 });
         let mut out = vec![0xa5; frame.encoded_len()];
         if frame.emit(&mut out).is_ok() {
             let again = StartupFrame::parse(kind, &out);

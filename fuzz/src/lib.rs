@@ -9,6 +9,7 @@
 
 pub mod driver;
 mod dump;
+mod exceptions;
 mod files;
 mod iwarp;
 mod journal;
@@ -42,6 +43,9 @@ pub const TARGETS: &[Target] = &[
     target("ddp", iwarp::ddp),
     target("rdmap_terminate", iwarp::rdmap_terminate),
     target("rdmap_read_request", iwarp::rdmap_read_request),
+    target("rdmap_auth_read", exceptions::rdmap_auth_read),
+    target("rdmap_read_exception", exceptions::rdmap_read_exception),
+    target("refusable_reads", exceptions::refusable_reads),
     target("xdr", rpc::xdr),
     target("record", rpc::record),
     target("rpc_call", rpc::rpc_call),

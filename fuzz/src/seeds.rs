@@ -1,5 +1,6 @@
 //! Seeds: messages of recorded connections between Linux peers (`vectors/`), and a few written by hand.
 
+mod exceptions;
 mod journal;
 mod volume;
 
@@ -64,6 +65,7 @@ pub fn write_all() -> Result<()> {
         seeds.add_capture(&name, &std::fs::read(&path)?);
     }
     let by_hand = by_hand().into_iter().chain(volume::by_hand());
+    let by_hand = by_hand.chain(exceptions::by_hand());
     for (target, kind, bytes) in by_hand.chain(journal::by_hand()?) {
         seeds.add(target, kind, bytes);
     }

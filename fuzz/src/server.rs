@@ -17,7 +17,7 @@ use std::time::Duration;
 const TCP_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
 /// Longer than any deadline of the server, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(3600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Bytes into a connection of NFS over TCP.
 pub(crate) fn server_tcp(data: &[u8]) {
@@ -122,7 +122,7 @@ async fn send_all(runtime: &Handle, address: SocketAddr, data: &[u8]) {
     assert!(ended.is_ok(), "the server neither answers nor closes");
 }
 
-async fn write_all(peer: &Stream, data: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(peer: &Stream, data: &[u8]) -> io::Result<()> {
     let mut rest = data;
     while !rest.is_empty() {
         match peer.try_write(&[IoSlice::new(rest)], stream::Follow::Nothing) {
@@ -136,7 +136,7 @@ async fn write_all(peer: &Stream, data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-async fn read_to_end(peer: &Stream) -> io::Result<()> {
+pub(crate) async fn read_to_end(peer: &Stream) -> io::Result<()> {
     let mut buffer = [0; 4096];
     loop {
         match peer.try_read(&mut buffer) {
