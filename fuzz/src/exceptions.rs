@@ -32,6 +32,10 @@ const CONTENT: u8 = 0x5a;
 /// Reads that the attacked end has under way, of which the first are optimistic.
 const READS: u64 = 4;
 const DEPTH: u16 = 8;
+/// A zero-length RDMA Write.
+const OPENING: [u8; 20] = [
+    0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
 
 pub(crate) fn rdmap_auth_read(data: &[u8]) {
     let Some(bytes) = data.first_chunk::<AUTHENTICATED_READ_REQUEST_LEN>() else {
@@ -65,6 +69,7 @@ pub(crate) fn refusable_reads(data: &[u8]) {
     if let Some(setting) = attack(&signed(data)) {
         // That of the honest peer at least.
         assert!(setting.exporter.stats().reads > 0);
+        assert_eq!(setting.outcomes.borrow().len() as u64, READS);
     }
 }
 
@@ -73,6 +78,8 @@ pub(crate) struct Setting {
     pub(crate) reference: Reference,
     pub(crate) sinks: Vec<RemoteAddress>,
     pub(crate) exporter: Rc<dyn ExportTable>,
+    /// What became of its Reads, in order.
+    pub(crate) outcomes: Rc<RefCell<Vec<Result<Done, WorkError>>>>,
 }
 
 /// One run; nothing when the hostile peer does not get as far as to be told anything.
@@ -166,10 +173,12 @@ async fn serve(
         },
     });
     let sinks: Vec<Region> = (0..READS).map(|_| sink(&endpoint)).collect();
+    let outcomes = Rc::default();
     setting.borrow_mut().get_or_insert_with(|| Setting {
         reference,
         sinks: sinks.iter().map(address_of).collect(),
         exporter,
+        outcomes: Rc::clone(&outcomes),
     });
     let message = Buffer::from_vec(told(reference));
     let len = u32::try_from(message.len()).unwrap_or(0);
@@ -183,11 +192,12 @@ async fn serve(
         posted = read_all(&endpoint, &sinks);
     }
     endpoint.flush();
-    let (mut done, mut completions) = (0, Vec::new());
+    let mut completions = Vec::new();
     while next_completions(&*endpoint, &mut completions).await.is_ok() {
-        done += reads_in(&mut completions);
+        note_reads(&mut completions, &outcomes);
     }
-    done += reads_in(&mut completions);
+    note_reads(&mut completions, &outcomes);
+    let done = outcomes.borrow().len() as u64;
     assert_eq!(done, posted, "Reads that were done, of those posted");
 }
 
@@ -214,13 +224,16 @@ fn read_all(endpoint: &Connected, sinks: &[Region]) -> u64 {
     posted
 }
 
-/// How many of these are Reads that are done, well or not.
-fn reads_in(completions: &mut Vec<Completion>) -> u64 {
-    let reads = completions.drain(..).filter(|completion| {
+/// Adds the Reads that are done, well or not. They are done in the order in which they were posted.
+fn note_reads(completions: &mut Vec<Completion>, outcomes: &RefCell<Vec<Result<Done, WorkError>>>) {
+    for completion in completions.drain(..) {
         let is_read = matches!(completion.outcome, Ok(Done::Read) | Err(_));
-        is_read && completion.id.0 < READS && completion.buffer.is_none()
-    });
-    reads.count() as u64
+        if is_read && completion.id.0 < READS && completion.buffer.is_none() {
+            let mut outcomes = outcomes.borrow_mut();
+            assert_eq!(completion.id.0, outcomes.len() as u64, "out of order");
+            outcomes.push(completion.outcome);
+        }
+    }
 }
 
 fn sink(endpoint: &Connected) -> Region {
@@ -325,11 +338,14 @@ async fn read_object(endpoint: &Connected, reference: Reference) -> bool {
     false
 }
 
-/// Agrees on exceptions, sends everything, and reads what comes.
+/// Agrees on exceptions, lets the other end ask for its Reads, sends everything, and reads what comes.
 async fn talk(runtime: &Handle, address: SocketAddr, data: &[u8]) -> io::Result<()> {
     let peer = runtime.connect(address).await?;
     write_all(&peer, &startup(FrameKind::Request)).await?;
-    hear_reply(&peer).await?;
+    hear(&peer, is_reply).await?;
+    // A zero-length RDMA Write: from now on the other end may send.
+    write_all(&peer, &OPENING).await?;
+    hear(&peer, is_asked).await?;
     write_all(&peer, data).await?;
     peer.shutdown_write();
     read_to_end(&peer).await
@@ -352,13 +368,14 @@ pub(crate) fn startup(kind: FrameKind) -> Vec<u8> {
     bytes
 }
 
-async fn hear_reply(peer: &Stream) -> io::Result<()> {
-    let mut reply = Vec::new();
-    while !matches!(StartupFrame::parse(FrameKind::Reply, &reply), Ok(Some(_))) {
-        let mut byte = [0];
-        match peer.try_read(&mut byte) {
+/// Reads until something whole has come, as `is_whole` says.
+async fn hear(peer: &Stream, is_whole: fn(&[u8]) -> bool) -> io::Result<()> {
+    let mut heard = Vec::new();
+    while !is_whole(&heard) {
+        let mut space = [0; 512];
+        match peer.try_read(&mut space) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => reply.push(byte[0]),
+            Ok(count) => heard.extend_from_slice(&space[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 stream::readable(&**peer).await?;
             }
@@ -366,6 +383,23 @@ async fn hear_reply(peer: &Stream) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_reply(bytes: &[u8]) -> bool {
+    matches!(
+        StartupFrame::parse(FrameKind::Reply, bytes),
+        Ok(Some((_, used))) if used == bytes.len()
+    )
+}
+
+/// The reference, and the requests for all Reads.
+fn is_asked(bytes: &[u8]) -> bool {
+    let (mut rest, mut fpdus) = (bytes, 0);
+    while let Ok(Some((_, used))) = Fpdu::parse(rest) {
+        rest = rest.get(used..).unwrap_or_default();
+        fpdus += 1;
+    }
+    rest.is_empty() && fpdus == 1 + READS
 }
 
 /// The same bytes with right codes in requests that have none.

@@ -93,20 +93,15 @@ fn streams(setting: &Setting) -> Vec<Seed> {
     let [first, second, ..] = &setting.sinks[..] else {
         return Vec::new();
     };
-    let nothing = RemoteAddress {
-        key: RemoteKey(1),
-        offset: 0,
-    };
-    let open = tagged(Opcode::Write, nothing, 0);
     let refusals = [exception(1, *first), exception(2, *second)].concat();
     let answered = tagged(Opcode::ReadResponse, *first, SINK_LEN);
-    let answered = [&open[..], &answered, &exception(1, *second)].concat();
+    let answered = [answered, exception(1, *second)].concat();
     let streams = [
         ("beyond-the-depth", requests.repeat(3)),
         ("ordinary", ordinary(1, object.address)),
-        ("refusals", [&open[..], &refusals].concat()),
-        ("answered", answered),
         ("mixed", [&requests[..], &refusals].concat()),
+        ("refusals", refusals),
+        ("answered", answered),
         ("requests", requests),
     ];
     let target = "refusable_reads";
@@ -194,6 +189,7 @@ fn framed(header: &DdpHeader, payload: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::exceptions::signed;
+    use gannet_fabric::{AccessError, Done, WorkError};
 
     #[test]
     fn seeds_reach_what_they_are_for() {
@@ -209,6 +205,14 @@ mod tests {
         // They reach the table, where the honest peer's one comes behind them.
         let stats = attack(&signed).unwrap().exporter.stats();
         assert_eq!((stats.reads, stats.refused), (4 + 1, 0));
+        let outcomes = |kind| attack(&named(kind).2).unwrap().outcomes.take();
+        let refused = Err(WorkError::Remote(AccessError::NotResident));
+        let flushed = Err(WorkError::Flushed);
+        for kind in ["refusals", "mixed"] {
+            assert_eq!(outcomes(kind), [refused, refused, flushed, flushed]);
+        }
+        let answered = [Ok(Done::Read), refused, flushed, flushed];
+        assert_eq!(outcomes("answered"), answered);
         for (target, _, bytes) in &seeds {
             (crate::target_named(target).unwrap().run)(bytes);
         }
