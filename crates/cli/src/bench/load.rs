@@ -11,7 +11,7 @@ use gannet_rpc::Design;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability};
-use gannet_volume::client::OptimisticCounters;
+use gannet_volume::client::{AttributeCounters, OptimisticCounters};
 use hdrhistogram::Histogram;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,7 @@ pub(super) struct Measured {
     /// What the servers agreed to.
     pub(super) design: Design,
     /// Of volumes: what reading without asking came to.
-    pub(super) reads: Option<OptimisticCounters>,
+    pub(super) reads: Option<(OptimisticCounters, AttributeCounters)>,
 }
 
 /// What the streams share.
@@ -82,7 +82,7 @@ struct Stream {
     reconnects: u64,
     registration: Option<Counters>,
     design: Design,
-    reads: Option<OptimisticCounters>,
+    reads: Option<(OptimisticCounters, AttributeCounters)>,
 }
 
 impl Load {
@@ -165,7 +165,7 @@ fn merge(
         reads: streams
             .iter()
             .filter_map(|stream| stream.reads)
-            .reduce(|one, other| one + other),
+            .reduce(|one, other| (one.0 + other.0, one.1 + other.1)),
         design: streams
             .last()
             .map_or(Design::default(), |stream| stream.design),
@@ -242,7 +242,9 @@ impl Shared {
         stream.credit_starved = starved().saturating_sub(starved_at_start);
         stream.reconnects = session.reconnects() - reconnects_at_start;
         stream.registration = rpc.and_then(gannet_rpc::Client::registration);
-        stream.reads = session.volume().map(|volume| volume.optimistic_counters());
+        stream.reads = session
+            .volume()
+            .map(|volume| (volume.optimistic_counters(), volume.attribute_counters()));
         stream.design = rpc.map_or(Design::default(), gannet_rpc::Client::design);
         Ok(stream)
     }

@@ -12,7 +12,7 @@ use crate::{output, size};
 use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
 use gannet_client::{Existing, Transfer, Zeros};
-use gannet_volume::client::OptimisticCounters;
+use gannet_volume::client::{AttributeCounters, OptimisticCounters};
 use load::{Load, Measured};
 use measure::{Interrupt, check_records, in_folder, rounded, with_session};
 use serde::Serialize;
@@ -68,10 +68,12 @@ struct Reads {
     optimistic_reads: u64,
     refused_reads: u64,
     policy_switches: u64,
+    attribute_hits: u64,
+    attribute_stale: u64,
 }
 
 impl Reads {
-    fn new(counters: &OptimisticCounters) -> Reads {
+    fn new((counters, attributes): &(OptimisticCounters, AttributeCounters)) -> Reads {
         let memory = &counters.memory;
         Reads {
             client_cache_hits: memory.cache_hits,
@@ -81,6 +83,8 @@ impl Reads {
             optimistic_reads: counters.reads,
             refused_reads: counters.refused,
             policy_switches: counters.policy.switches_off + counters.policy.switches_on,
+            attribute_hits: attributes.hits,
+            attribute_stale: attributes.stale,
         }
     }
 }

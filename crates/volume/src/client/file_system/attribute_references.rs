@@ -34,6 +34,18 @@ pub struct AttributeCounters {
     pub torn: u64,
 }
 
+impl std::ops::Add for AttributeCounters {
+    type Output = AttributeCounters;
+
+    fn add(self, other: AttributeCounters) -> AttributeCounters {
+        AttributeCounters {
+            hits: self.hits + other.hits,
+            stale: self.stale + other.stale,
+            torn: self.torn + other.torn,
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct ReferencedAttributes {
     is_on: bool,
