@@ -169,14 +169,14 @@ impl Manager {
             } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
                 let files = vec![self.found(id, inode).await?];
-                body = self.referenced((link, wants_references), ids_of, FoundFiles { files });
+                body = self.referenced((link, wants_references), files_of, FoundFiles { files });
             }
             Call::Lookup {
                 entry,
                 wants_references,
             } => {
                 let found = self.look_up(&caller, &entry).await?;
-                body = self.referenced((link, wants_references), ids_of, found);
+                body = self.referenced((link, wants_references), files_of, found);
             }
             Call::Access { file: id, wanted } => {
                 body = self.access(&caller, (id, wanted)).await?;
@@ -196,7 +196,7 @@ impl Manager {
             } => {
                 let wants = (wants_files, wants_references);
                 let page = self.list(&caller, (directory, cookie), wants).await?;
-                body = self.referenced((link, wants_references), ids_in, page);
+                body = self.referenced((link, wants_references), files_in, page);
             }
             Call::Layout { file, rights } => {
                 body = to_bytes(&self.grant(&caller, file, rights).await?);
@@ -569,15 +569,14 @@ fn list(
 }
 
 /// The files of an answer, in its order.
-fn ids_of(found: &FoundFiles) -> Vec<FileId> {
-    found.files.iter().map(|found| found.id).collect()
+fn files_of(found: &FoundFiles) -> Vec<&Found> {
+    found.files.iter().collect()
 }
 
 /// A directory, and what is told of the names in it.
-fn ids_in(page: &Page) -> Vec<FileId> {
+fn files_in(page: &Page) -> Vec<&Found> {
     let told = page.entries.iter().filter_map(|entry| entry.found.as_ref());
-    let all = std::iter::once(&page.directory).chain(told);
-    all.map(|found| found.id).collect()
+    std::iter::once(&page.directory).chain(told).collect()
 }
 
 /// The body of an answer that is files.

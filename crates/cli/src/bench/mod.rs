@@ -21,7 +21,7 @@ use std::time::Duration;
 /// For `stat`, this many bytes of `--size` stand for one file.
 const BYTES_PER_FILE: u64 = 64 << 10;
 /// Files of a `stat` row, at most.
-const FILES_MAX: u64 = 4096;
+const FILES_MAX: u64 = 16384;
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {

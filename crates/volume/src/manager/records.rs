@@ -88,21 +88,24 @@ impl Records {
         })
     }
 
-    /// What the peer of `link` reads the table by, if it can.
-    fn reference(&self, link: &Link) -> Option<Reference> {
+    /// Whether the peer of `link` can read the table, which is made if there is none.
+    fn are_for(&self, link: &Link) -> bool {
         if !link.has_exceptions() {
-            return None;
+            return false;
         }
-        let mut table = self.table.borrow_mut();
+        let (domain, mut table) = (link.endpoint().domain(), self.table.borrow_mut());
         if table.is_none() {
-            *table = Table::new(link.endpoint().domain(), self.slots_max);
+            *table = Table::new(Rc::clone(&domain), self.slots_max);
         }
-        let table = table.as_ref()?;
         // Another adapter's connection cannot reach it.
-        let domain = link.endpoint().domain();
-        if !std::ptr::addr_eq(Rc::as_ptr(&domain), Rc::as_ptr(&table.domain)) {
-            return None;
-        }
+        let is_same = |it: &Table| std::ptr::addr_eq(Rc::as_ptr(&it.domain), Rc::as_ptr(&domain));
+        table.as_ref().is_some_and(is_same)
+    }
+
+    /// What the peer of `link` reads the table by.
+    fn reference(&self, link: &Link) -> Option<Reference> {
+        let table = self.table.borrow();
+        let table = table.as_ref()?;
         Some(table.exports.enter(Export {
             object: TABLE,
             endpoint: link.endpoint().id(),
@@ -344,10 +347,10 @@ impl Manager {
     pub(super) fn referenced<T: Encode>(
         &self,
         (link, wants): (&Link, bool),
-        files: impl FnOnce(&T) -> Vec<FileId>,
+        files: for<'a> fn(&'a T) -> Vec<&'a Found>,
         answer: T,
     ) -> Vec<u8> {
-        let references = match wants {
+        let references = match wants && self.records.are_for(link) {
             true => self.references(link, &files(&answer)),
             false => None,
         };
@@ -355,34 +358,44 @@ impl Manager {
     }
 
     /// References to the records of files, made for those that have none where the manager knows enough.
-    fn references(&self, link: &Link, files: &[FileId]) -> Option<AttributeReferences> {
-        let Reference {
-            address,
-            access_key,
-        } = self.records.reference(link)?;
-        let mut slots: Vec<_> = files.iter().map(|file| self.records.slot(*file)).collect();
-        if slots.contains(&None) {
-            // Nothing is waited for from here on: what is put is what is true.
+    fn references(&self, link: &Link, files: &[&Found]) -> Option<AttributeReferences> {
+        let slot = |file: &&Found| self.records.slot(file.id);
+        let lacks = |file: &&&Found| slot(file).is_none() && self.is_settled(file);
+        let lack: Vec<FileId> = files.iter().filter(lacks).map(|file| file.id).collect();
+        if !lack.is_empty() {
+            // Nothing is waited for from here on: what is put is what is true, be the answer's part of it older.
             let looked = look(&*self.store, |view| {
-                for (slot, file) in slots.iter_mut().zip(files).filter(|it| it.0.is_none()) {
+                for file in &lack {
                     // One that is gone, or damaged, has none.
                     let inode = namespace::inode(view, *file).ok();
-                    *slot = inode.and_then(|inode| self.put_record(*file, inode));
+                    inode.and_then(|inode| self.put_record(*file, inode));
                 }
                 Ok(())
             });
             looked.ok()?;
         }
-        // A slot may have gone for one behind it.
-        let holds = |(slot, file): (&mut Option<u32>, &FileId)| *slot = self.records.slot(*file);
-        slots.iter_mut().zip(files).for_each(holds);
-        let is_told = slots.iter().any(Option::is_some);
-        is_told.then_some(AttributeReferences {
+        let slots: Vec<_> = files.iter().map(slot).collect();
+        if slots.iter().all(Option::is_none) {
+            return None;
+        }
+        let Reference {
+            address,
+            access_key,
+        } = self.records.reference(link)?;
+        Some(AttributeReferences {
             key: address.key.0,
             offset: address.offset,
             access_key: access_key.0,
             slots,
         })
+    }
+
+    /// Whether nothing of a file has to be asked for.
+    fn is_settled(&self, file: &Found) -> bool {
+        match &file.inode.body {
+            Body::Regular { layout, .. } => self.sizes.settled(file.id, layout).is_some(),
+            _ => true,
+        }
     }
 
     /// Gives a file a record if the manager knows all of its attributes.
