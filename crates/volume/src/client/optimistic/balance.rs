@@ -37,8 +37,8 @@ pub enum Balance {
     /// References take at most so much of the budget, and data at most the rest. Neither lends the other what it does
     /// not use.
     Fixed {
-        /// Thousandths of the budget for references; more than 1000 count as 1000.
-        directory_permille: u16,
+        /// Bytes for references; more than the budget count as the budget.
+        directory: u64,
     },
     /// The bound moves to where a byte saves more time. Either side uses what the other leaves free.
     Adaptive {
@@ -90,8 +90,8 @@ impl Balancer {
     pub(super) fn new(budget: u64, balance: Balance) -> Balancer {
         let part = |permille: u16| budget / 1000 * u64::from(permille.min(1000));
         let (least, most, directory) = match balance {
-            Balance::Fixed { directory_permille } => {
-                let fixed = part(directory_permille);
+            Balance::Fixed { directory } => {
+                let fixed = directory.min(budget);
                 (fixed, fixed, fixed)
             }
             Balance::Adaptive {
@@ -297,11 +297,11 @@ mod tests {
     #[test]
     fn a_fixed_balance_stays() {
         let fixed = Balance::Fixed {
-            directory_permille: 250,
+            directory: BUDGET / 4,
         };
         let mut balancer = Balancer::new(BUDGET, fixed);
         epoch(&mut balancer, (1, 900), 1 << 20);
-        assert_eq!(balancer.directory(), BUDGET / 1000 * 250);
+        assert_eq!(balancer.directory(), BUDGET / 4);
         assert_eq!(balancer.tail_of(1 << 20), 0);
     }
 }

@@ -233,7 +233,7 @@ fn options(balance: Balance, order: ReplacementOrder) -> ClientMemoryOptions {
 
 fn balances() -> impl Strategy<Value = Balance> {
     prop_oneof![
-        (0..1000u16).prop_map(|directory_permille| Balance::Fixed { directory_permille }),
+        (0..1000u64).prop_map(|directory| Balance::Fixed { directory }),
         (0..400u16, 400..1000u16).prop_map(|(least_permille, most_permille)| {
             Balance::Adaptive {
                 least_permille,

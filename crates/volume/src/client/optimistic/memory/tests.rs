@@ -8,7 +8,7 @@ fn directory(entries: u64, order: ReplacementOrder, stale_first: bool) -> Client
         order,
         stale_first,
         balance: Balance::Fixed {
-            directory_permille: 1000,
+            directory: entries * 1000,
         },
         ..ClientMemoryOptions::new(0)
     })
@@ -232,9 +232,7 @@ fn an_entry_takes_at_most_64_bytes() {
     // Files of one block are the worst: an entry of the index of files for each.
     for blocks in [1, 1000] {
         let mut memory: ClientMemory<()> = ClientMemory::new(ClientMemoryOptions {
-            balance: Balance::Fixed {
-                directory_permille: 1000,
-            },
+            balance: Balance::Fixed { directory: 1 << 30 },
             ..ClientMemoryOptions::new(1 << 30)
         });
         let mut worst = 0;
