@@ -2,8 +2,10 @@
 //!
 //! The adaptive balance compares what the last bytes of each side are worth. Each side's list of use has a tail, at
 //! most a quarter of the side. A hit in a tail is one that a somewhat smaller side would not have had: of data it saves
-//! an optimistic read, of a reference what a call costs beyond an optimistic read. The saving for each byte of the two
-//! tails is the marginal benefit, and memory goes where that is higher, in steps, between two bounds.
+//! an optimistic read, of a reference what a call costs beyond an optimistic read; a reference that is refused loses
+//! about an optimistic read. The saving for each byte of the two tails is the marginal benefit, and memory goes where
+//! that is higher, in steps, between two bounds. So references that are mostly stale lose their memory, and where the
+//! server replaces its pages by use, the directory ends at about as many references as the server has pages.
 //!
 //! A reference of a block whose data are here is worth nothing until they leave, and the first references in the list
 //! are of such blocks. Only beyond them is there something to measure, so the bound stays a quarter above them.
@@ -16,7 +18,7 @@ use std::time::Duration;
 /// Lookups between two decisions.
 const EPOCH: u32 = 1024;
 /// One marginal benefit must be so many quarters of the other before memory moves: what is nearly equal stays.
-const CLEAR_QUARTERS: u64 = 5;
+const CLEAR_QUARTERS: i128 = 5;
 /// Hits in both tails together below which nothing is decided: they would be chance.
 const HITS_MIN: u64 = 8;
 /// The share of the directory that a step moves, one over.
@@ -72,6 +74,8 @@ pub(super) struct Balancer {
     is_full: bool,
     data_hits: u64,
     reference_hits: u64,
+    /// Of these, those that were refused.
+    stale_hits: u64,
     call: Duration,
     optimistic: Duration,
 }
@@ -113,6 +117,7 @@ impl Balancer {
             is_full: false,
             data_hits: 0,
             reference_hits: 0,
+            stale_hits: 0,
             call: CALL,
             optimistic: OPTIMISTIC,
         }
@@ -148,9 +153,9 @@ impl Balancer {
         self.reference_hits += 1;
     }
 
-    /// The reference of the last such hit was stale: it saved nothing.
+    /// The reference of such a hit was stale.
     pub(super) fn reference_was_stale(&mut self) {
-        self.reference_hits = self.reference_hits.saturating_sub(1);
+        self.stale_hits += 1;
     }
 
     /// Something left for want of room: while nothing does, there is nothing to decide.
@@ -172,16 +177,23 @@ impl Balancer {
         // The past counts for half, so that few hits in an epoch add up.
         self.data_hits /= 2;
         self.reference_hits /= 2;
+        self.stale_hits /= 2;
     }
 
     fn decide(&mut self, sides: Sides) {
-        let worth = |hits: u64, saved: Duration, tail: u64| {
-            u128::from(hits) * saved.as_nanos() * 1_000_000 / u128::from(tail.max(1))
+        // Nanoseconds that a million bytes of a tail have saved; negative where stale references cost more.
+        let worth = |hits: u64, each: Duration, tail: u64| {
+            let saved = u128::from(hits) * each.as_nanos() * 1_000_000 / u128::from(tail.max(1));
+            i128::try_from(saved).unwrap_or(i128::MAX)
         };
         let data = worth(self.data_hits, self.optimistic, sides.data_tail);
-        let saved = self.call.saturating_sub(self.optimistic);
-        let references = worth(self.reference_hits, saved, sides.reference_tail);
-        let is_clear = |more: u128, less: u128| more * 4 > less * u128::from(CLEAR_QUARTERS);
+        let each = self.call.saturating_sub(self.optimistic);
+        let valid = self.reference_hits.saturating_sub(self.stale_hits);
+        let lost = worth(self.stale_hits, self.optimistic, sides.reference_tail);
+        let references = worth(valid, each, sides.reference_tail).saturating_sub(lost);
+        let is_clear = |more: i128, less: i128| {
+            more > less && more.saturating_mul(4) > less.saturating_mul(CLEAR_QUARTERS)
+        };
         let step = (self.directory / STEP).max(1);
         // Beyond what references use a larger bound says nothing: it follows them at a step's distance.
         let used = sides.references + sides.references / STEP;
@@ -290,6 +302,19 @@ mod tests {
         for _ in 0..128 {
             let full = balancer.directory();
             epoch(&mut balancer, (8, 900), full);
+        }
+        assert_eq!(balancer.directory(), BUDGET / 1000);
+    }
+
+    #[test]
+    fn references_that_are_mostly_stale_lose_their_memory() {
+        let mut balancer = Balancer::new(BUDGET, Balance::default());
+        let time = Duration::from_micros(100);
+        balancer.set_costs(time * 2, time);
+        for _ in 0..128 {
+            let full = balancer.directory();
+            (0..600).for_each(|_| balancer.reference_was_stale());
+            epoch(&mut balancer, (0, 1000), full);
         }
         assert_eq!(balancer.directory(), BUDGET / 1000);
     }
