@@ -459,6 +459,8 @@ pub enum Papers {
     PvfsIb,
     /// Serving file data with RDMA: static, dynamic, pipelined and sendfile (2007)
     Sendfile,
+    /// Optimistic one-sided reads (2002)
+    Odafs,
 }
 
 impl Papers {
@@ -470,6 +472,7 @@ impl Papers {
             Papers::Sandia => &[Paper::Sandia],
             Papers::PvfsIb => &[Paper::PvfsIb],
             Papers::Sendfile => &[Paper::Sendfile],
+            Papers::Odafs => &[Paper::Odafs],
         }
     }
 }

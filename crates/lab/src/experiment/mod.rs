@@ -1,7 +1,10 @@
-//! Benchmarks on simulated testbeds: of files behind NFS, of volumes, and of files that are sent by one call.
+//! Benchmarks on simulated testbeds: of files behind NFS, of volumes, of files that are sent by one call, and of
+//! optimistic reads.
 
+pub mod caching;
 mod copies;
 pub mod nfs;
+pub mod optimistic;
 pub mod serving;
 mod testbed;
 pub mod volume;

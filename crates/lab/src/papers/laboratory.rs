@@ -3,7 +3,9 @@
 
 use super::{Failure, Series};
 use crate::experiment::Transport;
+use crate::experiment::caching::{self, CachingLoad, CachingOutcome};
 use crate::experiment::nfs::{self as experiment, Outcome, Workload};
+use crate::experiment::optimistic::{self, AccessWay};
 use crate::experiment::serving;
 use crate::experiment::volume;
 use gannet_sim::nic::{Constant, Profile, Source};
@@ -80,6 +82,19 @@ impl Change {
         };
         changed.unwrap_or(*profile)
     }
+
+    /// What a constant of a study is then.
+    fn value_of(self, name: &str, constant: &Constant) -> u64 {
+        match self {
+            Change::Scaled(scaled, factor, origin)
+                if scaled == name && Origin::of(constant) == origin =>
+            {
+                factor.of(constant.value)
+            }
+            Change::Free(names) if names.contains(&name) => 0,
+            _ => constant.value,
+        }
+    }
 }
 
 /// How much is measured.
@@ -102,12 +117,22 @@ pub(super) struct Used {
     pub(super) calls: bool,
 }
 
+/// A constant of a study that is no part of a testbed: the size of a cache, a length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnConstant {
+    /// What the study calls its machines.
+    pub(super) testbed: &'static str,
+    pub(super) name: &'static str,
+    pub(super) constant: Constant,
+}
+
 /// Where a paper's experiments are run.
 pub(super) struct Laboratory<'a> {
     progress: &'a mut dyn FnMut(&str),
     change: Change,
     extent: Extent,
     used: Vec<Used>,
+    own: Vec<OwnConstant>,
     done: Done,
 }
 
@@ -117,6 +142,8 @@ pub(super) struct Done {
     files: Vec<(Profile, Workload, Outcome)>,
     volumes: Vec<(Profile, volume::Load, volume::VolumeOutcome)>,
     served: Vec<(Profile, serving::ServingLoad, serving::ServingOutcome)>,
+    cached: Vec<(CachingLoad, CachingOutcome)>,
+    accessed: Vec<(Profile, AccessWay, Duration)>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -131,13 +158,22 @@ impl<'a> Laboratory<'a> {
             change,
             extent,
             used: Vec::new(),
+            own: Vec::new(),
             done,
         }
     }
 
-    /// The machines that experiments were run on, as the paper has them, and the runs.
-    pub(super) fn into_parts(self) -> (Vec<Used>, Done) {
-        (self.used, self.done)
+    /// The machines that experiments were run on, as the paper has them, the study's own constants, and the runs.
+    pub(super) fn into_parts(self) -> (Vec<Used>, Vec<OwnConstant>, Done) {
+        (self.used, self.own, self.done)
+    }
+
+    /// A constant of the study's own, as it is on the machines of now.
+    pub(super) fn constant(&mut self, own: OwnConstant) -> u64 {
+        if !self.own.contains(&own) {
+            self.own.push(own);
+        }
+        self.change.value_of(own.name, &own.constant)
     }
 
     /// True where only the ends of lines are asked for.
@@ -273,6 +309,38 @@ impl<'a> Laboratory<'a> {
     ) -> Result<(Duration, Duration), Failure> {
         self.note(profile, None);
         serving::registration(&self.change.of(profile), what, len)
+    }
+
+    /// What becomes of accesses by clients with caches.
+    pub(super) fn cache(&mut self, load: &CachingLoad) -> CachingOutcome {
+        if let Some((_, outcome)) = self.done.cached.iter().find(|done| done.0 == *load) {
+            return *outcome;
+        }
+        (self.progress)(&format!(
+            "{} clients, {} blocks, {:?}",
+            load.clients, load.blocks, load.pattern
+        ));
+        let outcome = caching::run(load);
+        self.done.cached.push((*load, outcome));
+        outcome
+    }
+
+    /// What an access to a block in a server's memory takes.
+    pub(super) fn access(
+        &mut self,
+        profile: &Profile,
+        way: AccessWay,
+    ) -> Result<Duration, Failure> {
+        self.note(profile, Some(Transport::Rdma));
+        let profile = self.change.of(profile);
+        let is_same = |done: &&(Profile, AccessWay, Duration)| done.0 == profile && done.1 == way;
+        if let Some((_, _, time)) = self.done.accessed.iter().find(is_same) {
+            return Ok(*time);
+        }
+        (self.progress)(&format!("{}: {way:?}", profile.name));
+        let time = optimistic::latency(&profile, way)?;
+        self.done.accessed.push((profile, way, time));
+        Ok(time)
     }
 
     /// A line: `y` of what comes of `workload` at each of `xs`.

@@ -12,6 +12,7 @@ pub(crate) mod command;
 mod kept;
 mod laboratory;
 mod nfs_rdma;
+mod odafs;
 mod page;
 mod pvfs_ib;
 mod row;
@@ -23,7 +24,7 @@ pub use crate::experiment::Failure;
 pub use row::{Published, Row, Verdict};
 pub use study::{Ablated, Judged, Move, Study};
 
-use laboratory::{Change, Done, Extent, Laboratory, Used};
+use laboratory::{Change, Done, Extent, Laboratory, OwnConstant, Used};
 
 /// A paper whose experiments are run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Paper {
     PvfsIb,
     /// Dalessandro, Wyckoff: Memory management strategies for data serving with RDMA (2007).
     Sendfile,
+    /// Magoutis: The Optimistic Direct Access File System (2002).
+    Odafs,
 }
 
 /// What came of a paper's experiments.
@@ -51,6 +54,7 @@ pub struct Report {
 struct Ran {
     report: Report,
     used: Vec<Used>,
+    own: Vec<OwnConstant>,
     done: Done,
 }
 
@@ -80,11 +84,12 @@ pub struct Series {
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 4] = [
+    pub const ALL: [Paper; 5] = [
         Paper::NfsRdma,
         Paper::Sandia,
         Paper::PvfsIb,
         Paper::Sendfile,
+        Paper::Odafs,
     ];
 
     /// Its name on the command line and in rows.
@@ -94,6 +99,7 @@ impl Paper {
             Paper::Sandia => "sandia",
             Paper::PvfsIb => "pvfs-ib",
             Paper::Sendfile => "sendfile",
+            Paper::Odafs => "odafs",
         }
     }
 
@@ -120,8 +126,14 @@ impl Paper {
             Paper::Sandia => sandia::run(&mut laboratory),
             Paper::PvfsIb => pvfs_ib::run(&mut laboratory),
             Paper::Sendfile => sendfile::run(&mut laboratory),
+            Paper::Odafs => odafs::run(&mut laboratory),
         }?;
-        let (used, done) = laboratory.into_parts();
-        Ok(Ran { report, used, done })
+        let (used, own, done) = laboratory.into_parts();
+        Ok(Ran {
+            report,
+            used,
+            own,
+            done,
+        })
     }
 }

@@ -27,6 +27,8 @@ pub struct Row {
     pub within: Verdict,
     /// Why they do not, or what one must know to judge that they do; may be empty.
     pub note: String,
+    /// Why the number follows from what the paper gives, if it does: it proves nothing.
+    pub put_in: Option<&'static str>,
     /// The claim is the paper's; what is not stands in a table of its own and counts nowhere.
     pub of_paper: bool,
 }
@@ -225,6 +227,13 @@ impl Table {
         }
     }
 
+    /// The last row's number follows from what the paper gives, as `why` says: it does not count.
+    pub(super) fn put_in(&mut self, why: &'static str) {
+        if let Some(row) = self.rows.last_mut() {
+            row.put_in = Some(why);
+        }
+    }
+
     fn push(
         &mut self,
         row: &str,
@@ -240,6 +249,7 @@ impl Table {
             simulated,
             within,
             note: note.to_string(),
+            put_in: None,
             of_paper: true,
         });
     }

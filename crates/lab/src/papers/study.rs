@@ -4,15 +4,15 @@
 //! All of it follows from the constants' list ([`Profile::constants`]) and their labels; nothing is said row by row:
 //!
 //! - *Sensitivity*: each assumed constant is halved and doubled; the largest move of a row, and by which.
-//! - *Exclusion*: a row that a fitted constant moves by more than [`FITTED_MOVE_MAX`] proves nothing. Neither does a
-//!   level that moves nearly in proportion with one given or derived rate ([`DECIDED_MOVE_MIN`] when it is halved): it
-//!   was put in.
+//! - *Exclusion*: a row whose number follows from what its paper gives ([`Row::put_in`]) proves nothing, and neither
+//!   does one that a fitted constant moves by more than [`FITTED_MOVE_MAX`], or a level that moves nearly in proportion
+//!   with one given or derived rate ([`DECIDED_MOVE_MIN`] when it is halved): it was put in.
 //! - *Ablation*: [`ABLATIONS`].
 //!
 //! [`Profile::constants`]: gannet_sim::nic::Profile::constants
 
 use super::kept::Kept;
-use super::laboratory::{Change, Done, Extent, Factor, Origin, Used};
+use super::laboratory::{Change, Done, Extent, Factor, Origin, OwnConstant, Used};
 use super::{Failure, Figure, Paper, Report, Row, Verdict};
 use gannet_sim::nic::Constant;
 use std::num::NonZero;
@@ -179,10 +179,10 @@ impl Study {
         progress(&format!("{}: its machines", paper.name()));
         let nothing = (Change::Nothing, Extent::Ends);
         let ran = paper.run_with(nothing.0, nothing.1, Done::default(), &mut |_| {})?;
-        let (base, used, done) = (ran.report, ran.used, ran.done);
+        let (base, used, own, done) = (ran.report, ran.used, ran.own, ran.done);
         let variations = match kept {
             Some(_) => Vec::new(),
-            None => variations(&used),
+            None => variations(&used, &own),
         };
         // The longest comes first, so that nobody waits for it at the end.
         let mut runs = vec![(Change::Nothing, Extent::Full)];
@@ -210,7 +210,7 @@ impl Study {
             };
             Judged {
                 sensitivity,
-                excluded,
+                excluded: row.put_in.map(String::from).or(excluded),
                 ablated: short[..first_variation].iter().map(number_of).collect(),
             }
         });
@@ -218,7 +218,7 @@ impl Study {
             paper,
             judged: judged.collect(),
             ablated: ablated(&report, &short[..first_variation]),
-            constants: constants(&used),
+            constants: constants(&used, &own),
             report,
         })
     }
@@ -263,27 +263,30 @@ impl Variation {
 }
 
 /// Every assumed or fitted constant halved and doubled; every other rate halved.
-fn variations(used: &[Used]) -> Vec<Variation> {
+fn variations(used: &[Used], own: &[OwnConstant]) -> Vec<Variation> {
+    let of_testbeds = used.iter().flat_map(|used| {
+        let constants = used.profile.constants().into_iter();
+        constants.filter(|(name, _)| matters(used, name))
+    });
+    let own = own.iter().map(|own| (own.name, own.constant));
     let mut variations: Vec<Variation> = Vec::new();
-    for used in used {
-        for (name, constant) in used.profile.constants() {
-            let origin = Origin::of(&constant);
-            let is_known = |it: &Variation| it.name == name && it.origin == origin;
-            if constant.value == 0 || !matters(used, name) || variations.iter().any(is_known) {
-                continue;
-            }
-            let factors: &[Factor] = match origin {
-                Origin::Assumed | Origin::Fitted => &[Factor::Halved, Factor::Doubled],
-                Origin::Stated if name.ends_with("bytes_per_s") => &[Factor::Halved],
-                Origin::Stated => &[],
-            };
-            variations.extend(factors.iter().map(|factor| Variation {
-                name,
-                factor: *factor,
-                origin,
-                label: constant.source.label(),
-            }));
+    for (name, constant) in of_testbeds.chain(own) {
+        let origin = Origin::of(&constant);
+        let is_known = |it: &Variation| it.name == name && it.origin == origin;
+        if constant.value == 0 || variations.iter().any(is_known) {
+            continue;
         }
+        let factors: &[Factor] = match origin {
+            Origin::Assumed | Origin::Fitted => &[Factor::Halved, Factor::Doubled],
+            Origin::Stated if name.ends_with("bytes_per_s") => &[Factor::Halved],
+            Origin::Stated => &[],
+        };
+        variations.extend(factors.iter().map(|factor| Variation {
+            name,
+            factor: *factor,
+            origin,
+            label: constant.source.label(),
+        }));
     }
     variations
 }
@@ -380,8 +383,8 @@ fn ablated(report: &Report, short: &[Report]) -> Vec<Ablated> {
     report.figures.iter().map(of).collect()
 }
 
-/// Of each testbed, what differs from the one before it.
-fn constants(used: &[Used]) -> Vec<(&'static str, &'static str, Constant)> {
+/// Of each testbed, what differs from the one before it; then the study's own.
+fn constants(used: &[Used], own: &[OwnConstant]) -> Vec<(&'static str, &'static str, Constant)> {
     let mut constants: Vec<(&'static str, &'static str, Constant)> = Vec::new();
     for used in used {
         for (name, constant) in used.profile.constants() {
@@ -393,5 +396,6 @@ fn constants(used: &[Used]) -> Vec<(&'static str, &'static str, Constant)> {
             }
         }
     }
+    constants.extend(own.iter().map(|own| (own.testbed, own.name, own.constant)));
     constants
 }

@@ -9,6 +9,7 @@ mod nic_disk;
 mod nic_papers;
 mod nic_pvfs;
 mod pair;
+mod papers_odafs;
 mod papers_pvfs;
 mod serving;
 mod support;
