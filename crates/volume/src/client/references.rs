@@ -153,7 +153,7 @@ impl References {
         let memory = match options.cache_len {
             0 => ClientMemoryOptions {
                 balance: Balance::Fixed {
-                    directory_permille: 1000,
+                    directory: DIRECTORY_LEN,
                 },
                 ..ClientMemoryOptions::new(DIRECTORY_LEN)
             },
@@ -353,7 +353,7 @@ impl References {
     }
 
     /// Fills `target` from the client's own blocks, if all are there and young enough.
-    pub(super) fn from_cache(&self, file: FileId, offset: u64, target: &mut [u8]) -> bool {
+    pub(super) fn fill_from_cache(&self, file: FileId, offset: u64, target: &mut [u8]) -> bool {
         if !self.has_cache() {
             return false;
         }

@@ -53,7 +53,7 @@ impl VolumeFs {
         }
         let len = count as usize;
         if let Some(target) = buffer.get_mut(..len)
-            && self.references.from_cache(id, offset, target)
+            && self.references.fill_from_cache(id, offset, target)
         {
             return Ok(true);
         }
