@@ -32,8 +32,8 @@ pub trait ByteStream {
     /// `WouldBlock` when nothing is there; others when the connection is broken.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// As [`ByteStream::try_read`], but asks the system even where the runtime has heard of nothing: for who looks again
-    /// and again because bytes are about to come, and does not wait.
+    /// As [`ByteStream::try_read`], but asks the system even where the runtime has heard of nothing: for who looks
+    /// again and again because bytes are about to come, and does not wait.
     ///
     /// # Errors
     /// As [`ByteStream::try_read`].

@@ -1,8 +1,8 @@
 //! What a client knows of memory of I/O servers that it may read without asking, and whether it does.
 //!
-//! A reference names an object on one connection, and is dropped with it. Which blocks of the object are in the server's
-//! memory is a guess: from READs that were answered, and from runs that the server told of. A wrong guess costs an
-//! exception and then the call that would have been made at once.
+//! A reference names an object on one connection, and is dropped with it. Which blocks of the object are in the
+//! server's memory is a guess: from READs that were answered, and from runs that the server told of. A wrong guess
+//! costs an exception and then the call that would have been made at once.
 
 use super::optimistic::{
     AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
@@ -196,8 +196,8 @@ impl References {
         }
     }
 
-    /// Registered memory for `len` bytes of a short read; `None` for longer ones, and where bytes in it cannot be looked
-    /// at.
+    /// Registered memory for `len` bytes of a short read; `None` for longer ones, and where bytes in it cannot be
+    /// looked at.
     pub(super) fn take_sink(&self, link: Option<&Link>, len: u32) -> Option<Region> {
         if len > SINK_LEN {
             return None;

@@ -128,7 +128,8 @@ impl<V: Vfs> IoServer<V> {
         self.exports.stats()
     }
 
-    /// A reference for the bearer of `capability`, which was checked, to an object of which it is about to read `first`.
+    /// A reference for the bearer of `capability`, which was checked, to an object of which it is about to read
+    /// `first`.
     pub(super) async fn reference(
         &self,
         link: &Link,
@@ -199,8 +200,8 @@ impl<V: Vfs> IoServer<V> {
     }
 }
 
-/// Up to `room` runs of the first `size` bytes that are in memory, found by halving what is not. Bounded in probes: of a
-/// long object of which little is in memory, some is not told.
+/// Up to `room` runs of the first `size` bytes that are in memory, found by halving what is not. Bounded in probes: of
+/// a long object of which little is in memory, some is not told.
 fn resident_runs(file: &dyn FileSource, size: u64, room: usize) -> Vec<ResidentRun> {
     let mut runs: Vec<ResidentRun> = Vec::new();
     let mut probes = RESIDENT_PROBES_MAX;

@@ -1,7 +1,7 @@
 //! Optimistic reads of what the peer exports.
 //!
-//! A lone read is polled for: its poster looks at the socket itself, for as long as such answers used to take to come, so
-//! that neither the runtime nor the connection's task is between them. Any other goes the way of all work.
+//! A lone read is polled for: its poster looks at the socket itself, for as long as such answers used to take to come,
+//! so that neither the runtime nor the connection's task is between them. Any other goes the way of all work.
 
 use super::queue::Outgoing;
 use super::{Link, LinkError, Shared};
@@ -36,6 +36,11 @@ impl Looking {
             .set((self.points.get() + 1).min(LOOK_POINTS_MAX));
     }
 
+    /// Reads come several at a time: one that is polled for would hold up the others, which leave together.
+    fn has_company(&self) {
+        self.points.set(0);
+    }
+
     fn looked(&self, found: bool) {
         if found {
             self.came();
@@ -63,8 +68,8 @@ impl Link {
         self.shared.pool.terms.successor_of(term).is_some()
     }
 
-    /// Reads from what the peer exports, at `now`: all bytes of `sink`, or why not. What is given up goes on at the peer, and its
-    /// bytes come to memory that nobody has any more.
+    /// Reads from what the peer exports, at `now`: all bytes of `sink`, or why not. What is given up goes on at the
+    /// peer, and its bytes come to memory that nobody has any more.
     ///
     /// # Errors
     /// The connection has ended.
@@ -76,6 +81,9 @@ impl Link {
         let (shared, since) = (&self.shared, now);
         let limit = shared.runtime.look_max();
         let is_alone = shared.is_quiet();
+        if !is_alone {
+            shared.looking.has_company();
+        }
         let mut waiter = self.post_exported(sink, source)?;
         if !limit.is_zero() && is_alone && shared.looking.pays() {
             if let Some(outcome) = shared.post_and_look(&mut waiter, since + limit)? {

@@ -2,10 +2,10 @@
 //!
 //! What a reader is guaranteed: without a cache of data, a read that begins after a write was acknowledged to anyone
 //! sees it, as one by a call does. A server takes the bytes from its page cache, where a WRITE puts them before it is
-//! answered. Bytes of a read are all of its server's file, so that the file is known to be so long; what is past the end
-//! is refused, and a call says how long the file is. A read over several servers is several reads, as it is by calls.
-//! With a cache of data, a read may miss writes of others that are younger than the cache's age; writes by this client
-//! are never missed.
+//! answered. Bytes of a read are all of its server's file, so that the file is known to be so long; what is past the
+//! end is refused, and a call says how long the file is. A read over several servers is several reads, as it is by
+//! calls. With a cache of data, a read may miss writes of others that are younger than the cache's age; writes by this
+//! client are never missed.
 
 use super::VolumeFs;
 use crate::client::data::DataError;
@@ -94,8 +94,8 @@ impl VolumeFs {
         Some(known)
     }
 
-    /// Reads extents to where they belong in `buffer`, which begins at `offset` of the file. False if one was refused, or
-    /// its connection ended.
+    /// Reads extents to where they belong in `buffer`, which begins at `offset` of the file. False if one was refused,
+    /// or its connection ended.
     async fn read_known(
         &self,
         id: FileId,
