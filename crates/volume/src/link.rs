@@ -32,7 +32,7 @@ use holding::Holding;
 use lent::Lending;
 use optimistic::Looking;
 use queue::{Call, Outgoing, State};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -159,7 +159,8 @@ struct Shared {
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     fast: RefCell<Fast>,
-    lending: RefCell<Lending>,
+    /// Of connections that lend or are lent memory, which few are.
+    lending: OnceCell<Box<RefCell<Lending>>>,
     looking: Looking,
     /// Something was queued.
     queued: Notify,
@@ -470,6 +471,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shared {
+    fn lending(&self) -> &RefCell<Lending> {
+        self.lending.get_or_init(Box::default)
+    }
+
     /// Nothing will come any more: everybody who waits hears why.
     fn end(&self, why: LinkError) {
         let over = {
@@ -490,7 +495,9 @@ impl Shared {
         drop(over);
         self.leave_place();
         drop(self.fast.take());
-        drop(self.lending.take());
+        if let Some(lending) = self.lending.get() {
+            drop(lending.take());
+        }
         self.queued.notify();
     }
 }

@@ -16,7 +16,7 @@ use gannet_wire::volume::{
     Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Role, TOKEN_LEN, Token,
     VERSION, refusal, version_in,
 };
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -191,7 +191,7 @@ fn make(
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         fast: RefCell::default(),
-        lending: RefCell::default(),
+        lending: OnceCell::new(),
         looking: Default::default(),
         queued: Notify::default(),
     });

@@ -80,7 +80,7 @@ impl Link {
     /// lent enough, or too many others have.
     pub(crate) fn lendable(&self, len: u64) -> Option<Buffer> {
         let len = usize::try_from(len).ok()?;
-        let mut lending = self.shared.lending.borrow_mut();
+        let mut lending = self.shared.lending().borrow_mut();
         if self.is_over() {
             return None;
         }
@@ -108,7 +108,7 @@ impl Link {
         let endpoint = &self.shared.endpoint;
         let (backing, scope) = (Backing::Buffer(buffer), Scope::Endpoint(endpoint.id()));
         let region = endpoint.domain().register(backing, access, scope).ok()?;
-        let mut lending = self.shared.lending.borrow_mut();
+        let mut lending = self.shared.lending().borrow_mut();
         lending.last += 1;
         let number = lending.last;
         let lent = Lent {
@@ -125,13 +125,13 @@ impl Link {
     /// Takes back what was lent under this number, with what the peer has written to it: no byte is read or written by
     /// its key any more. `None`: there is no such memory, it was lent for too long, or the adapter has lost it.
     pub(crate) async fn take_back(&self, number: u64) -> Option<Buffer> {
-        let returning = self.shared.lending.borrow_mut().take_back(number)?;
+        let returning = self.shared.lending().borrow_mut().take_back(number)?;
         returning.await.unwrap_or_default()
     }
 
     /// Takes note of memory that may be written to.
     pub(crate) fn may_use(&self, lent: Lent) {
-        let mut lending = self.shared.lending.borrow_mut();
+        let mut lending = self.shared.lending().borrow_mut();
         if lending.usable.len() < LENT_PIECES_MAX {
             let until = self.shared.runtime.now() + LENT_USE_AGE;
             lending.usable.push((lent, until));
@@ -141,7 +141,7 @@ impl Link {
     /// Memory for `len` bytes that the peer has lent, if it has; nobody else gets it.
     pub(crate) fn usable(&self, len: u64) -> Option<Lent> {
         let now = self.shared.runtime.now();
-        let mut lending = self.shared.lending.borrow_mut();
+        let mut lending = self.shared.lending().borrow_mut();
         lending.usable.retain(|(_, until)| *until > now);
         let fitting = |(lent, _): &(Lent, Instant)| u64::from(lent.len) >= len;
         let at = lending.usable.iter().position(fitting)?;
@@ -164,7 +164,7 @@ async fn watch(link: Link, runtime: Handle) {
     let mut next = runtime.now() + LENT_AGE;
     loop {
         sleep(&runtime, next - runtime.now()).await;
-        let expired = link.shared.lending.borrow_mut().expire(runtime.now());
+        let expired = link.shared.lending().borrow_mut().expire(runtime.now());
         match expired {
             Some(at) => next = at,
             None => return,
