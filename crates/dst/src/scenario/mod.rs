@@ -55,6 +55,52 @@ pub struct Summary {
     pub faults: u64,
     /// Virtual nanoseconds.
     pub elapsed_ns: u64,
+    /// What clients of a volume read without asking.
+    pub reads: ReadsSummary,
+}
+
+/// What clients of a volume read without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadsSummary {
+    /// Reads of bytes by references.
+    pub optimistic: u64,
+    /// Those that were refused, for whatever reason.
+    pub refused: u64,
+    /// Those that were refused because the key was not good any more.
+    pub refused_keys: u64,
+    /// Blocks that a client had itself.
+    pub cached: u64,
+    /// Reads of attributes by references.
+    pub attributes: u64,
+    /// Those that found nothing, or another file's.
+    pub stale_attributes: u64,
+}
+
+impl ReadsSummary {
+    /// Adds what another world read.
+    pub fn add(&mut self, other: &ReadsSummary) {
+        self.optimistic += other.optimistic;
+        self.refused += other.refused;
+        self.refused_keys += other.refused_keys;
+        self.cached += other.cached;
+        self.attributes += other.attributes;
+        self.stale_attributes += other.stale_attributes;
+    }
+
+    /// Whether each way to end such a read was gone.
+    pub fn has_all(&self) -> bool {
+        let ReadsSummary {
+            optimistic,
+            refused,
+            refused_keys,
+            cached,
+            attributes,
+            stale_attributes,
+        } = *self;
+        // Some were refused for their pages and some for their keys.
+        let counts = [optimistic, refused - refused_keys, refused_keys, cached];
+        counts.into_iter().chain([attributes, stale_attributes]).all(|count| count > 0)
+    }
 }
 
 /// Runs the scenario of `seed`.

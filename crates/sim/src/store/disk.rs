@@ -558,6 +558,15 @@ impl FileSystem {
         }
     }
 
+    /// Some pages of each file leave the page cache.
+    pub(super) fn evict_pages(&self, random: &Random, per_mille: u64) {
+        for inode in self.inodes.values() {
+            if let Content::File(bytes) = &inode.content {
+                bytes.evict_pages(random, per_mille);
+            }
+        }
+    }
+
     /// Some files leave the page cache.
     pub(super) fn evict(&self, random: &Random, per_mille: u64) {
         for inode in self.inodes.values() {

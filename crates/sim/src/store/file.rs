@@ -4,9 +4,14 @@ use crate::limits::FILE_MAX;
 use crate::random::Random;
 use gannet_runtime::FileSource;
 use gannet_vfs::Status;
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
 
 /// A simulated file's content. A lock because transports read it through [`FileSource`], which is `Sync`.
 #[derive(Default)]
@@ -20,8 +25,8 @@ struct State {
     durable: Vec<u8>,
     /// Written to `data` and not to `durable`, oldest first.
     unsynced: Vec<(usize, Vec<u8>)>,
-    /// Not in the page cache: the next read must wait for the disk.
-    is_cold: bool,
+    /// Pages that are not in the page cache: a read of them must wait for the disk.
+    cold: BTreeSet<usize>,
 }
 
 impl FileBytes {
@@ -41,6 +46,7 @@ impl FileBytes {
         let start = position(offset, bytes.len())?;
         let mut state = self.state();
         place(&mut state.data, start, bytes);
+        state.bring(start..start + bytes.len());
         state.unsynced.push((start, bytes.to_vec()));
         Ok(())
     }
@@ -60,12 +66,18 @@ impl FileBytes {
         let mut state = self.state();
         state.data.resize(len, 0);
         state.durable.resize(len, 0);
+        state.cold.split_off(&len.div_ceil(PAGE));
         Ok(())
     }
 
     /// Drops the file from the page cache.
     pub(super) fn evict(&self) {
-        self.state().is_cold = true;
+        self.state().drop_pages(|| true);
+    }
+
+    /// Drops so many of a thousand of its pages from the page cache.
+    pub(super) fn evict_pages(&self, random: &Random, per_mille: u64) {
+        self.state().drop_pages(|| random.chance(per_mille));
     }
 
     /// The power fails: of what was not synced, each write is lost or was written back already, as the seed says.
@@ -77,7 +89,8 @@ impl FileBytes {
             }
         }
         state.data = state.durable.clone();
-        state.is_cold = true;
+        state.cold.clear();
+        state.drop_pages(|| true);
     }
 }
 
@@ -98,7 +111,39 @@ fn place(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
     data[start..end].copy_from_slice(bytes);
 }
 
+/// The pages that bytes lie in.
+fn pages(bytes: Range<usize>) -> Range<usize> {
+    bytes.start / PAGE..bytes.end.div_ceil(PAGE)
+}
+
 impl State {
+    fn drop_pages(&mut self, mut drops: impl FnMut() -> bool) {
+        let dropped = pages(0..self.data.len()).filter(|_| drops());
+        self.cold.extend(dropped);
+    }
+
+    /// These bytes are in the page cache now.
+    fn bring(&mut self, bytes: Range<usize>) {
+        if !self.cold.is_empty() {
+            pages(bytes).for_each(|page| {
+                self.cold.remove(&page);
+            });
+        }
+    }
+
+    /// Where these bytes lie in the file, as far as it goes.
+    fn there(&self, offset: u64, len: usize) -> Range<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let start = start.min(self.data.len());
+        start..start.saturating_add(len).min(self.data.len())
+    }
+
+    /// The first of these bytes that is not in the page cache.
+    fn first_cold(&self, bytes: &Range<usize>) -> Option<usize> {
+        let page = *self.cold.range(pages(bytes.clone())).next()?;
+        Some((page * PAGE).max(bytes.start)).filter(|_| !bytes.is_empty())
+    }
+
     fn copy(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = self.data.get(start..).unwrap_or_default();
@@ -115,19 +160,25 @@ impl FileSource for FileBytes {
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let state = self.state();
-        if state.is_cold {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(state.copy(offset, buffer))
+        let bytes = state.there(offset, buffer.len());
+        let len = match state.first_cold(&bytes) {
+            Some(cold) if cold == bytes.start => return Err(io::ErrorKind::WouldBlock.into()),
+            Some(cold) => cold - bytes.start,
+            None => bytes.len(),
+        };
+        Ok(state.copy(offset, &mut buffer[..len]))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state();
-        state.is_cold = false;
+        let bytes = state.there(offset, buffer.len());
+        state.bring(bytes);
         Ok(state.copy(offset, buffer))
     }
 
-    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
-        !self.state().is_cold
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let state = self.state();
+        let bytes = state.there(offset, usize::try_from(len).unwrap_or(usize::MAX));
+        state.first_cold(&bytes).is_none()
     }
 }

@@ -73,6 +73,12 @@ impl Disk {
         self.system.borrow().files_in_folders()
     }
 
+    /// Its machine needs memory for something else: of a thousand pages in the page cache, so many leave it.
+    pub fn page_out(&self, per_mille: u64) {
+        let system = self.system.borrow();
+        system.evict_pages(&self.random, per_mille);
+    }
+
     /// It is another one, and empty.
     pub fn replace(&self) {
         self.system.replace(FileSystem::new());

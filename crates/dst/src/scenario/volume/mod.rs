@@ -17,6 +17,8 @@
 mod gateway;
 mod locked;
 mod nemesis;
+mod past;
+mod reads;
 mod worker;
 
 use super::{Report, Summary};
@@ -34,6 +36,8 @@ use gannet_vfs::{Credentials, Vfs};
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gateway::Gateway;
 use locked::LocksHeld;
+use past::Past;
+use reads::Reads;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -73,6 +77,7 @@ struct Plan {
     mounts: Option<Mounts>,
     /// Some faults last longer than leases, capabilities and deadlines do.
     long_faults: bool,
+    reads: Reads,
 }
 
 /// How some clients have the volume mounted.
@@ -146,6 +151,7 @@ impl Face {
 impl Plan {
     fn draw(random: &Random) -> Plan {
         let clients = random.index(4) + 1;
+        let reads = Reads::draw(&random.fork("reads"), clients);
         let mut plan = Plan {
             iwarp: random.chance(300),
             servers: random.index(5) + 1,
@@ -163,6 +169,8 @@ impl Plan {
             },
             full: random.chance(500),
             fabric: FabricProfile {
+                survivable_exceptions: reads.exceptions,
+                registration_failures_per_mille: reads.registration_failures_per_mille,
                 segment_len: [1448, 16 << 10, 64 << 10][random.index(3)],
                 resets_per_million: random.below(2) * 300,
                 connect_failures_per_mille: random.below(2) * 100,
@@ -171,6 +179,7 @@ impl Plan {
             client_based: random.chance(400),
             mounts: None,
             long_faults: random.chance(400),
+            reads,
         };
         if random.chance(500) {
             plan.mounts = Some(Mounts::draw(random, clients));
@@ -208,6 +217,10 @@ struct Stage {
     taken: [Cell<bool>; NAMES],
     /// How often each was taken.
     turns: [Cell<u64>; NAMES],
+    /// What files held a while ago.
+    past: Past,
+    /// The modes of files, where they are known.
+    modes: [Cell<Option<u32>>; NAMES],
     seats: Vec<Seat>,
     locks: LocksHeld,
     /// How often machines were made to stand still, or to go on.
@@ -260,6 +273,7 @@ impl Stage {
             let random = random.fork(&format!("worker {number}"));
             Seat::new(random, number % plan.clients, plan.operations)
         });
+        let plan_workers = plan.workers;
         let mounts = plan.mounts.as_ref();
         let exported = mounts.filter(|it| it.clients.contains(&Some(Face::Nfs)));
         Stage {
@@ -277,6 +291,8 @@ impl Stage {
             model: Default::default(),
             taken: Default::default(),
             turns: Default::default(),
+            past: Past::new(plan_workers),
+            modes: Default::default(),
             locks: LocksHeld::default(),
             freezes: Cell::default(),
             strike: Cell::default(),
@@ -320,8 +336,9 @@ impl Stage {
     }
 
     fn start_worker(self: &Rc<Self>, number: usize, mount: Option<Rc<Mount>>) {
-        let (stage, node) = (Rc::clone(self), &self.clients[self.seats[number].client]);
-        let worker = Worker::new(Rc::clone(self), number, self.connect(node)).through(mount);
+        let client = self.seats[number].client;
+        let (stage, node) = (Rc::clone(self), &self.clients[client]);
+        let worker = Worker::new(Rc::clone(self), number, self.connect(client)).through(mount);
         let task = async move {
             if let Err(why) = worker.run().await {
                 stage.fail(format!("worker {number}: {why}"));
@@ -332,9 +349,11 @@ impl Stage {
 }
 
 impl Stage {
-    /// One more client of the volume on that machine.
-    fn connect(&self, node: &Node) -> VolumeFs {
-        self.bed.mount(node).with_policy(self.plan.policy())
+    /// One more client of the volume on that client's machine.
+    fn connect(&self, client: usize) -> VolumeFs {
+        let fs = self.bed.mount(&self.clients[client]);
+        let fs = fs.with_policy(self.plan.policy());
+        fs.with_reads(self.plan.reads.options(client))
     }
 
     /// What a client's workers share, if it has the volume mounted.
@@ -349,7 +368,7 @@ impl Stage {
                 Mount::Export(Headless::new(&runtime, store, options, bounds))
             }
             _ => {
-                let fs = self.connect(node);
+                let fs = self.connect(client);
                 let root = fs.root();
                 Mount::Volume(Headless::new(&runtime, (fs, root), options, bounds))
             }

@@ -49,7 +49,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
         stage.count(|summary| summary.faults += 1);
         let event = match strikes {
             true => IO_SERVER_DIES,
-            false => random.below(14),
+            false => random.below(18),
         };
         match event {
             0..=1 => {
@@ -84,6 +84,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             10 if stage.gateway.is_some() => restart_gateway(stage, random).await,
             12 => isolate(stage, random).await,
             13 => freeze(stage, random).await,
+            14..=16 => page_out(stage, random).await,
             _ => {
                 stage.faults.reset_a_connection(a_node(stage, random).id());
             }
@@ -171,6 +172,18 @@ async fn isolate(stage: &Stage, random: &Random) {
     others
         .iter()
         .for_each(|other| stage.faults.heal(one, *other));
+}
+
+/// I/O servers have to give all of their page caches away, or some pages; perhaps again and again for a while.
+async fn page_out(stage: &Stage, random: &Random) {
+    for _ in 0..[1, 1, 20][random.index(3)] {
+        let all = random.chance(300);
+        let per_mille = random.between(1, 1000);
+        let some = stage.bed.io_servers.iter();
+        let some = some.filter(|_| all || random.chance(500));
+        some.for_each(|it| it.disk.page_out(if all { 1000 } else { per_mille }));
+        pause(stage, random, 5_000_000).await;
+    }
 }
 
 /// Has a machine stand still and go on.

@@ -1,18 +1,23 @@
 //! A worker on a client of a volume: operations one after the other, each compared with the model.
 
 mod around;
+mod bytes;
+mod counted;
 mod given_up;
 mod listed;
 mod mount;
 mod mounted;
+mod ranges;
 
 use super::{NAMES, Stage, UNIT};
 use around::{Around, is_left_over};
-use gannet_runtime::{Buffer, both};
+use bytes::{compare, write_once};
+use counted::Counted;
+use gannet_runtime::both;
 use gannet_sim::Random;
 use gannet_vfs::{
     ByteLock, CreateMode, Credentials, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
-    Stability, Status, Vfs,
+    Status, Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::limits::{CALL_DEADLINE, OPERATION_DEADLINE};
@@ -20,6 +25,7 @@ use gannet_wire::volume::{Chosen, Stripes};
 use given_up::GivenUp;
 pub(super) use mount::Mount;
 use mounted::Session;
+use ranges::Ranges;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -122,6 +128,7 @@ enum Step {
         name: usize,
     },
     List,
+    Ranges(Ranges),
 }
 
 #[derive(Debug, Clone)]
@@ -137,7 +144,7 @@ impl Step {
     /// On a volume with so many I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
-        match random.below(20) {
+        match random.below(26) {
             0..=1 => Step::Create {
                 name,
                 attempt: random.next().to_be_bytes(),
@@ -172,6 +179,7 @@ impl Step {
                 name,
                 wanted: random.chance(700),
             },
+            20.. => Step::Ranges(Ranges::draw(random, name)),
             _ => Step::Check { name },
         }
     }
@@ -188,6 +196,7 @@ impl Step {
                 ..
             })
             | Step::Session(Session { name, .. })
+            | Step::Ranges(Ranges { name, .. })
             | Step::Create { name, .. }
             | Step::CreateOn { name, .. }
             | Step::Stripe { name, .. }
@@ -259,6 +268,9 @@ pub(super) struct Worker {
     fs: VolumeFs,
     /// Another client, on the same machine, when it is needed.
     rival: OnceCell<VolumeFs>,
+    /// Another one, which keeps what it has read.
+    cached: OnceCell<VolumeFs>,
+    counted: Counted,
     /// What it does most things through, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
     /// Tells its client from all others, also of its earlier lives.
@@ -273,6 +285,8 @@ impl Worker {
     pub(super) fn new(stage: Rc<Stage>, number: usize, fs: VolumeFs) -> Worker {
         Worker {
             rival: OnceCell::new(),
+            cached: OnceCell::new(),
+            counted: Counted::default(),
             mount: None,
             client: stage.bed.manager.runtime().random(),
             stage,
@@ -302,6 +316,7 @@ impl Worker {
             note("begins");
             let done = self.perform(&step).await;
             note("ends");
+            self.count_reads();
             done.map_err(|why| format!("{why}, in {}", describe(&step)))?;
             let mounted = u64::from(self.mount.is_some());
             self.stage.count(|summary| {
@@ -338,6 +353,7 @@ impl Worker {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), String> {
+        self.forget_modes(step);
         if let Some(mount) = &self.mount
             && let Some(done) = self.perform_mounted(mount, step).await
         {
@@ -357,6 +373,7 @@ impl Worker {
             Step::Rename { from, to } => self.rename(*from, *to).await,
             Step::Check { name } => self.check(*name).await,
             Step::List => self.list().await,
+            Step::Ranges(ranges) => self.read_ranges(ranges).await,
             Step::Session(_) => Err(String::from("nothing is mounted")),
         }
     }
@@ -409,7 +426,14 @@ impl Worker {
     }
 
     fn set(&self, name: usize, content: Option<Vec<u8>>) {
-        self.stage.model[name].replace(content);
+        let is_there = content.is_some();
+        match self.stage.model[name].replace(content) {
+            Some(before) if is_there => {
+                let now = self.stage.faults.now_ns();
+                self.stage.past.changed(name, &before, now, None);
+            }
+            _ => self.stage.past.forget(name),
+        }
     }
 
     /// The file of a name, if there is one, and how long it is.
@@ -549,9 +573,8 @@ impl Worker {
             }
             Ok::<(), String>(())
         };
-        let rival = (self.rival)
-            .get_or_init(|| self.stage.connect(&self.stage.clients[self.seat().client]));
-        let (one, another) = both(write(&self.fs, &writes[0]), write(rival, &writes[1])).await;
+        let rival = write(self.rival(), &writes[1]);
+        let (one, another) = both(write(&self.fs, &writes[0]), rival).await;
         one.and(another)?;
         let before = self.content(name).unwrap_or_default();
         let [first, second] = [[0, 1], [1, 0]].map(|order| {
@@ -659,8 +682,9 @@ impl Worker {
         if from != to
             && let Some(content) = self.content(from)
         {
-            self.set(from, None);
-            self.set(to, Some(content));
+            self.stage.past.moved(from, to);
+            self.stage.model[from].replace(None);
+            self.stage.model[to].replace(Some(content));
         }
     }
 
@@ -721,54 +745,6 @@ impl Worker {
     }
 }
 
-async fn write_once<V: Vfs>(
-    fs: &V,
-    caller: &Credentials,
-    file: &FileHandle,
-    write: &Write,
-) -> Result<(), Status> {
-    let (data, range) = (Buffer::from_vec(write.bytes.clone()), 0..write.bytes.len());
-    let stability = match write.commits {
-        true => Stability::Unstable,
-        false => Stability::FileSync,
-    };
-    let writing = fs.write(caller, file, write.offset, data, range, stability);
-    let written = writing.await.result?;
-    if written.count as usize != write.bytes.len() {
-        return Err(Status::Io);
-    }
-    if write.commits {
-        let committed = fs.commit(caller, file, 0, 0).await.result?;
-        if committed.verifier != written.verifier {
-            // A server has restarted in between: what it had is to be written again.
-            return Err(Status::Jukebox);
-        }
-    }
-    Ok(())
-}
-
-/// Every byte of a file must be what it is in one of these states of it, and its length must lie between theirs.
-fn compare(bytes: &[u8], states: &[&[u8]]) -> Result<(), String> {
-    let lengths = || states.iter().map(|state| state.len());
-    let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
-    if !(least..=most).contains(&bytes.len()) {
-        let len = bytes.len();
-        return Err(format!(
-            "{len} bytes are there, {least} to {most} should be"
-        ));
-    }
-    let at = |state: &[u8], index: usize| state.get(index).copied().unwrap_or(0);
-    let is_wrong =
-        |(index, byte): &(usize, &u8)| states.iter().all(|state| at(state, *index) != **byte);
-    match bytes.iter().enumerate().find(is_wrong) {
-        None => Ok(()),
-        Some((index, byte)) => {
-            let right: Vec<u8> = states.iter().map(|state| at(state, index)).collect();
-            Err(format!("byte {index} is {byte}, and was {right:?}"))
-        }
-    }
-}
-
 /// A step without its bytes.
 fn describe(step: &Step) -> String {
     match step {
@@ -779,6 +755,7 @@ fn describe(step: &Step) -> String {
             write.name
         ),
         Step::Session(session) => session.describe(),
+        Step::Ranges(ranges) => ranges.describe(),
         Step::GivenUp(given_up) => given_up.describe(),
         Step::Contest(writes) => {
             let sizes = writes.each_ref().map(|it| (it.offset, it.bytes.len()));

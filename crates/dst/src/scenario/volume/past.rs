@@ -1,0 +1,77 @@
+//! What files held a while ago, which clients with a cache of data may still answer: not what they changed themselves.
+
+use super::NAMES;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// How long anything is kept: no cache's age is greater.
+pub(super) const AGE_MAX_NS: u64 = 3_000_000_000;
+
+/// What a file held until something else was acknowledged.
+struct Old {
+    until: u64,
+    content: Rc<[u8]>,
+}
+
+/// See the module. Of each worker, and each name.
+pub(super) struct Past {
+    of_workers: RefCell<Vec<[Vec<Old>; NAMES]>>,
+}
+
+impl Past {
+    pub(super) fn new(workers: usize) -> Past {
+        let of_workers = (0..workers).map(|_| Default::default()).collect();
+        Past {
+            of_workers: RefCell::new(of_workers),
+        }
+    }
+
+    /// A name's file, which held `before`, was changed just now: by the cached client of worker `by`, which did this to
+    /// its bytes and must see that, or by another one.
+    pub(super) fn changed(
+        &self,
+        name: usize,
+        before: &[u8],
+        until: u64,
+        by: Option<(usize, &dyn Fn(&[u8]) -> Vec<u8>)>,
+    ) {
+        let content: Rc<[u8]> = before.into();
+        for (worker, names) in self.of_workers.borrow_mut().iter_mut().enumerate() {
+            let olds = &mut names[name];
+            olds.retain(|old| old.until + AGE_MAX_NS >= until);
+            match by {
+                Some((own, apply)) if own == worker => {
+                    for old in olds {
+                        old.content = apply(&old.content).into();
+                    }
+                }
+                _ => olds.push(Old {
+                    until,
+                    content: Rc::clone(&content),
+                }),
+            }
+        }
+    }
+
+    /// The name stands for another file now.
+    pub(super) fn forget(&self, name: usize) {
+        for names in self.of_workers.borrow_mut().iter_mut() {
+            names[name].clear();
+        }
+    }
+
+    /// One name was given to what another one stood for.
+    pub(super) fn moved(&self, from: usize, to: usize) {
+        for names in self.of_workers.borrow_mut().iter_mut() {
+            names[to] = std::mem::take(&mut names[from]);
+        }
+    }
+
+    /// What the cached client of a worker may have seen at `since` or later.
+    pub(super) fn states(&self, worker: usize, name: usize, since: u64) -> Vec<Rc<[u8]>> {
+        let of_workers = self.of_workers.borrow();
+        let olds = of_workers[worker][name].iter();
+        let young = olds.filter(|old| old.until >= since);
+        young.map(|old| Rc::clone(&old.content)).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! How the clients of a world read: by asking, or out of servers' memory, or out of their own.
+
+use super::past::AGE_MAX_NS;
+use super::{Plan, Stage};
+use gannet_sim::Random;
+use gannet_volume::client::{Optimistic, ReadOptions};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Reads {
+    /// Connections of the fabric in memory survive exceptions, as those of the software RNIC do.
+    pub(super) exceptions: bool,
+    pub(super) registration_failures_per_mille: u64,
+    /// Of each client.
+    clients: Vec<Optimistic>,
+    /// Clients that keep what they have read have so much room for it, and for so long.
+    cache: Option<(u64, Duration)>,
+}
+
+impl Reads {
+    pub(super) fn draw(random: &Random, clients: usize) -> Reads {
+        let ways = [Optimistic::On, Optimistic::On, Optimistic::Auto, Optimistic::Off];
+        let cache = random.chance(600);
+        Reads {
+            exceptions: random.chance(850),
+            registration_failures_per_mille: random.below(4) / 3 * 20,
+            clients: (0..clients).map(|_| ways[random.index(ways.len())]).collect(),
+            cache: cache.then(|| {
+                let age = Duration::from_nanos(random.between(1_000_000, AGE_MAX_NS));
+                (random.between(64 << 10, 1 << 20), age)
+            }),
+        }
+    }
+
+    /// Of a client: strictly.
+    pub(super) fn options(&self, client: usize) -> ReadOptions {
+        ReadOptions {
+            optimistic: self.clients[client],
+            ..ReadOptions::default()
+        }
+    }
+}
+
+impl Plan {
+    /// How a client reads that keeps what it has read.
+    pub(super) fn cached_reads(&self, client: usize) -> Option<ReadOptions> {
+        let (cache_len, cache_age) = self.reads.cache?;
+        Some(ReadOptions {
+            cache_len,
+            cache_age,
+            ..self.reads.options(client)
+        })
+    }
+}
+
+impl Stage {
+    /// How old what such a client answers may be.
+    pub(super) fn cache_age(&self, client: usize) -> Option<Duration> {
+        let options = self.plan.cached_reads(client);
+        options.map(|options| options.cache_age)
+    }
+}
