@@ -3,7 +3,7 @@
 //!
 //! Seeds are printed as they fail, each with the line that replays it; the exit status is 1 if any did.
 
-use gannet_dst::scenario::{self, Report, revocation, volume};
+use gannet_dst::scenario::{self, ReadsSummary, Report, revocation, volume};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
@@ -14,6 +14,9 @@ const USAGE: &str = "usage: gannet-dst [SEED] [--volume] [--count N] [--trace FI
 
 /// Fresh seeds stay short enough to be typed.
 const FRESH_SEED_BITS: u32 = 40;
+
+/// In so many worlds, everything happens that can become of a read that asks nobody.
+const MANY: u64 = 100;
 
 struct Arguments {
     seed: Option<u64>,
@@ -40,9 +43,10 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let first = arguments.seed.unwrap_or_else(fresh_seed);
     let (mut passed, mut failed) = (0u64, 0u64);
+    let mut reads = ReadsSummary::default();
     for index in 0..arguments.count {
         let seed = first.wrapping_add(index);
-        match run(seed, &arguments) {
+        match run(seed, &arguments, &mut reads) {
             Ok(true) => passed += 1,
             Ok(false) => failed += 1,
             Err(error) => {
@@ -52,11 +56,18 @@ fn main() -> ExitCode {
         }
     }
     println!("{passed} passed, {failed} failed");
-    ExitCode::from(u8::from(failed > 0))
+    if arguments.count > 1 {
+        println!("{reads:?}");
+    }
+    let is_vacuous = arguments.count >= MANY && failed == 0 && !reads.has_all();
+    if is_vacuous {
+        println!("clients did not read without asking in every way that there is");
+    }
+    ExitCode::from(u8::from(failed > 0 || is_vacuous))
 }
 
 /// Runs a seed's scenarios; true if all passed.
-fn run(seed: u64, arguments: &Arguments) -> io::Result<bool> {
+fn run(seed: u64, arguments: &Arguments, reads: &mut ReadsSummary) -> io::Result<bool> {
     let keep_trace = arguments.trace.is_some();
     let mut trace = String::new();
     if !arguments.only_volume {
@@ -71,6 +82,9 @@ fn run(seed: u64, arguments: &Arguments) -> io::Result<bool> {
     let report = volume::run(seed, keep_trace);
     trace.push_str(&report.trace);
     write_trace(arguments, &trace)?;
+    if let Ok(summary) = &report.outcome {
+        reads.add(&summary.reads);
+    }
     Ok(print(seed, &report, arguments.is_verbose(), " --volume"))
 }
 

@@ -1,6 +1,6 @@
 //! Client and server against the model: a few fixed seeds pass, and replay byte for byte.
 
-use gannet_dst::scenario::{self, revocation, volume};
+use gannet_dst::scenario::{self, ReadsSummary, revocation, volume};
 
 #[test]
 fn fixed_seeds_pass() {
@@ -16,12 +16,14 @@ fn fixed_seeds_pass() {
 #[test]
 fn clients_of_a_volume_find_what_they_left() {
     let (mut operations, mut mounted, mut faults) = (0, 0, 0);
+    let mut reads = ReadsSummary::default();
     for seed in 0..24 {
         match volume::run(seed, false).outcome {
             Ok(summary) => {
                 operations += summary.operations;
                 mounted += summary.mounted;
                 faults += summary.faults;
+                reads.add(&summary.reads);
             }
             Err(why) => panic!("cargo xtask sim {seed} --volume: {why}"),
         }

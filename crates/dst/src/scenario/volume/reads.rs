@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(super) struct Reads {
     /// Connections of the fabric in memory survive exceptions, as those of the software RNIC do.
     pub(super) exceptions: bool,
+    /// Of a thousand registrations of memory, how many are refused.
     pub(super) registration_failures_per_mille: u64,
     /// Of each client.
     clients: Vec<Optimistic>,
@@ -31,6 +32,10 @@ impl Reads {
                 (random.between(64 << 10, 1 << 20), age)
             }),
         }
+    }
+
+    pub(super) fn fails_to_register(&self) -> bool {
+        self.registration_failures_per_mille > 0
     }
 
     /// Of a client: strictly.

@@ -385,7 +385,9 @@ impl Worker {
             .note(format_args!("worker {}: {what}: {error}", self.number));
         self.stage.count(|summary| summary.unanswered += 1);
         let is_full = error == Status::Nospc && self.stage.plan.full;
-        let expected = matches!(error, Status::Jukebox | Status::Io) || is_full;
+        // Of memory that could not be registered.
+        let is_own = error == Status::Serverfault && self.stage.plan.reads.fails_to_register();
+        let expected = matches!(error, Status::Jukebox | Status::Io) || is_full || is_own;
         match expected {
             true => {
                 self.stage.faults.sleep(PATIENCE).await;
