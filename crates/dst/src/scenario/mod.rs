@@ -99,7 +99,10 @@ impl ReadsSummary {
         } = *self;
         // Some were refused for their pages and some for their keys.
         let counts = [optimistic, refused - refused_keys, refused_keys, cached];
-        counts.into_iter().chain([attributes, stale_attributes]).all(|count| count > 0)
+        counts
+            .into_iter()
+            .chain([attributes, stale_attributes])
+            .all(|count| count > 0)
     }
 }
 

@@ -12,7 +12,8 @@ use gannet_sim::nic::{Activity, Debtor, Host, Profile, Usage};
 use gannet_sim::{Faults, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{
-    File, FileError, Level, ParentPiece, Piece, Shape, TransferPolicy, VolumeFs,
+    File, FileError, Level, Optimistic, ParentPiece, Piece, ReadOptions, Shape, TransferPolicy,
+    VolumeFs,
 };
 use gannet_volume::io_server::ServerPolicy;
 use std::cell::{Cell, RefCell};
@@ -288,7 +289,7 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
                 true => register(fs, handle, load.memory_len()).await?,
                 false => (fs, Buffer::zeroed(load.memory_len())),
             };
-            let fs = Rc::new(fs.with_policy(load.policy));
+            let fs = Rc::new(as_published(fs, load.policy));
             let file = File::new(Rc::clone(&fs), caller, handle);
             let counted = Rc::clone(&fs);
             let mut process = Process {
@@ -337,7 +338,7 @@ async fn register(
         fast_max: 0,
         client_based: false,
     };
-    let fs = Rc::new(fs.with_policy(by_server));
+    let fs = Rc::new(as_published(fs, by_server));
     let mut buffer = fs.memory(len);
     let file = File::new(Rc::clone(&fs), Credentials::new(0, 0, &[]), file);
     let byte = contiguous(0, 1)?;
@@ -607,4 +608,12 @@ fn contiguous(offset: u64, len: u32) -> Result<Shape, Failure> {
 
 fn shape<E: std::fmt::Display>(made: Result<Shape, E>) -> Result<Shape, Failure> {
     made.map_err(failed)
+}
+
+/// A client that asks for everything, as those of PVFS do.
+fn as_published(fs: VolumeFs, policy: TransferPolicy) -> VolumeFs {
+    fs.with_policy(policy).with_reads(ReadOptions {
+        optimistic: Optimistic::Off,
+        ..ReadOptions::default()
+    })
 }

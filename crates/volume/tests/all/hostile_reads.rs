@@ -42,13 +42,16 @@ impl Client {
         &self,
         capabilities: Vec<Capability>,
     ) -> Result<Vec<ReferenceAnswer>, LinkError> {
-        self.send(&to_bytes(&ReferenceRequest { capabilities })).await
+        self.send(&to_bytes(&ReferenceRequest { capabilities }))
+            .await
     }
 
     async fn send(&self, body: &[u8]) -> Result<Vec<ReferenceAnswer>, LinkError> {
         let asking = (self.link()).call(Operation::References, Class::Background, body, &[]);
         let answer = asking.await?;
-        Ok(from_bytes::<ReferenceAnswers>(answer.body()).unwrap().answers)
+        Ok(from_bytes::<ReferenceAnswers>(answer.body())
+            .unwrap()
+            .answers)
     }
 
     async fn ask(&self, capability: Capability) -> Result<Reference, Status> {
@@ -291,6 +294,8 @@ fn a_client_that_fills_the_table_costs_others_a_call() {
         assert!(read.is_none_or(|bytes| bytes == noise(LEN, 1)));
         victim.goes_on(1, &noise(LEN, 1)).await;
         crowd[0].goes_on(2, &[2; 8]).await;
-        crowd[connections - 1].goes_on(1 + files, &[(1 + files) as u8; 8]).await;
+        crowd[connections - 1]
+            .goes_on(1 + files, &[(1 + files) as u8; 8])
+            .await;
     });
 }

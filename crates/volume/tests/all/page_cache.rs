@@ -106,7 +106,12 @@ impl Versions {
 #[test]
 fn every_byte_comes_right_while_the_page_cache_is_dropped() {
     run(1, 3, |bed| async move {
-        let ways = [Optimistic::On, Optimistic::On, Optimistic::Auto, Optimistic::Off];
+        let ways = [
+            Optimistic::On,
+            Optimistic::On,
+            Optimistic::Auto,
+            Optimistic::Off,
+        ];
         let clients: Vec<VolumeFs> = ways.iter().map(|way| client(&bed, *way)).collect();
         let file = create(&clients[0], "file").await;
         write_sync(&clients[0], &file, 0, vec![0; LEN]).await;
@@ -224,7 +229,13 @@ fn what_was_cut_away_reads_as_zeros() {
     run(4, 3, |bed| async move {
         let (fs, writer) = (client(&bed, Optimistic::On), client(&bed, Optimistic::Auto));
         let file = create(&writer, "file").await;
-        for (salt, cut) in [(1, 100), (2, BLOCK), (3, 0), (4, 5 * BLOCK + 1), (5, LEN - 1)] {
+        for (salt, cut) in [
+            (1, 100),
+            (2, BLOCK),
+            (3, 0),
+            (4, 5 * BLOCK + 1),
+            (5, LEN - 1),
+        ] {
             let mut expected = noise(LEN, salt);
             write_sync(&writer, &file, 0, expected.clone()).await;
             warm(&fs, &file, &expected).await;

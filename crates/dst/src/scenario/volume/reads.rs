@@ -21,12 +21,19 @@ pub(super) struct Reads {
 
 impl Reads {
     pub(super) fn draw(random: &Random, clients: usize) -> Reads {
-        let ways = [Optimistic::On, Optimistic::On, Optimistic::Auto, Optimistic::Off];
+        let ways = [
+            Optimistic::On,
+            Optimistic::On,
+            Optimistic::Auto,
+            Optimistic::Off,
+        ];
         let cache = random.chance(600);
         Reads {
             exceptions: random.chance(850),
             registration_failures_per_mille: random.below(4) / 3 * 20,
-            clients: (0..clients).map(|_| ways[random.index(ways.len())]).collect(),
+            clients: (0..clients)
+                .map(|_| ways[random.index(ways.len())])
+                .collect(),
             cache: cache.then(|| {
                 let age = Duration::from_nanos(random.between(1_000_000, AGE_MAX_NS));
                 (random.between(64 << 10, 1 << 20), age)
