@@ -32,6 +32,12 @@ fn clients_of_a_volume_find_what_they_left() {
         operations > 2000 && mounted > 1000 && faults > 200,
         "{operations} operations, {mounted} of them mounted, {faults} faults"
     );
+    // By references, by references that are good no more, and out of their own memory.
+    assert!(reads.has_all(), "{reads:?}");
+    assert!(
+        reads.optimistic > 500 && reads.attributes > 500 && reads.cached > 200,
+        "{reads:?}"
+    );
 }
 
 #[test]

@@ -167,9 +167,12 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn references(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ReferenceRequest { capabilities } = parse(body)?;
         let mut answers = Vec::with_capacity(capabilities.len().min(OBJECTS_MAX));
-        let mut room = RUNS_MAX;
+        let mut left = Left {
+            runs: RUNS_MAX,
+            probes: RESIDENT_PROBES_MAX,
+        };
         for capability in &capabilities {
-            let answer = self.reference_answer(link, capability, &mut room).await;
+            let answer = self.reference_answer(link, capability, &mut left).await;
             answers.push(answer.unwrap_or_else(|status| ReferenceAnswer {
                 outcome: Err(crate::convert::status_of(status)),
                 resident: Vec::new(),
@@ -182,17 +185,16 @@ impl<V: Vfs> IoServer<V> {
         &self,
         link: &Link,
         capability: &Capability,
-        room: &mut usize,
+        left: &mut Left,
     ) -> Result<ReferenceAnswer, Status> {
         self.check(capability, Capability::READ)?;
         let object = self.find(capability.file).await?.ok_or(Status::Noent)?;
         let opened = self.store.read(&super::own(), &object, 0, 0).await?;
         let reference = self.export(link, capability, &opened.file);
         let resident = match reference {
-            Some(_) => resident_runs(&*opened.file, opened.attributes.size, *room),
+            Some(_) => resident_runs(&*opened.file, opened.attributes.size, left),
             None => Vec::new(),
         };
-        *room -= resident.len();
         Ok(ReferenceAnswer {
             outcome: Ok(reference),
             resident,
@@ -200,23 +202,32 @@ impl<V: Vfs> IoServer<V> {
     }
 }
 
-/// Up to `room` runs of the first `size` bytes that are in memory, found by halving what is not. Bounded in probes: of
+/// What an answer may still tell of and cost, over all its objects.
+struct Left {
+    runs: usize,
+    probes: u32,
+}
+
+/// Runs of the first `size` bytes that are in memory, found by halving what is not, as far as what is `left` goes: of
 /// a long object of which little is in memory, some is not told.
-fn resident_runs(file: &dyn FileSource, size: u64, room: usize) -> Vec<ResidentRun> {
+fn resident_runs(file: &dyn FileSource, size: u64, left: &mut Left) -> Vec<ResidentRun> {
     let mut runs: Vec<ResidentRun> = Vec::new();
-    let mut probes = RESIDENT_PROBES_MAX;
     let mut parts = vec![(0, size)];
     while let Some((offset, len)) = parts.pop() {
-        if len == 0 || probes == 0 {
+        if len == 0 {
             continue;
         }
-        probes -= 1;
+        if left.runs == 0 || left.probes == 0 {
+            break;
+        }
+        left.probes -= 1;
         if file.is_resident(offset, len) {
-            let count = runs.len();
             match runs.last_mut() {
                 Some(last) if last.offset + last.len == offset => last.len += len,
-                _ if count == room => break,
-                _ => runs.push(ResidentRun { offset, len }),
+                _ => {
+                    left.runs -= 1;
+                    runs.push(ResidentRun { offset, len });
+                }
             }
         } else if len > RESIDENT_STEP_MIN {
             let half = (len / 2).next_multiple_of(RESIDENT_STEP_MIN).min(len);
@@ -256,7 +267,11 @@ mod tests {
     }
 
     fn runs(cached: &[(u64, u64)], size: u64, room: usize) -> Vec<(u64, u64)> {
-        let found = resident_runs(&Cached(cached.to_vec()), size, room);
+        let mut left = Left {
+            runs: room,
+            probes: RESIDENT_PROBES_MAX,
+        };
+        let found = resident_runs(&Cached(cached.to_vec()), size, &mut left);
         found.iter().map(|run| (run.offset, run.len)).collect()
     }
 
@@ -273,5 +288,22 @@ mod tests {
         );
         assert_eq!(runs(&halves, 10 * MIB, 1), [(0, 2 * MIB)]);
         assert_eq!(runs(&[(0, 5000)], 5000, 8), [(0, 5000)]);
+    }
+
+    #[test]
+    fn objects_of_one_question_share_what_it_may_cost() {
+        const MIB: u64 = 1 << 20;
+        let file = Cached(vec![(0, MIB), (2 * MIB, 3 * MIB)]);
+        let mut left = Left {
+            runs: 8,
+            probes: 20,
+        };
+        let whole = resident_runs(&file, 4 * MIB, &mut left);
+        assert_eq!((whole.len(), left.runs), (2, 6));
+        assert!(left.probes < 20);
+        while left.probes > 0 {
+            resident_runs(&file, 4 * MIB, &mut left);
+        }
+        assert_eq!(resident_runs(&file, 4 * MIB, &mut left), []);
     }
 }

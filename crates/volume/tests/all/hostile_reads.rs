@@ -124,11 +124,11 @@ fn run<F: Future<Output = ()> + 'static>(
 }
 
 /// Writes the objects of other files.
-async fn write_file(client: &Client, file: u64, bytes: Vec<u8>) {
+async fn write_file(client: &Client, file: u64, (offset, bytes): (u64, Vec<u8>)) {
     let mover = Mover::new(client.link().endpoint().domain(), Default::default());
     let request = Request {
         capability: capability(file),
-        file: Shape::contiguous(0, bytes.len() as u32).unwrap(),
+        file: Shape::contiguous(offset, bytes.len() as u32).unwrap(),
         memory: Shape::contiguous(0, bytes.len() as u32).unwrap(),
     };
     let mut buffer = Buffer::from_vec(bytes);
@@ -146,7 +146,7 @@ fn references_of_another_connection_give_nothing() {
         assert!(owner.reach(theirs, LEN).await == Some(noise(LEN, 1)));
         assert_eq!(thief.reach(theirs, LEN).await, None);
         // Nor with what it was given itself, for a file of its own.
-        write_file(thief, 2, noise(LEN, 2)).await;
+        write_file(thief, 2, (0, noise(LEN, 2))).await;
         let own = thief.ask(capability(2)).await.unwrap();
         let mixed = Reference {
             access_key: own.access_key,
@@ -211,7 +211,7 @@ fn a_reference_ends_with_the_capability_that_it_was_given_for() {
 fn nothing_is_exported_without_the_right_to_read_it() {
     run(4, 1, |clients, _| async move {
         let client = &clients[0];
-        write_file(client, 2, noise(LEN, 2)).await;
+        write_file(client, 2, (0, noise(LEN, 2))).await;
         let forever = Duration::from_secs(u64::from(u32::MAX));
         let forged = Capability {
             file: 2,
@@ -245,17 +245,18 @@ fn references_to_much_at_once_are_bounded() {
         let [hostile, other] = &clients[..] else {
             panic!("there are two");
         };
-        let files = 100..100 + OBJECTS_MAX as u64;
+        // Long, and mostly holes: more runs than are told of, as a page is gone every now and then.
+        let files = 100..104;
         for file in files.clone() {
-            write_file(hostile, file, noise(256 * LEN, file as u8)).await;
+            write_file(hostile, file, (16 << 20, noise(LEN, file as u8))).await;
         }
-        // More runs than are told of: a page is gone every now and then.
-        disk.page_out(40);
-        let all: Vec<Capability> = files.map(capability).collect();
+        disk.page_out(10);
+        let all: Vec<Capability> = files.cycle().take(OBJECTS_MAX).map(capability).collect();
         let answers = hostile.try_ask(all.clone()).await.unwrap();
         assert_eq!(answers.len(), OBJECTS_MAX);
         let runs: usize = answers.iter().map(|it| it.resident.len()).sum();
-        assert_eq!(runs, RUNS_MAX);
+        assert!(0 < runs && runs <= RUNS_MAX, "{runs} runs");
+        assert!(answers[OBJECTS_MAX - 1].resident.is_empty());
         // The same object again and again.
         let same = vec![all[0]; OBJECTS_MAX];
         assert_eq!(hostile.try_ask(same).await.unwrap().len(), OBJECTS_MAX);
@@ -280,7 +281,7 @@ fn a_client_that_fills_the_table_costs_others_a_call() {
         let (victim, crowd) = clients.split_first().unwrap();
         let mine = victim.ask(capability(1)).await.unwrap();
         for file in 2..2 + files {
-            write_file(&crowd[0], file, vec![file as u8; 8]).await;
+            write_file(&crowd[0], file, (0, vec![file as u8; 8])).await;
         }
         for hostile in crowd {
             for first in (2..2 + files).step_by(OBJECTS_MAX) {
