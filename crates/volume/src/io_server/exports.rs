@@ -217,13 +217,14 @@ fn resident_runs(file: &dyn FileSource, size: u64, left: &mut Left) -> Vec<Resid
         if len == 0 {
             continue;
         }
-        if left.runs == 0 || left.probes == 0 {
+        if left.probes == 0 || (left.runs == 0 && runs.is_empty()) {
             break;
         }
         left.probes -= 1;
         if file.is_resident(offset, len) {
             match runs.last_mut() {
                 Some(last) if last.offset + last.len == offset => last.len += len,
+                _ if left.runs == 0 => break,
                 _ => {
                     left.runs -= 1;
                     runs.push(ResidentRun { offset, len });
