@@ -83,6 +83,7 @@ async fn hold_mount(
         name = signals.next() => name,
     };
     tracing::info!(signal = name, "unmounting");
+    tell_reads(session);
     tokio::select! {
         unmounted = mount.unmount() => {
             unmounted.explain(|| format!("cannot unmount {}", directory.display()))
@@ -92,6 +93,25 @@ async fn hold_mount(
             std::process::exit(0);
         }
     }
+}
+
+/// Says what reading without asking has come to, of a volume.
+fn tell_reads(session: &Session) {
+    let Some(volume) = session.volume() else {
+        return;
+    };
+    let (reads, attributes) = (volume.optimistic_counters(), volume.attribute_counters());
+    tracing::info!(
+        client_cache_hits = reads.memory.cache_hits,
+        directory_hits = reads.memory.directory_hits(),
+        stale_hits = reads.memory.stale_hits,
+        optimistic_reads = reads.reads,
+        refused_reads = reads.refused,
+        policy_switches = reads.policy.switches_off + reads.policy.switches_on,
+        attribute_hits = attributes.hits,
+        attribute_stale = attributes.stale,
+        "read without asking"
+    );
 }
 
 /// Sees that there is a directory to mount on.

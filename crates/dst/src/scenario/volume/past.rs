@@ -18,6 +18,9 @@ pub(super) struct Past {
     of_workers: RefCell<Vec<[Vec<Old>; NAMES]>>,
 }
 
+/// What a change does to a file's bytes.
+type Applied<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
 impl Past {
     pub(super) fn new(workers: usize) -> Past {
         let of_workers = (0..workers).map(|_| Default::default()).collect();
@@ -33,7 +36,7 @@ impl Past {
         name: usize,
         before: &[u8],
         until: u64,
-        by: Option<(usize, &dyn Fn(&[u8]) -> Vec<u8>)>,
+        by: Option<(usize, Applied<'_>)>,
     ) {
         let content: Rc<[u8]> = before.into();
         for (worker, names) in self.of_workers.borrow_mut().iter_mut().enumerate() {
