@@ -130,13 +130,17 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --inline-max --fast-max --client-based --log --log-format --busy-poll --help tile"
+            opts="-h --threads --in-flight --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --inline-max --fast-max --client-based --log --log-format --busy-poll --help tile"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --in-flight)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -188,6 +192,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --inline-max)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -216,7 +228,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench__subcmd__tile)
-            opts="-h --op --how --hints --sieve-buffer --ranks --rows --row --seconds --rounds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --op --how --hints --sieve-buffer --ranks --rows --row --seconds --rounds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -290,6 +302,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -310,7 +330,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cat)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -348,6 +368,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -368,7 +396,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__cp)
-            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-R -r -j -q -h --recursive --verify --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -411,6 +439,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -468,7 +504,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__df)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -503,6 +539,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -526,7 +570,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__doctor)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -561,6 +605,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -714,7 +766,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -749,6 +801,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -772,7 +832,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mkdir)
-            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-p -h --parents --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -810,6 +870,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -830,7 +898,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mount)
-            opts="-h --direct --read-only --allow-other --cache-age --locks --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --direct --read-only --allow-other --cache-age --locks --ready-file --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -880,6 +948,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -900,7 +976,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__mv)
-            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -938,6 +1014,14 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --log)
                     COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
                     return 0
@@ -958,7 +1042,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__rm)
-            opts="-R -r -f -j -q -h --recursive --force --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-R -r -f -j -q -h --recursive --force --jobs --quiet --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1001,6 +1085,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1118,7 +1210,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__stat)
-            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1153,6 +1245,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1202,7 +1302,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__check)
-            opts="-h --repair --lost --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --repair --lost --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1237,6 +1337,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1414,7 +1522,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__volume__subcmd__stripes)
-            opts="-h --unit --count --width --first --servers --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --log --log-format --busy-poll --help"
+            opts="-h --unit --count --width --first --servers --default --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1469,6 +1577,14 @@ _gannet() {
                     return 0
                     ;;
                 --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --optimistic)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

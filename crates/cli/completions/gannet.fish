@@ -111,6 +111,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand mount" -l registration -d 
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand mount" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mount" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -193,6 +197,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from check" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -218,6 +226,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_su
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand volume; and __fish_seen_subcommand_from stripes" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -248,6 +260,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand ls" -l registration -d 'Ho
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand ls" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand ls" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -271,6 +287,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand cat" -l registration -d 'H
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand cat" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -290,6 +310,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand stat" -l registration -d '
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand stat" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand stat" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -311,6 +335,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand cp" -l registration -d 'Ho
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand cp" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand cp" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -333,6 +361,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l registration -d 
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mkdir" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -354,6 +386,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand rm" -l registration -d 'Ho
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand rm" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand rm" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -376,6 +412,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand mv" -l registration -d 'Ho
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand mv" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand mv" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -395,6 +435,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand df" -l registration -d 'Ho
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand df" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -407,6 +451,7 @@ complete -c gannet -n "__fish_gannet_using_subcommand df" -l json -d 'One JSON o
 complete -c gannet -n "__fish_gannet_using_subcommand df" -l trust-peer -d 'Trust the other side with one key to all transfer memory, as all-physical registration does'
 complete -c gannet -n "__fish_gannet_using_subcommand df" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l threads -d 'Concurrent streams, one connection each; several numbers make several rows' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l in-flight -d 'Operations in flight on each stream' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l record -d 'Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l size -d 'Bytes of the file that is read or written; for stat, every 64 KiB stand for one file' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l op -d 'What to measure; several make several rows' -r -f -a "read\t'Sequential READ'
@@ -424,6 +469,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l inline-max -d 'gannet://: a server\'s share of an operation travels in the message up to this length [default: 4K, the most]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l fast-max -d 'gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the most]; the server moves what is longer' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and not __fish_seen_subcommand_from tile" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
@@ -462,6 +511,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_sub
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand bench; and __fish_seen_subcommand_from tile" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
@@ -482,6 +535,10 @@ complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l registration -d
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l design -d 'Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server exposes them and the client reads) where client and server are both started with it; for comparison' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l volume-key -d 'The key of the volume that gannet:// URLs name: its `client-key`' -r -F
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l dscp -d 'gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the manager, data=N to I/O servers [default: 0]' -r
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l optimistic -d 'gannet://: read out of the servers\' memory without asking: auto, on or off [default: auto, which does it where connections survive it and as long as it pays]; bench takes several and makes several rows' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l read-cache -d 'gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write [default: 0]' -r
 complete -c gannet -n "__fish_gannet_using_subcommand doctor" -l log -d 'How much to log on standard error [default: info for serve and cp, warn otherwise]' -r -f -a "error\t''
 warn\t''
 info\t''
