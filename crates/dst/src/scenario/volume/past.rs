@@ -7,6 +7,9 @@ use std::rc::Rc;
 /// How long anything is kept: no cache's age is greater.
 pub(super) const AGE_MAX_NS: u64 = 3_000_000_000;
 
+/// What a change makes of a file's bytes.
+pub(super) type Apply<'a> = dyn Fn(&[u8]) -> Vec<u8> + 'a;
+
 /// What a file held until something else was acknowledged.
 struct Old {
     until: u64,
@@ -17,9 +20,6 @@ struct Old {
 pub(super) struct Past {
     of_workers: RefCell<Vec<[Vec<Old>; NAMES]>>,
 }
-
-/// What a change does to a file's bytes.
-type Applied<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 impl Past {
     pub(super) fn new(workers: usize) -> Past {
@@ -36,7 +36,7 @@ impl Past {
         name: usize,
         before: &[u8],
         until: u64,
-        by: Option<(usize, Applied<'_>)>,
+        by: Option<(usize, &Apply<'_>)>,
     ) {
         let content: Rc<[u8]> = before.into();
         for (worker, names) in self.of_workers.borrow_mut().iter_mut().enumerate() {

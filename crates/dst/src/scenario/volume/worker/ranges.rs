@@ -1,6 +1,7 @@
 //! Short ranges of a file that are read again and again, by clients that know where they are in servers' memory, and
-//! its attributes with them; perhaps behind a write or another mode by the same client.
+//! its attributes with them; perhaps with a change by the same client in between.
 
+use super::super::past::Apply;
 use super::bytes::{compare, write_once};
 use super::{FILE_MAX, UNIT, Worker, Write};
 use gannet_runtime::Buffer;
@@ -77,7 +78,7 @@ impl Ranges {
             Some(Change::Size(_)) => "a size",
         };
         let name = self.name;
-        format!("{count} ranges of file {name} behind {change}, {rounds} times, {through:?}")
+        format!("{count} ranges of file {name} with {change}, {rounds} times, {through:?}")
     }
 }
 
@@ -107,10 +108,14 @@ impl Worker {
             (Through::Cached, Some(cached)) => (cached, Through::Cached),
             (Through::Rival | Through::Cached, _) => (self.rival(), Through::Rival),
         };
-        if let Some(change) = &ranges.change {
-            self.change(fs, through, (name, &file), change).await?;
-        }
-        for _ in 0..ranges.rounds {
+        // Between two reads, unless it may have been made by a life that ended.
+        let begun = &self.seat().reached.begun;
+        let change_at = usize::from(begun.get() == 0 && ranges.rounds > 1);
+        for round in 0..ranges.rounds {
+            if let Some(change) = ranges.change.as_ref().filter(|_| round == change_at) {
+                begun.set(1);
+                self.change(fs, through, (name, &file), change).await?;
+            }
             for range in &ranges.reads {
                 let (offset, count) = *range;
                 let read = self.read_range(fs, (name, &file), *range, (through, ranges.into));
@@ -151,7 +156,7 @@ impl Worker {
         if let Change::Mode(mode) = change {
             self.stage.modes[name].set(Some(*mode));
         }
-        let own = (self.number, &apply as &dyn Fn(&[u8]) -> Vec<u8>);
+        let own = (self.number, &apply as &Apply);
         let by = (through == Through::Cached).then_some(own);
         let now = self.stage.faults.now_ns();
         self.stage.past.changed(name, &before, now, by);
