@@ -251,10 +251,7 @@ pub const REFERENCES_MAX: usize = 1 << 14;
 /// Bytes of the longest read that is made without asking: for longer ones a call is little.
 pub const OPTIMISTIC_LEN_MAX: u32 = gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 
-/// Bytes of memory that stays registered for short reads: beyond, registering the reader's own is cheaper than a copy.
-pub const SINK_LEN: u32 = 16 << 10;
-
-/// How much of it a client keeps while nobody uses it.
+/// Memory for such reads that a client keeps registered while nobody uses it, for as many of them.
 pub const SINKS_MAX: usize = 64;
 
 /// Servers' parts of such a read, at most.

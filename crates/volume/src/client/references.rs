@@ -8,7 +8,7 @@ use super::optimistic::{
     AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
     ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
 };
-use crate::limits::{DIRECTORY_LEN, REFERENCES_MAX, SINK_LEN, SINKS_MAX};
+use crate::limits::{DIRECTORY_LEN, OPTIMISTIC_LEN_MAX, REFERENCES_MAX, SINKS_MAX};
 use crate::link::Link;
 use gannet_fabric::{
     Access, AccessError, AccessKey, Backing, EndpointId, Reference, Region, RemoteAddress,
@@ -119,7 +119,7 @@ pub(super) struct References {
     objects: RefCell<HashMap<ObjectName, Known>>,
     memory: RefCell<ClientMemory<Box<[u8]>>>,
     policies: RefCell<AdaptivePolicies>,
-    /// Registered memory that nobody uses, [`SINK_LEN`] bytes each.
+    /// Registered memory that nobody uses, [`OPTIMISTIC_LEN_MAX`] bytes each.
     sinks: RefCell<Vec<Region>>,
     reads: Cell<u64>,
     refused: Cell<u64>,
@@ -196,17 +196,13 @@ impl References {
         }
     }
 
-    /// Registered memory for `len` bytes of a short read; `None` for longer ones, and where bytes in it cannot be
-    /// looked at.
-    pub(super) fn take_sink(&self, link: Option<&Link>, len: u32) -> Option<Region> {
-        if len > SINK_LEN {
-            return None;
-        }
+    /// Registered memory for one read; `None` where there is none, or bytes in it cannot be looked at.
+    pub(super) fn take_sink(&self, link: Option<&Link>) -> Option<Region> {
         if let Some(sink) = self.sinks.borrow_mut().pop() {
             return Some(sink);
         }
         let domain = link?.endpoint().domain();
-        let memory = Backing::Buffer(Buffer::zeroed(SINK_LEN as usize));
+        let memory = Backing::Buffer(Buffer::zeroed(OPTIMISTIC_LEN_MAX as usize));
         let sink = domain.register(memory, Access::Local, Scope::Domain).ok()?;
         sink.software().is_some().then_some(sink)
     }

@@ -104,12 +104,12 @@ impl VolumeFs {
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
         let len: u32 = known.iter().map(|it| it.extent.len).sum();
-        // Memory that is registered already needs no copy.
-        if !self.mover.cache().is_registered(buffer)
-            && let Some(sink) = self
-                .references
-                .take_sink(known.first().map(|it| &it.link), len)
-        {
+        // Memory that is registered already needs no copy. Other memory is not registered for this: where that fails it
+        // would be gone, and a call of this length needs none.
+        if !self.mover.cache().is_registered(buffer) {
+            let Some(sink) = self.references.take_sink(known.first().map(|it| &it.link)) else {
+                return Ok(false);
+            };
             let span = |extent: &Extent| Span {
                 region: Region::clone(&sink),
                 offset: extent.file_offset - offset,
