@@ -121,6 +121,7 @@ pub(super) struct References {
     policies: RefCell<AdaptivePolicies>,
     /// Registered memory that nobody uses, [`OPTIMISTIC_LEN_MAX`] bytes each.
     sinks: RefCell<Vec<Region>>,
+    has_said: Cell<bool>,
     reads: Cell<u64>,
     refused: Cell<u64>,
     refused_keys: Cell<u64>,
@@ -142,6 +143,9 @@ pub(super) struct Extent {
 fn add(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
+
+/// Reads after which the balance between data and references hears what calls and reads take.
+const COSTS_EVERY: u64 = 1024;
 
 /// Servers have numbers below 2^16.
 fn short(server: u32) -> u16 {
@@ -166,6 +170,7 @@ impl References {
             memory: RefCell::new(ClientMemory::new(memory)),
             policies: RefCell::default(),
             sinks: RefCell::default(),
+            has_said: Cell::default(),
             reads: Cell::default(),
             refused: Cell::default(),
             refused_keys: Cell::default(),
@@ -217,12 +222,29 @@ impl References {
 
     /// Whether a READ of an object should ask for a reference: there is none for this connection.
     pub(super) fn wants(&self, name: ObjectName, link: &Link) -> bool {
-        if !self.is_on() || !link.has_exceptions() {
+        if !self.is_on() {
+            return false;
+        }
+        if !link.has_exceptions() {
+            self.say_that_all_is_asked_for();
             return false;
         }
         let objects = self.objects.borrow();
         let known = objects.get(&name);
         known.is_none_or(|known| known.endpoint != link.endpoint().id())
+    }
+
+    /// Says once that connections do not survive refused Reads: louder to who wants them.
+    fn say_that_all_is_asked_for(&self) {
+        const WHY: &str =
+            "reads are asked for: the connection to a server does not survive a refused Read";
+        if self.has_said.replace(true) {
+            return;
+        }
+        match self.options.optimistic {
+            Optimistic::On => tracing::warn!("{WHY}"),
+            Optimistic::Auto | Optimistic::Off => tracing::info!("{WHY}"),
+        }
     }
 
     /// A server told a reference, and perhaps what is in its memory.
@@ -312,6 +334,12 @@ impl References {
             Ok(()) => {
                 policy.optimistic_took(now - since, now);
                 add(&self.reads);
+                if self.has_cache()
+                    && self.reads.get().is_multiple_of(COSTS_EVERY)
+                    && let [Some(call), Some(read), _] = policy.durations()
+                {
+                    self.memory.borrow_mut().set_costs(call, read);
+                }
             }
             Err(error) => {
                 policy.stale_took(now - since, now);

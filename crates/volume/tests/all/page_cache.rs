@@ -316,3 +316,29 @@ fn where_everything_is_stale_the_policy_goes_back_to_calls() {
         );
     });
 }
+
+#[test]
+fn a_client_does_not_remember_what_it_has_cut_off() {
+    run(9, 2, |bed| async move {
+        let fs = bed.mount().with_reads(ReadOptions {
+            cache_len: 1 << 20,
+            cache_age: Duration::from_secs(60),
+            ..ReadOptions::default()
+        });
+        let file = create(&fs, "file").await;
+        write_sync(&fs, &file, 0, vec![7; LEN]).await;
+        for at in 0..LEN / BLOCK {
+            assert!(block(&fs, &file, at).await == [7; BLOCK]);
+        }
+        let hits = fs.optimistic_counters().memory.cache_hits;
+        assert!(block(&fs, &file, 5).await == [7; BLOCK]);
+        assert!(
+            fs.optimistic_counters().memory.cache_hits > hits,
+            "no cache"
+        );
+        resize(&fs, &file, BLOCK as u64).await;
+        resize(&fs, &file, LEN as u64).await;
+        assert!(block(&fs, &file, 0).await == [7; BLOCK]);
+        assert!(block(&fs, &file, 5).await == [0; BLOCK]);
+    });
+}

@@ -210,11 +210,6 @@ impl VolumeFs {
             turn,
         };
         let deadline = self.deadline();
-        let changed = (
-            shapes.0.pieces().next().map_or(0, |it| it.offset),
-            shapes.0.end(),
-        );
-        let _changing = stability.map(|_| self.references.changing(id, changed.0..changed.1));
         loop {
             let lease = self.lease(caller, id, rights).await?;
             match self.move_once(&lease, id, &shapes, &how, parents).await {
@@ -234,6 +229,7 @@ impl VolumeFs {
         parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), Trouble> {
         let stability = how.stability;
+        let _changing = stability.map(|_| self.references.changing(id, span_of(file)));
         let request = Request {
             capability: lease.capability,
             file: file.clone(),
@@ -296,6 +292,15 @@ impl VolumeFs {
                 Err(trouble) => self.after(id, deadline, &trouble).await?,
             }
         }
+    }
+}
+
+/// From the first byte of a shape to its last; of several pieces, which may stand in any order, from the start.
+fn span_of(file: &Shape) -> std::ops::Range<u64> {
+    let mut pieces = file.pieces();
+    match (pieces.next(), pieces.next()) {
+        (Some(only), None) => only.offset..file.end(),
+        _ => 0..file.end(),
     }
 }
 

@@ -36,6 +36,8 @@ impl VolumeFs {
                 .await?;
             return Ok(found);
         }
+        let kept = change.size.unwrap_or(0);
+        let _changing = self.references.changing(id, kept..u64::MAX);
         let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
         let mut turn = self.turn_of(&parts).await?;
         turn.cuts(self.siblings.doubts.cutting(id));

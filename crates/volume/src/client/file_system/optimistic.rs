@@ -48,14 +48,14 @@ impl VolumeFs {
         (offset, count): (u64, u32),
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
-        if !self.references.is_on() || count > OPTIMISTIC_LEN_MAX {
-            return Ok(false);
-        }
         let len = count as usize;
         if let Some(target) = buffer.get_mut(..len)
             && self.references.fill_from_cache(id, offset, target)
         {
             return Ok(true);
+        }
+        if !self.references.is_on() || count > OPTIMISTIC_LEN_MAX {
+            return Ok(false);
         }
         let now = self.now();
         let Some(known) = self.known(lease, id, (offset, count), now).await else {
