@@ -193,10 +193,9 @@ impl Connection {
             return 0;
         };
         // The task finds an end or an error as well, and deals with it.
-        if let Ok(count) = stream.look(state.staging.space())
+        if let Ok(count) = state.read(|buffers| stream.look(buffers))
             && count > 0
         {
-            state.staging.filled(count);
             let used = state.engine.receive(state.staging.received());
             state.staging.used(used);
             state.moved = true;
@@ -290,7 +289,11 @@ impl Connection {
                 Poll::Ready(Err(error)) => return state.lose(&error),
                 Poll::Ready(Ok(())) => {}
             }
-            match state.read(&*stream) {
+            let read = state.read(|buffers| match buffers {
+                [one] => stream.try_read(one),
+                several => stream.try_read_vectored(several),
+            });
+            match read {
                 Ok(0) => return state.end_of_stream(),
                 Ok(count) => {
                     received += count;
@@ -505,8 +508,11 @@ impl State {
         }
     }
 
-    /// Reads what has come: into place as far as it has one, and behind that into the staging buffer.
-    fn read(&mut self, stream: &dyn ByteStream) -> io::Result<usize> {
+    /// Has `take` read what has come: into place as far as it has one, and behind that into the staging buffer.
+    fn read(
+        &mut self,
+        take: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         let ahead = self.engine.receive_ahead();
         let space = self.staging.space();
         let ahead = ahead.min(space.len());
@@ -514,10 +520,10 @@ impl State {
         let (count, placed) = match self.engine.direct_space() {
             Some(mut target) => {
                 let slices = &mut [IoSliceMut::new(&mut target), IoSliceMut::new(space)];
-                let count = stream.try_read_vectored(slices)?;
+                let count = take(slices)?;
                 (count, count.min(target.len()))
             }
-            None => (stream.try_read(space)?, 0),
+            None => (take(&mut [IoSliceMut::new(space)])?, 0),
         };
         self.engine.placed(placed);
         self.staging.filled(count - placed);

@@ -32,13 +32,13 @@ pub trait ByteStream {
     /// `WouldBlock` when nothing is there; others when the connection is broken.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// As [`ByteStream::try_read`], but asks the system even where the runtime has heard of nothing: for who looks
-    /// again and again because bytes are about to come, and does not wait.
+    /// As [`ByteStream::try_read_vectored`], but asks the system even where the runtime has heard of nothing: for who
+    /// looks again and again because bytes are about to come, and does not wait.
     ///
     /// # Errors
     /// As [`ByteStream::try_read`].
-    fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.try_read(buffer)
+    fn look(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.try_read_vectored(buffers)
     }
 
     /// As [`ByteStream::try_read`], filling several buffers in order with one system call.

@@ -128,8 +128,8 @@ impl ByteStream for Opened {
         self.came(self.stream.try_read(buffer))
     }
 
-    fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.came(self.stream.look(buffer))
+    fn look(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.came(self.stream.look(buffers))
     }
 
     fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

@@ -5,4 +5,5 @@
 mod allocations;
 mod changing_files;
 mod conformance;
+mod looking;
 mod strangers;

@@ -113,10 +113,9 @@ impl ByteStream for TcpByteStream {
         })
     }
 
-    fn look(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn look(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // The socket does not block. What tokio is told later of these bytes is a wake-up in vain.
-        let received = rustix::net::recv(&self.socket, buffer, RecvFlags::empty());
-        received.map(|(count, _)| count).map_err(io::Error::from)
+        Ok(rustix::io::readv(&self.socket, buffers)?)
     }
 
     fn try_read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
