@@ -243,6 +243,7 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
         Exported::File(file) => {
             file.is_resident(0, 1) && file.try_read_at(0, &mut [0]).is_ok_and(|count| count > 0)
         }
+        Exported::OpenFile(file) => file.strong_count() > 0,
         Exported::Memory { .. } => true,
     };
     for (number, object) in (0..).zip(objects) {
@@ -459,7 +460,7 @@ impl Stale {
         }
         let region = match &export.bytes {
             Exported::Memory { region, .. } => Some(Region::clone(region)),
-            Exported::File(_) => None,
+            Exported::File(_) | Exported::OpenFile(_) => None,
         };
         let mut reference = table.enter(export).at(500);
         match self {

@@ -8,9 +8,10 @@
 
 use crate::RemoteAddress;
 use crate::region::{AccessError, EndpointId, Region, RemoteKey};
-use gannet_runtime::{FileRef, Instant};
+use gannet_runtime::{FileRef, FileSource, Instant};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Weak;
 
 /// The random number that must come with every use of a reference, besides the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +62,9 @@ pub enum Exported {
     /// Those of an open file that are in the page cache; an access counts as a use for the kernel, and never waits for
     /// a disk.
     File(FileRef),
+    /// As [`Exported::File`], for as long as somebody else has the file open: the table keeps no descriptor. Once nobody
+    /// has, it is as if the table had let go of the bytes ([`FindExported`]).
+    OpenFile(Weak<dyn FileSource>),
     /// Those of registered memory.
     Memory {
         /// The region.

@@ -245,7 +245,7 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
         let entry = exports.at(slot)?;
         entry.used = true;
         let (owner, object, _) = entry.name;
-        if let Some(bytes) = &entry.bytes {
+        if let Some(bytes) = entry.bytes.as_ref().filter(|bytes| is_there(bytes)) {
             return Some((owner, Some(bytes.clone())));
         }
         (owner, object, entry.key)
@@ -262,20 +262,32 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
     let mut exports = exports.borrow_mut();
     // The slot may be another entry's by now, even one of the same object: what the key named is gone then.
     let entry = exports.at(slot).filter(|entry| entry.key == key)?;
-    if let Some(entered) = &entry.bytes {
+    if let Some(entered) = entry.bytes.as_ref().filter(|bytes| is_there(bytes)) {
         return Some((owner, Some(entered.clone())));
     }
-    entry.bytes = Some(found.clone());
-    exports.loaded += 1;
+    let had_bytes = entry.bytes.replace(found.clone()).is_some();
+    exports.loaded += usize::from(!had_bytes);
     exports.count(owner, |stats| stats.faults += 1);
     exports.unload(slot);
     Some((owner, Some(found)))
+}
+
+/// False of a file that nobody has open any more.
+fn is_there(bytes: &Exported) -> bool {
+    match bytes {
+        Exported::OpenFile(file) => file.strong_count() > 0,
+        Exported::File(_) | Exported::Memory { .. } => true,
+    }
 }
 
 /// Copies bytes of an object, if all are there now.
 fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessError> {
     match bytes {
         Exported::File(file) => take_resident(&**file, start, target),
+        Exported::OpenFile(file) => match file.upgrade() {
+            Some(file) => take_resident(&*file, start, target),
+            None => Err(AccessError::NotResident),
+        },
         Exported::Memory {
             region,
             offset,

@@ -151,6 +151,10 @@ impl Bed {
     }
 
     /// Opens and exports a file with the object's number in every byte.
+    fn enter_bytes(&self, exporter: &OwnExports, object: u64, bytes: Exported) -> Reference {
+        exporter.enter(export(object, bytes))
+    }
+
     fn enter(&self, exporter: &OwnExports, object: u64) -> Reference {
         let bytes = file(&[object as u8; 100]);
         self.open.borrow_mut().insert(object, bytes.clone());
@@ -480,6 +484,24 @@ fn what_its_exporter_has_closed_is_not_found_again() {
     assert_eq!(bed.read(references[0], 1), Err(AccessError::NotResident));
     let stats = exporter.stats();
     assert_eq!((stats.reads, stats.not_resident, stats.faults), (1, 1, 0));
+}
+
+#[test]
+fn the_table_keeps_no_file_open_and_finds_it_when_it_is_opened_again() {
+    let bed = Bed::default();
+    let exporter = bed.exporter();
+    let first = pages(&counting(100));
+    let watched: Arc<dyn FileSource> = first.clone();
+    let reference = bed.enter_bytes(&exporter, 1, Exported::OpenFile(Arc::downgrade(&watched)));
+    assert_eq!(bed.read(reference, 100), Ok(counting(100)));
+    drop((first, watched));
+    assert_eq!(bed.read(reference, 100), Err(AccessError::NotResident));
+    let again: Arc<dyn FileSource> = pages(&counting(100));
+    let opened = Exported::OpenFile(Arc::downgrade(&again));
+    bed.open.borrow_mut().insert(1, opened);
+    assert_eq!(bed.read(reference, 100), Ok(counting(100)));
+    assert_eq!(exporter.stats().faults, 1);
+    bed.assert_sound();
 }
 
 #[test]

@@ -99,6 +99,8 @@ struct Known {
     runs: Vec<ResidentRun>,
     /// Runs were asked for.
     is_asked: bool,
+    /// The server did not find it in memory: perhaps it has closed the file, and opens it with the next answer.
+    is_doubtful: bool,
 }
 
 impl Known {
@@ -231,7 +233,7 @@ impl References {
         }
         let objects = self.objects.borrow();
         let known = objects.get(&name);
-        known.is_none_or(|known| known.endpoint != link.endpoint().id())
+        known.is_none_or(|known| known.is_doubtful || known.endpoint != link.endpoint().id())
     }
 
     /// Says once that connections do not survive refused Reads: louder to who wants them.
@@ -264,9 +266,13 @@ impl References {
             // Rare, and in no order: all are found again by their next READs.
             objects.clear();
         }
-        let is_asked = runs.is_some() || objects.get(&name).is_some_and(|known| known.is_asked);
+        let endpoint = link.endpoint().id();
+        let before = objects
+            .remove(&name)
+            .filter(|known| known.endpoint == endpoint);
+        let is_asked = runs.is_some() || before.as_ref().is_some_and(|known| known.is_asked);
         let known = Known {
-            endpoint: link.endpoint().id(),
+            endpoint,
             reference: Reference {
                 address: RemoteAddress {
                     key: RemoteKey(told.key),
@@ -274,8 +280,9 @@ impl References {
                 },
                 access_key: AccessKey(told.access_key),
             },
-            runs: runs.unwrap_or_default(),
+            runs: runs.or(before.map(|known| known.runs)).unwrap_or_default(),
             is_asked,
+            is_doubtful: false,
         };
         objects.insert(name, known);
     }
@@ -356,6 +363,10 @@ impl References {
                 let mut memory = self.memory.borrow_mut();
                 for block in blocks(memory.block_len(), extent.file_offset, extent.len) {
                     memory.note_stale(file.0, block);
+                }
+                let mut objects = self.objects.borrow_mut();
+                if let Some(known) = objects.get_mut(&(file, extent.index)) {
+                    known.is_doubtful = true;
                 }
             }
             // The object is shorter than the file was believed to be: the call will say.

@@ -53,8 +53,9 @@ impl Exports {
         let make = || {
             let open = Rc::clone(&self.open);
             let find = move |object: u64| {
-                let file = open.borrow().get(&object).and_then(Weak::upgrade);
-                file.map(Exported::File)
+                let open = open.borrow();
+                let file = open.get(&object).filter(|file| file.strong_count() > 0);
+                file.map(|file| Exported::OpenFile(Weak::clone(file)))
             };
             link.endpoint().domain().exports(Rc::new(find))
         };
@@ -75,17 +76,12 @@ impl Exports {
         let table = self.table(link)?;
         let lasts = Duration::from_secs(capability.expires);
         let lasts = lasts.saturating_sub(self.runtime.wall_clock());
-        let mut open = self.open.borrow_mut();
-        if open.len() >= super::OBJECTS_MAX {
-            open.retain(|_, file| file.strong_count() > 0);
-        }
-        open.insert(capability.file, Arc::downgrade(file));
-        drop(open);
+        self.note_open(capability.file, file);
         let reference = table.enter(Export {
             object: capability.file,
             endpoint: link.endpoint().id(),
             until: self.runtime.now() + lasts,
-            bytes: Exported::File(FileRef::clone(file)),
+            bytes: Exported::OpenFile(Arc::downgrade(file)),
         });
         Some(ObjectReference {
             key: reference.address.key.0,
@@ -93,6 +89,19 @@ impl Exports {
             access_key: reference.access_key.0,
             cached_per_mille: self.cached.get(),
         })
+    }
+
+    /// The store has the object open: references to it find it there. The table keeps no file open, for descriptors are
+    /// short and the store's to share out.
+    pub(super) fn note_open(&self, object: u64, file: &FileRef) {
+        if self.known().is_none() {
+            return;
+        }
+        let mut open = self.open.borrow_mut();
+        if open.len() >= super::OBJECTS_MAX {
+            open.retain(|_, file| file.strong_count() > 0);
+        }
+        open.insert(object, Arc::downgrade(file));
     }
 
     /// No reference to the object is good any more.
