@@ -21,7 +21,7 @@ use gannet_wire::rdmap::{
 impl Engine {
     /// See [`gannet_fabric::Endpoint::authenticate`].
     pub(crate) fn authenticate(&mut self, key: CapabilityKey) {
-        self.authenticator.set_key(key);
+        self.authenticator.get_or_insert_default().set_key(key);
     }
 
     /// See [`gannet_fabric::Endpoint::post_optimistic_read`].
@@ -31,7 +31,7 @@ impl Engine {
         sink: Span,
         source: Reference,
     ) -> Result<(), PostError> {
-        if !self.agreement.exceptions || !self.authenticator.has_key() {
+        if !self.agreement.exceptions || self.authenticator.is_none() {
             return Err(PostError::Invalid(
                 "no optimistic read was agreed for this connection",
             ));
@@ -47,10 +47,14 @@ impl Engine {
         let mut request = AuthenticatedReadRequest {
             read,
             access_key: access_key.0,
-            timestamp: self.authenticator.next_timestamp(),
+            timestamp: 0,
             mac: [0; MAC_LEN],
         };
-        request.mac = self.authenticator.code(&request.claim());
+        // Posting has seen that there is a key.
+        if let Some(authenticator) = &mut self.authenticator {
+            request.timestamp = authenticator.next_timestamp();
+            request.mac = authenticator.code(&request.claim());
+        }
         let mut payload = [0; AUTHENTICATED_READ_REQUEST_LEN];
         request.emit(&mut payload);
         let opcode = Opcode::AuthenticatedReadRequest;
@@ -75,7 +79,11 @@ impl Engine {
         let request = AuthenticatedReadRequest::from_bytes(bytes);
         self.check_read_depth()?;
         let (claim, timestamp) = (request.claim(), request.timestamp);
-        let source = match self.authenticator.check(&claim, timestamp, &request.mac) {
+        let checked = match &mut self.authenticator {
+            Some(authenticator) => authenticator.check(&claim, timestamp, &request.mac),
+            None => Err(AccessError::Capability),
+        };
+        let source = match checked {
             Ok(()) => InboundSource::Exported(AccessKey(request.access_key)),
             Err(error) => InboundSource::Refused(error),
         };

@@ -74,7 +74,8 @@ pub(crate) struct Engine {
     receives: EndpointReceives,
     /// Our Reads whose answers are on their way, oldest first; never more than ORD.
     reads: VecDeque<OutstandingRead>,
-    authenticator: Authenticator,
+    /// Of connections with a key alone: few have one, and idle ones shall be small.
+    authenticator: Option<Box<Authenticator>>,
     rx: receive::Receiver,
     tx: transmit::Transmitter,
 }
@@ -148,7 +149,7 @@ impl Engine {
             send_queue_max: options.send_queue_max as usize,
             receives,
             reads: VecDeque::new(),
-            authenticator: Authenticator::default(),
+            authenticator: None,
             rx: receive::Receiver::new(),
             tx: transmit::Transmitter::new(
                 role,
