@@ -69,7 +69,8 @@ async fn polled(endpoint: &Connected, round: usize) {
         if endpoint.look(&mut completions) > 0 {
             break;
         }
-        if round % 3 > 0 && look % (round % 7 + 2) == 0 {
+        let has_turns = !round.is_multiple_of(3);
+        if has_turns && look % (round % 7 + 2) == 0 {
             tokio::task::yield_now().await;
         }
         assert!(since.elapsed() < Duration::from_secs(60), "round {round}");
