@@ -62,8 +62,8 @@ pub enum Exported {
     /// Those of an open file that are in the page cache; an access counts as a use for the kernel, and never waits for
     /// a disk.
     File(FileRef),
-    /// As [`Exported::File`], for as long as somebody else has the file open: the table keeps no descriptor. Once nobody
-    /// has, it is as if the table had let go of the bytes ([`FindExported`]).
+    /// As [`Exported::File`], for as long as somebody else has the file open: the table keeps no descriptor. Once
+    /// nobody has, it is as if the table had let go of the bytes ([`FindExported`]).
     OpenFile(Weak<dyn FileSource>),
     /// Those of registered memory.
     Memory {
