@@ -73,6 +73,22 @@ pub struct Figure {
     pub series: Vec<Series>,
 }
 
+/// A figure of these lines, named by its file, with what its two axes show.
+fn figure(
+    file: &'static str,
+    title: &str,
+    (x, y): (&'static str, &'static str),
+    series: Vec<Series>,
+) -> Figure {
+    Figure {
+        file,
+        title: title.to_string(),
+        x,
+        y,
+        series,
+    }
+}
+
 /// A line of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {

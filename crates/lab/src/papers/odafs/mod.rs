@@ -15,7 +15,7 @@ mod replacement;
 
 use super::laboratory::{Laboratory, OwnConstant};
 use super::row::Table;
-use super::{Failure, Figure, Paper, Report, Series};
+use super::{Failure, Paper, Report, Series, figure};
 use crate::experiment::caching::{AccessTimes, Attributes, CachingLoad, Pattern, Start};
 use crate::experiment::optimistic::AccessWay;
 use crate::profiles::{ODAFS_50, ODAFS_100};
@@ -187,21 +187,6 @@ fn small(len: u64) -> u32 {
 #[allow(clippy::cast_precision_loss)] // far below 2^52
 fn number(count: u64) -> f64 {
     count as f64
-}
-
-fn figure(
-    file: &'static str,
-    title: &str,
-    (x, y): (&'static str, &'static str),
-    series: Vec<Series>,
-) -> Figure {
-    Figure {
-        file,
-        title: title.to_string(),
-        x,
-        y,
-        series,
-    }
 }
 
 /// A line through what `y` gives at each of `xs`.

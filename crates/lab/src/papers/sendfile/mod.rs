@@ -11,7 +11,7 @@ mod summary;
 
 use super::laboratory::{Laboratory, whole};
 use super::row::Table;
-use super::{Failure, Figure, Paper, Report, Series};
+use super::{Failure, Paper, Report, Series, figure};
 use crate::experiment::serving::{ServingLoad, ServingOutcome};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
@@ -66,19 +66,4 @@ fn line(
         name: name.to_string(),
         points,
     })
-}
-
-fn figure(
-    file: &'static str,
-    title: &str,
-    (x, y): (&'static str, &'static str),
-    series: Vec<Series>,
-) -> Figure {
-    Figure {
-        file,
-        title: title.to_string(),
-        x,
-        y,
-        series,
-    }
 }
