@@ -93,10 +93,7 @@ impl Exports {
 
     /// The store has the object open: references to it find it there. The table keeps no file open, for descriptors are
     /// short and the store's to share out.
-    pub(super) fn note_open(&self, object: u64, file: &FileRef) {
-        if self.known().is_none() {
-            return;
-        }
+    fn note_open(&self, object: u64, file: &FileRef) {
         let mut open = self.open.borrow_mut();
         if open.len() >= super::OBJECTS_MAX {
             open.retain(|_, file| file.strong_count() > 0);
