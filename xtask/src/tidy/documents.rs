@@ -1,4 +1,5 @@
-//! Documents that would otherwise drift: commands that no longer exist, decisions without date or status.
+//! Documents that would otherwise drift: commands that no longer exist, decisions without date, status or row in the
+//! index.
 
 use super::{Finding, read};
 use anyhow::Result;
@@ -34,10 +35,12 @@ const CARGO: &[&str] = &[
 ];
 /// Where the generated manual pages are: their names are the binary's subcommands.
 const MAN_PAGES: &str = "crates/cli/man";
+/// The index of the decisions, which links each of them.
+const DECISION_INDEX: &str = "docs/decisions/README.md";
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
     let subcommands = subcommands(files);
-    let mut decisions = Vec::new();
+    let (mut decisions, mut decision_index) = (Vec::new(), String::new());
     for file in files
         .iter()
         .filter(|file| file.extension().is_some_and(|end| end == "md"))
@@ -48,14 +51,28 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>)
                 findings.push(Finding::new(file, line, what));
             }
         }
-        if file.starts_with("docs/decisions") {
+        if file == Path::new(DECISION_INDEX) {
+            decision_index = text;
+        } else if file.starts_with("docs/decisions") {
             decisions.push((file, text));
         }
     }
     for (index, (file, text)) in decisions.iter().enumerate() {
         check_decision(file, index + 1, text, findings);
+        if !is_indexed(file, &decision_index) {
+            let what = format!("no row links it in {DECISION_INDEX}");
+            findings.push(Finding::new(file, 1, what));
+        }
     }
     Ok(())
+}
+
+/// Whether a row of the index links this decision.
+pub(super) fn is_indexed(file: &Path, index: &str) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let link = format!("]({})", name.unwrap_or_default());
+    let mut rows = index.lines().filter(|line| line.starts_with('|'));
+    rows.any(|row| row.contains(&link))
 }
 
 /// The binary's subcommands, nested ones joined by a space; nothing when no manual pages are there yet.

@@ -135,3 +135,13 @@ fn documents_name_existing_commands_only() {
     assert!(wrong("cargo xtask tidyup").is_some());
     assert!(wrong("cargo frobnicate").is_some());
 }
+
+#[test]
+fn a_decision_needs_a_row_in_the_index() {
+    let index = "# Decisions\n\nSee [a note](0002-other.md).\n\n| [0001](0001-first.md) | a choice | in force |\n";
+    let is_indexed = |name: &str| documents::is_indexed(Path::new(name), index);
+    assert!(is_indexed("docs/decisions/0001-first.md"));
+    // A link outside the table is no row.
+    assert!(!is_indexed("docs/decisions/0002-other.md"));
+    assert!(!is_indexed("docs/decisions/0003-third.md"));
+}
