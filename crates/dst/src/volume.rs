@@ -395,12 +395,12 @@ impl Bed {
         done.expect("metadata in memory can be written");
     }
 
-    /// How many promises of the manager that was started last are open.
-    pub fn promises(&self) -> usize {
+    /// How many intents of the manager that was started last are open.
+    pub fn intents(&self) -> usize {
         let mut open = 0;
         let look = &mut |view: &dyn View| {
-            let promises = namespace::promises(view);
-            open = promises.expect("metadata in memory can be read").len();
+            let intents = namespace::intents(view);
+            open = intents.expect("metadata in memory can be read").len();
         };
         let seen = self.seen.borrow();
         let read = seen.as_ref().map_or(Ok(()), |store| store.read(look));

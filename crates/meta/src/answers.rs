@@ -10,8 +10,8 @@ use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 pub struct Done {
     /// What it made or changed, as its answer names it: at most two.
     pub inodes: Vec<(FileId, Inode)>,
-    /// A promise to be kept before the caller is answered.
-    pub promise: Option<u64>,
+    /// The intent that must be done before the caller is answered.
+    pub intent: Option<u64>,
 }
 
 /// Most inodes of an answer.
@@ -25,8 +25,8 @@ impl Encode for Done {
             encoder.u64(id.0);
             inode.encode(encoder);
         }
-        encoder.bool(self.promise.is_some());
-        self.promise.iter().for_each(|number| encoder.u64(*number));
+        encoder.bool(self.intent.is_some());
+        self.intent.iter().for_each(|number| encoder.u64(*number));
     }
 }
 
@@ -36,7 +36,7 @@ impl Decode<'_> for Done {
         let inodes = (0..count).map(|_| Ok((FileId(decoder.u64()?), Inode::decode(decoder)?)));
         Ok(Done {
             inodes: inodes.collect::<Result<_, _>>()?,
-            promise: match decoder.bool()? {
+            intent: match decoder.bool()? {
                 true => Some(decoder.u64()?),
                 false => None,
             },
@@ -151,7 +151,7 @@ mod tests {
         };
         let done = Done {
             inodes: Vec::new(),
-            promise: Some(9),
+            intent: Some(9),
         };
         store
             .commit(&mut |it| {

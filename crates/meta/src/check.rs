@@ -1,6 +1,6 @@
 //! Whether the records of a store fit together.
 
-use super::namespace::{Outcome, Promise, name_key, promises, split_listing_key};
+use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key};
 use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
@@ -20,7 +20,7 @@ pub struct Survey {
     /// Names of all directories.
     pub names: u64,
     /// Work at I/O servers that is not done yet.
-    pub promises: Vec<(u64, Promise)>,
+    pub intents: Vec<(u64, Intent)>,
 }
 
 /// What is remembered of an inode.
@@ -36,7 +36,7 @@ struct Known {
     below: Vec<FileId>,
 }
 
-/// Looks at all inodes, names, listings and promises. Takes some hundred bytes of memory for each file.
+/// Looks at all inodes, names, listings and intents. Takes some hundred bytes of memory for each file.
 ///
 /// # Errors
 /// The store failed.
@@ -57,9 +57,9 @@ pub fn survey(view: &dyn View) -> Outcome<Survey> {
         }
         Err(error) => survey.findings.push(format!("numbers of files: {error}")),
     }
-    match promises(view) {
-        Ok(open) => survey.promises = open,
-        Err(error) => survey.findings.push(format!("promises: {error}")),
+    match intents(view) {
+        Ok(open) => survey.intents = open,
+        Err(error) => survey.findings.push(format!("intents: {error}")),
     }
     Ok(survey)
 }

@@ -30,7 +30,7 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
         let request = Request {
             caller: &caller,
             now,
-            promised: &RefCell::default(),
+            intents: &RefCell::default(),
             has_room: true,
         };
         namespace::format(transaction, now).unwrap();

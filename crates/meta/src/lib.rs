@@ -43,7 +43,7 @@ pub enum Table {
     Names,
     /// Names by directory and cookie: the order of listings.
     Listing,
-    /// Work at the I/O servers that was promised and is not done, by sequence number.
+    /// Intents that are not done, by their numbers.
     Pending,
     /// What came of changes, by the client's slot.
     Answers,

@@ -54,8 +54,8 @@ pub struct Request<'a> {
     pub caller: &'a Caller,
     /// The time that goes into what is changed.
     pub now: Timestamp,
-    /// Takes the promises that are made, with their numbers.
-    pub promised: &'a RefCell<Vec<(u64, Promise)>>,
+    /// Takes the intents of the changes, with their numbers.
+    pub intents: &'a RefCell<Vec<(u64, Intent)>>,
     /// Whether the store may grow: if not, whatever makes a file or gives one another name is `Nospc`.
     pub has_room: bool,
 }
@@ -212,21 +212,21 @@ pub fn list(
     Ok(complete)
 }
 
-/// Work at I/O servers that was promised. It may be done more than once.
+/// A pending operation at I/O servers, durable with the change that needs it. It may be done more than once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Promise {
-    /// A file is gone; so must its objects.
+pub enum Intent {
+    /// The objects of a removed file are to be removed.
     Unlink(FileId, LayoutRecord),
-    /// A file is to have this size.
+    /// The objects of a file are to be cut, or extended, to this size of the file.
     Truncate(FileId, LayoutRecord, u64),
 }
 
-impl Encode for Promise {
+impl Encode for Intent {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        let (Promise::Unlink(file, layout) | Promise::Truncate(file, layout, _)) = self;
+        let (Intent::Unlink(file, layout) | Intent::Truncate(file, layout, _)) = self;
         let size = match self {
-            Promise::Unlink(..) => None,
-            Promise::Truncate(_, _, size) => Some(*size),
+            Intent::Unlink(..) => None,
+            Intent::Truncate(_, _, size) => Some(*size),
         };
         encoder.u64(file.0);
         layout.encode(encoder);
@@ -235,37 +235,37 @@ impl Encode for Promise {
     }
 }
 
-impl Decode<'_> for Promise {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Promise, XdrError> {
+impl Decode<'_> for Intent {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Intent, XdrError> {
         let file = FileId(decoder.u64()?);
         let layout = LayoutRecord::decode(decoder)?;
         Ok(match decoder.bool()? {
-            true => Promise::Truncate(file, layout, decoder.u64()?),
-            false => Promise::Unlink(file, layout),
+            true => Intent::Truncate(file, layout, decoder.u64()?),
+            false => Intent::Unlink(file, layout),
         })
     }
 }
 
-impl Promise {
+impl Intent {
     /// The file it is about.
     pub fn file(&self) -> FileId {
         match self {
-            Promise::Unlink(file, _) | Promise::Truncate(file, ..) => *file,
+            Intent::Unlink(file, _) | Intent::Truncate(file, ..) => *file,
         }
     }
 }
 
-/// All promises that are open, with their numbers, in the order in which they were made.
+/// All intents that are open, with their numbers, in the order in which they were made.
 ///
 /// # Errors
 /// The store failed, or is damaged.
-pub fn promises(view: &dyn View) -> Outcome<Vec<(u64, Promise)>> {
+pub fn intents(view: &dyn View) -> Outcome<Vec<(u64, Intent)>> {
     let mut found = Vec::new();
     let mut damaged = false;
     view.scan(Table::Pending, &[], &mut |key, value| {
         let number = key.try_into().map(u64::from_be_bytes);
-        match (number, from_bytes::<Promise>(value)) {
-            (Ok(number), Ok(promise)) => found.push((number, promise)),
+        match (number, from_bytes::<Intent>(value)) {
+            (Ok(number), Ok(intent)) => found.push((number, intent)),
             _ => damaged = true,
         }
         !damaged
@@ -276,28 +276,28 @@ pub fn promises(view: &dyn View) -> Outcome<Vec<(u64, Promise)>> {
     Ok(found)
 }
 
-/// A promise was kept.
+/// Removes an intent that is done.
 ///
 /// # Errors
 /// The store failed.
-pub fn keep_promise(transaction: &mut dyn Transaction, number: u64) -> Outcome<()> {
+pub fn complete_intent(transaction: &mut dyn Transaction, number: u64) -> Outcome<()> {
     Ok(transaction.delete(Table::Pending, &number.to_be_bytes())?)
 }
 
-fn promise(
+fn add_intent(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    promise: Promise,
+    intent: Intent,
 ) -> Outcome<u64> {
-    let number = numbers::next(transaction, NEXT_PROMISE)?;
+    let number = numbers::next(transaction, NEXT_INTENT)?;
     let mut value = Vec::new();
-    promise.encode(&mut Encoder::new(&mut value));
+    intent.encode(&mut Encoder::new(&mut value));
     transaction.put(Table::Pending, &number.to_be_bytes(), &value)?;
-    request.promised.borrow_mut().push((number, promise));
+    request.intents.borrow_mut().push((number, intent));
     Ok(number)
 }
 
-const NEXT_PROMISE: &[u8] = b"next promise";
+const NEXT_INTENT: &[u8] = b"next promise";
 
 fn read_inode(view: &dyn View, id: FileId) -> Outcome<Option<Inode>> {
     let value = view.get(Table::Inodes, &id.0.to_be_bytes())?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What must be known of a volume before any of its objects is judged.
 pub struct Judge {
     /// Files with work at I/O servers that is still to be done.
-    promised: HashSet<FileId>,
+    intents: HashSet<FileId>,
     never_made: NeverMade,
 }
 
@@ -21,9 +21,9 @@ impl Judge {
     /// # Errors
     /// The store failed, or is damaged: then nothing may be removed.
     pub fn new(view: &dyn View) -> Outcome<Judge> {
-        let open = namespace::promises(view)?;
+        let open = namespace::intents(view)?;
         Ok(Judge {
-            promised: open.iter().map(|(_, promise)| promise.file()).collect(),
+            intents: open.iter().map(|(_, intent)| intent.file()).collect(),
             never_made: NeverMade::new(view)?,
         })
     }
@@ -64,7 +64,7 @@ impl Judge {
         });
         Ok(match () {
             () if lies_there => ByInode::Stands(Standing::InUse),
-            () if self.promised.contains(&file) => ByInode::Stands(Standing::Promised),
+            () if self.intents.contains(&file) => ByInode::Stands(Standing::Promised),
             () if self.never_made.contains(file) => ByInode::Stands(Standing::NeverMade),
             () if is_missing => ByInode::Missing,
             () => ByInode::Elsewhere,
@@ -247,7 +247,7 @@ mod tests {
         change(&store, |it| it.put(Table::Names, &name, b"nonsense"));
         assert!(judged(&store, 1, 3).is_err(), "what has names is unknown");
         change(&store, |it| it.put(Table::Pending, &[0; 8], b"nonsense"));
-        assert!(judged(&store, 1, 1).is_err(), "what is promised is unknown");
+        assert!(judged(&store, 1, 1).is_err(), "the intents are unknown");
     }
 
     #[test]

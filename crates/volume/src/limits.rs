@@ -92,7 +92,7 @@ pub const SIZES_MAX: usize = 1 << 18;
 /// How long the manager believes in a size without asking again.
 pub const SIZE_AGE: Duration = Duration::from_secs(60);
 /// How long the manager waits for I/O servers that are asked for sizes: one that has fallen silent must not make it
-/// seem silent itself, also when a change asks before and afterwards and waits for a promise in between.
+/// seem silent itself, also when a change asks before and afterwards and waits for an intent in between.
 pub const SIZE_DEADLINE: Duration = Duration::from_secs(8);
 /// How long it waits for one that did not answer the last time, until it answers again: whoever asks has few requests
 /// under way, and others to ask.
@@ -146,16 +146,16 @@ pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);
 pub const GATHERING_SEEN_MIN: u32 = 16;
 /// How long it waits at most; timers may be late by as much.
 pub const GATHERING_MAX: Duration = Duration::from_millis(1);
-/// How long a caller waits for I/O servers to do what a change promises.
-pub const PROMISE_DEADLINE: Duration = Duration::from_secs(10);
-/// How long the manager waits before it asks a server again that did not do what was promised.
-pub const PROMISE_RETRY: Duration = Duration::from_secs(1);
+/// How long a caller waits for the intent of its change.
+pub const INTENT_DEADLINE: Duration = Duration::from_secs(10);
+/// The pause before the manager tries an intent again.
+pub const INTENT_RETRY: Duration = Duration::from_secs(1);
 /// How often that is doubled for one that an I/O server refuses again and again.
 pub const REFUSED_MAX: u32 = 6;
-/// Promises for files on the same I/O servers that are worked on at a time.
-pub const PROMISES_AT_A_TIME: usize = 64;
+/// Intents of one work queue that run at a time.
+pub const INTENTS_AT_A_TIME: usize = 64;
 /// Requests for such work that one I/O server has at a time: others are to find credits on the manager's connection.
-pub const PROMISES_AT_A_SERVER: usize = CREDITS as usize / 2;
+pub const INTENTS_AT_A_SERVER: usize = CREDITS as usize / 2;
 /// How long a server that could not be reached is left alone.
 pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long an operation on a volume is tried, over lost connections and servers that are away.

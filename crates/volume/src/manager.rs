@@ -1,16 +1,17 @@
 //! The manager: names, attributes, layouts, capabilities. It never sees data.
 //!
 //! Questions are answered from a snapshot of the store. Changes queue up and share transactions: whatever came while
-//! one was being made durable goes into the next. What a change promises of the I/O servers is kept before it is
-//! answered (truncation) or afterwards (removal), and again after a restart.
+//! one was being made durable goes into the next. A change that needs the I/O servers
+//! leaves an intent, which runs before the change is answered (truncation) or afterwards (removal), and again after a
+//! restart.
 
 mod appends;
 mod change;
 mod claims;
 mod gathering;
+mod intents;
 mod inventory;
 mod locks;
-mod promises;
 mod records;
 mod registry;
 mod sizes;
@@ -32,8 +33,8 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::to_bytes;
 use gathering::Gathering;
+use intents::{Intents, Objects};
 use locks::Locks;
-use promises::{Objects, Promises};
 use records::Records;
 use sizes::{Sizes, ToBeCut};
 use std::cell::{Cell, RefCell};
@@ -42,7 +43,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use term::Office;
 
-pub use promises::IoServers;
+pub use intents::IoServers;
 pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
 pub use term::TermError;
@@ -61,7 +62,7 @@ pub struct Manager {
     records: Rc<Records>,
     appends: RefCell<Appends>,
     locks: Locks,
-    promises: Promises,
+    intents: Intents,
     /// I/O servers that were never served, as far as the store knows.
     new_servers: RefCell<BTreeSet<u32>>,
     changes: RefCell<VecDeque<change::Change>>,
@@ -103,7 +104,7 @@ impl Manager {
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
         let (mut lock_sessions, mut change) = (Ok(BTreeSet::new()), Ok(0));
         store.read(&mut |view| {
-            open = namespace::promises(view);
+            open = namespace::intents(view);
             new_servers = meta::claims::new_servers(view);
             lock_sessions = locks::noted_sessions(view);
             change = meta::terms::last_change(view);
@@ -126,7 +127,7 @@ impl Manager {
             office,
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions?),
-            promises: Promises::new(open?),
+            intents: Intents::new(open?),
             runtime,
             store,
             keys,
@@ -281,7 +282,7 @@ impl Manager {
     /// `Jukebox`: one of its I/O servers is away.
     async fn found(&self, id: FileId, inode: Inode) -> Result<Found, Status> {
         let state = match &inode.body {
-            Body::Regular { layout, .. } => Some(self.sizes.of(id, layout, &self.promises).await?),
+            Body::Regular { layout, .. } => Some(self.sizes.of(id, layout, &self.intents).await?),
             _ => None,
         };
         Ok(Found { id, inode, state })
@@ -360,7 +361,7 @@ impl Manager {
             }
         }
         let to_be_cut = writes && self.sizes.is_to_be_cut(id);
-        if to_be_cut || self.promises.cuts_to(id).is_some() {
+        if to_be_cut || self.intents.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
         let number = match writes {
@@ -425,9 +426,9 @@ impl Manager {
         (number, at_least, len): (u64, u64, u32),
     ) -> Result<Appending, Status> {
         let granted = self.grant(caller, id, Capability::WRITE).await?;
-        let state = self.sizes.of(id, &granted.layout, &self.promises).await?;
+        let state = self.sizes.of(id, &granted.layout, &self.intents).await?;
         // It may have been cut while its servers were asked.
-        if self.sizes.is_to_be_cut(id) || self.promises.cuts_to(id).is_some() {
+        if self.sizes.is_to_be_cut(id) || self.intents.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
         let size = state.size.max(at_least);

@@ -397,7 +397,7 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
             .into_iter()
             .map(|(number, count)| empty(number, count)),
     );
-    match survey.promises.len() {
+    match survey.intents.len() {
         0 => Ok(()),
         count => note(&format!(
             "{count} removals and truncations are still to be done at I/O servers, or once more: they are when the volume is served"

@@ -195,7 +195,7 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
         let request = Request {
             caller: &root,
             now,
-            promised: &RefCell::default(),
+            intents: &RefCell::default(),
             has_room: true,
         };
         formatted = namespace::format(transaction, now)

@@ -1,8 +1,8 @@
 //! Making, changing and removing files.
 
 use super::{
-    Outcome, Promise, Request, add_entry, check_sticky, directory_to_change, find, find_entry,
-    inode, is_directory, promise, remove_entry, require, touch, write_inode,
+    Intent, Outcome, Request, add_entry, add_intent, check_sticky, directory_to_change, find,
+    find_entry, inode, is_directory, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
@@ -32,8 +32,8 @@ pub struct Opened {
     pub inode: Inode,
     /// It was not there before.
     pub made: bool,
-    /// The promise to make a new one as long as was asked for.
-    pub promise: Option<u64>,
+    /// The intent to make a new one as long as was asked for.
+    pub intent: Option<u64>,
 }
 
 /// Makes a regular file, or takes the one that is there, as `mode` says (RFC 1813 section 3.3.8). `place` chooses the
@@ -81,11 +81,11 @@ pub fn create(
         body,
         &attributes,
     )?;
-    let promise = match size {
-        Some(size) => Some(promise(
+    let intent = match size {
+        Some(size) => Some(add_intent(
             transaction,
             request,
-            Promise::Truncate(id, layout, size),
+            Intent::Truncate(id, layout, size),
         )?),
         None => None,
     };
@@ -93,7 +93,7 @@ pub fn create(
         id,
         inode,
         made: true,
-        promise,
+        intent,
     })
 }
 
@@ -125,7 +125,7 @@ fn open_existing((id, found): (FileId, Inode), mode: &CreateMode) -> Outcome<Ope
         id,
         inode: found,
         made: false,
-        promise: None,
+        intent: None,
     })
 }
 
@@ -236,7 +236,7 @@ fn add(
     Ok((id, inode))
 }
 
-/// Sets attributes (RFC 1813 section 3.3.2). A size becomes a promise to the I/O servers, whose number comes back. A
+/// Sets attributes (RFC 1813 section 3.3.2). A size becomes an intent, whose number comes back. A
 /// modification time holds until the objects tell of a later write than `last_write`.
 ///
 /// # Errors
@@ -258,7 +258,7 @@ pub fn set_attributes(
     let target = match (&found.body, change.size) {
         (_, None) => None,
         (Body::Regular { layout, .. }, Some(size)) => {
-            Some(Promise::Truncate(file, layout.clone(), size))
+            Some(Intent::Truncate(file, layout.clone(), size))
         }
         (Body::Directory { .. }, Some(_)) => return Err(Status::Isdir.into()),
         (_, Some(_)) => return Err(Status::Inval.into()),
@@ -275,7 +275,7 @@ pub fn set_attributes(
     }
     write_inode(transaction, file, &found)?;
     let number = match target {
-        Some(target) => Some(promise(transaction, request, target)?),
+        Some(target) => Some(add_intent(transaction, request, target)?),
         None => None,
     };
     Ok((found, number))
@@ -478,7 +478,7 @@ pub(super) fn drop_link(
     }
     delete_inode(transaction, file)?;
     if let Body::Regular { layout, .. } = inode.body {
-        promise(transaction, request, Promise::Unlink(file, layout))?;
+        add_intent(transaction, request, Intent::Unlink(file, layout))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Names and attributes as POSIX has them, over both stores.
 #![allow(clippy::unwrap_used)]
 
-use gannet_meta::namespace::{self, Failure, Listed, Make, Outcome, Promise, Request};
+use gannet_meta::namespace::{self, Failure, Intent, Listed, Make, Outcome, Request};
 use gannet_meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
@@ -73,11 +73,11 @@ impl Names {
         };
         let caller = Caller::new(uid, gid, &[]);
         let mut outcome = None;
-        let promised = std::cell::RefCell::default();
+        let intents = std::cell::RefCell::default();
         let request = Request {
             caller: &caller,
             now,
-            promised: &promised,
+            intents: &intents,
             has_room: self.has_room.get(),
         };
         self.store
@@ -187,9 +187,9 @@ impl Names {
         listed.into_inner()
     }
 
-    fn promises(&self) -> Vec<Promise> {
-        let open = self.look(|view| namespace::promises(view)).unwrap();
-        open.into_iter().map(|(_, promise)| promise).collect()
+    fn intents(&self) -> Vec<Intent> {
+        let open = self.look(|view| namespace::intents(view)).unwrap();
+        open.into_iter().map(|(_, intent)| intent).collect()
     }
 }
 
@@ -222,8 +222,8 @@ fn a_file_is_made_found_listed_and_removed() {
         );
         assert_eq!(names.inode(file), Err(Status::Stale));
         assert_eq!(
-            names.promises(),
-            [Promise::Unlink(file, layout())],
+            names.intents(),
+            [Intent::Unlink(file, layout())],
             "its objects must go"
         );
         assert_eq!(names.list(ROOT), [".", ".."]);
@@ -265,7 +265,7 @@ fn opening_an_existing_file_changes_nothing() {
         };
         let refused = names.create(ANN, ROOT, "file", &CreateMode::Unchecked(cut));
         assert_eq!(refused, Err(Status::Inval));
-        assert_eq!(names.promises(), []);
+        assert_eq!(names.intents(), []);
     });
 }
 
@@ -457,7 +457,7 @@ fn directories_count_what_is_in_them() {
         names.remove_directory(ANN, outer, "inner").unwrap();
         names.remove_directory(ANN, ROOT, "outer").unwrap();
         assert_eq!(names.inode(ROOT).unwrap().links, 2);
-        assert_eq!(names.promises(), [], "directories have no objects");
+        assert_eq!(names.intents(), [], "directories have no objects");
     });
 }
 
@@ -473,11 +473,11 @@ fn a_file_with_two_names_loses_its_objects_with_the_second() {
         assert_eq!(names.inode(file).unwrap().links, 2);
         names.remove(ANN, ROOT, "one").unwrap();
         assert_eq!(
-            (names.promises().len(), names.inode(file).unwrap().links),
+            (names.intents().len(), names.inode(file).unwrap().links),
             (0, 1)
         );
         names.remove(ANN, ROOT, "two").unwrap();
-        assert_eq!(names.promises().len(), 1);
+        assert_eq!(names.intents().len(), 1);
     });
 }
 
@@ -540,7 +540,7 @@ fn rename_replaces_what_may_be_replaced() {
         let empty = names.directory(ANN, ROOT, "empty");
         names.rename(ANN, (ROOT, "file"), (ROOT, "old")).unwrap();
         assert_eq!(names.find(ANN, ROOT, "old").unwrap().0, file);
-        assert_eq!(names.promises(), [Promise::Unlink(old, layout())]);
+        assert_eq!(names.intents(), [Intent::Unlink(old, layout())]);
         assert_eq!(
             names.rename(ANN, (ROOT, "old"), (ROOT, "empty")),
             Err(Status::Isdir)

@@ -8,7 +8,7 @@ use crate::limits::{
     REFUSED_OF_BATCH_MAX,
 };
 use gannet_meta::answers::{self, Done};
-use gannet_meta::namespace::{self, Failure, Make, Outcome, Promise, Request};
+use gannet_meta::namespace::{self, Failure, Intent, Make, Outcome, Request};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_runtime::{run_blocking, sleep, timeout};
@@ -30,7 +30,7 @@ pub(super) struct Change {
 /// Who waits for a change.
 struct Whose {
     done: oneshot::Sender<Result<Done, Status>>,
-    /// Goes when what the change has promised is known.
+    /// Dropped when the intents of the change are known.
     _cut: Option<ToBeCut>,
 }
 
@@ -65,7 +65,7 @@ impl Layouts {
 }
 
 impl Manager {
-    /// Makes a change durable, and keeps what it promises if the caller must see that.
+    /// Makes a change durable, and waits for its intent if the caller must see that done.
     pub(super) async fn change(
         self: &Rc<Self>,
         work: Work,
@@ -86,8 +86,8 @@ impl Manager {
             self.runtime.spawn("metadata", task);
         }
         let done = outcome.await.map_err(|_| Status::Io)??;
-        if let Some(number) = done.promise {
-            self.promises.kept(&self.runtime, number).await?;
+        if let Some(number) = done.intent {
+            self.intents.wait(&self.runtime, number).await?;
         }
         Ok(done)
     }
@@ -118,23 +118,23 @@ impl Manager {
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
-                    promised,
+                    intents,
                     made,
                     change,
                     changed,
                 }) => {
                     made.into_iter().for_each(|file| self.sizes.is_new(file));
-                    // What was promised, also to files just made, is known before anybody is answered.
-                    for (_, promise) in &promised {
-                        match promise {
-                            Promise::Truncate(file, _, len) => {
+                    // Intents, also of files just made, are known before any caller is answered.
+                    for (_, intent) in &intents {
+                        match intent {
+                            Intent::Truncate(file, _, len) => {
                                 self.sizes.will_be(*file, *len);
                                 self.appends.borrow_mut().forget(*file);
                             }
-                            Promise::Unlink(file, _) => self.sizes.changes(*file),
+                            Intent::Unlink(file, _) => self.sizes.changes(*file),
                         }
                     }
-                    self.promises.learn(promised);
+                    self.intents.learn(intents);
                     self.records.end_changes(&changed);
                     let answers = askers.into_iter().zip(outcomes).collect();
                     match change {
@@ -269,8 +269,8 @@ fn answer(answers: Vec<(Whose, Result<Done, Status>)>) {
 #[derive(Default)]
 struct Committed {
     outcomes: Vec<Result<Done, Status>>,
-    /// Promises with their numbers.
-    promised: Vec<(u64, Promise)>,
+    /// Intents with their numbers.
+    intents: Vec<(u64, Intent)>,
     /// Files without objects.
     made: Vec<FileId>,
     /// Its number, if something was done.
@@ -353,7 +353,7 @@ fn commit_without(
     stopped: &mut Option<u32>,
 ) -> Result<Committed, StoreError> {
     let mut all = Committed::default();
-    let (promised, has_room) = (RefCell::default(), store.has_room());
+    let (intents, has_room) = (RefCell::default(), store.has_room());
     let mut changed = BTreeSet::new();
     store.commit(&mut |transaction| {
         let transaction = &mut Noting {
@@ -372,7 +372,7 @@ fn commit_without(
             let request = Request {
                 caller: &work.caller,
                 now,
-                promised: &promised,
+                intents: &intents,
                 has_room,
             };
             all.outcomes.push(
@@ -392,7 +392,7 @@ fn commit_without(
         Ok(())
     })?;
     Ok(Committed {
-        promised: promised.into_inner(),
+        intents: intents.into_inner(),
         changed,
         ..all
     })
@@ -432,7 +432,7 @@ fn perform(
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
-    let mut promised = None;
+    let mut intent = None;
     let (file, directories): Changed = match call {
         Call::Setattr {
             file: id,
@@ -441,12 +441,12 @@ fn perform(
         } => {
             let seen = (*guard, last_write);
             let set = namespace::set_attributes(transaction, request, *id, change, seen)?;
-            promised = set.1;
+            intent = set.1;
             (Some((*id, set.0)), vec![])
         }
         Call::Create { entry, mode } => {
             let what = (entry, mode, None);
-            create(transaction, request, what, layouts, (made, &mut promised))?
+            create(transaction, request, what, layouts, (made, &mut intent))?
         }
         Call::CreateStriped {
             entry,
@@ -454,7 +454,7 @@ fn perform(
             stripes,
         } => {
             let what = (entry, &CreateMode::Guarded(*attributes), Some(stripes));
-            create(transaction, request, what, layouts, (made, &mut promised))?
+            create(transaction, request, what, layouts, (made, &mut intent))?
         }
         Call::Stripes {
             directory: id,
@@ -471,10 +471,7 @@ fn perform(
     for directory in directories {
         inodes.push((directory, namespace::inode(transaction, directory)?));
     }
-    Ok(Done {
-        inodes,
-        promise: promised,
-    })
+    Ok(Done { inodes, intent })
 }
 
 /// Does a change of names of which I/O servers need not know before it is done.
@@ -533,15 +530,15 @@ fn create(
     request: Request<'_>,
     (Entry { directory, name }, mode, stripes): (&Entry, &CreateMode, Option<&Stripes>),
     layouts: &Layouts,
-    (made, promised): (&mut Vec<FileId>, &mut Option<u64>),
+    (made, intent): (&mut Vec<FileId>, &mut Option<u64>),
 ) -> Outcome<Changed> {
     if let Some(stripes) = stripes {
         namespace::check_stripes(stripes, layouts.servers)?;
     }
     let place = &mut |chosen: Option<&Stripes>| layouts.choose(stripes.or(chosen));
     let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
-    *promised = opened.promise;
-    made.extend((opened.made && promised.is_none()).then_some(opened.id));
+    *intent = opened.intent;
+    made.extend((opened.made && intent.is_none()).then_some(opened.id));
     Ok((Some((opened.id, opened.inode)), vec![*directory]))
 }
 
@@ -704,7 +701,7 @@ mod tests {
             let request = Request {
                 caller: &root,
                 now,
-                promised: &RefCell::default(),
+                intents: &RefCell::default(),
                 has_room: true,
             };
             namespace::format(it, now).unwrap();

@@ -43,7 +43,7 @@ impl Manager {
         let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
         // Where files are missing, all names are looked at: not on a core that serves.
         let known = self.beside(move |store| known(store, &objects)).await?;
-        // Asked for after the look: what the promises of that moment had removed is no longer there.
+        // Asked for after the look: what the intents of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
         let standings = done.unwrap_or(Err(LinkError::Ended("it does not answer".into())));

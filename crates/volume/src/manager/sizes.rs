@@ -4,7 +4,7 @@
 //! write counts as completed only while its grant lasts. So what the objects of a file without grants say holds until
 //! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
 
-use super::promises::{IoServers, Promises};
+use super::intents::{Intents, IoServers};
 use super::records::Records;
 use crate::layout::{placements, size_from_object, size_with_lost};
 use crate::limits::{
@@ -202,7 +202,7 @@ impl Sizes {
         self.to_be_cut.borrow().contains_key(&file)
     }
 
-    /// It is promised that a file will be `len` bytes long.
+    /// An intent will make a file `len` bytes long.
     pub(super) fn will_be(&self, file: FileId, len: u64) {
         self.changes(file);
         for asking in self.asking.borrow().get(&file).into_iter().flatten() {
@@ -255,12 +255,12 @@ impl Sizes {
         self: &Rc<Self>,
         file: FileId,
         layout: &LayoutRecord,
-        promises: &Promises,
+        intents: &Intents,
     ) -> Result<FileState, Status> {
         if let Some(state) = self.known(file, layout) {
             return Ok(state);
         }
-        let question = Question::begin(self, file, promises.cuts_to(file));
+        let question = Question::begin(self, file, intents.cuts_to(file));
         // A server that is waited for only shortly, because another one is silent, is not silent for that.
         let (patience, is_long) = match self.has_silent(layout) {
             true => (SIZE_DEADLINE_OF_SILENT, false),
@@ -436,11 +436,11 @@ struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Of a file that is being cut to `promised` bytes, or is not.
-    fn begin(sizes: &'a Sizes, file: FileId, promised: Option<u64>) -> Question<'a> {
+    /// Of a file that an intent cuts to `cut_to` bytes, or none does.
+    fn begin(sizes: &'a Sizes, file: FileId, cut_to: Option<u64>) -> Question<'a> {
         let asking = Rc::new(Asking {
-            is_steady: Cell::new(!sizes.is_writable(file) && promised.is_none()),
-            cut_to: Cell::new(promised),
+            is_steady: Cell::new(!sizes.is_writable(file) && cut_to.is_none()),
+            cut_to: Cell::new(cut_to),
         });
         let mut all = sizes.asking.borrow_mut();
         all.entry(file).or_default().push(Rc::clone(&asking));
@@ -506,15 +506,15 @@ mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let promises = Promises::new(Vec::new());
+            let intents = Intents::new(Vec::new());
             let layout = |servers| LayoutRecord {
                 unit: 4096,
                 servers,
             };
-            let first = sizes.of(FileId(2), &layout(vec![0]), &promises).await;
+            let first = sizes.of(FileId(2), &layout(vec![0]), &intents).await;
             assert_eq!(first.err(), Some(Status::Jukebox));
             for _ in 0..2000 {
-                let _ = sizes.of(FileId(3), &layout(vec![0, 1]), &promises).await;
+                let _ = sizes.of(FileId(3), &layout(vec![0, 1]), &intents).await;
             }
             let queues = sizes.queues.borrow();
             (queues[&0].waiting.len(), queues[&1].waiting.len())
@@ -533,7 +533,7 @@ mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let promises = Promises::new(Vec::new());
+            let intents = Intents::new(Vec::new());
             let layout = LayoutRecord {
                 unit: 4096,
                 servers: vec![0],
@@ -542,7 +542,7 @@ mod tests {
             for _ in 0..2 {
                 let began = std::time::Instant::now();
                 let asked =
-                    (0..20_000).map(|file| Box::pin(sizes.of(FileId(file), &layout, &promises)));
+                    (0..20_000).map(|file| Box::pin(sizes.of(FileId(file), &layout, &intents)));
                 all(asked).await;
                 took.push(began.elapsed());
             }

@@ -379,7 +379,7 @@ fn unnoted(failure: Failure) -> TermError {
 }
 
 impl Manager {
-    /// Begins a term, and rules the volume: keeps promises, old and new, and forgets old answers. Comes back when the
+    /// Begins a term, and rules the volume: runs intents, old and new, and forgets old answers. Comes back when the
     /// manager may not serve, or not any more: its process is to end then. With `force` the I/O servers' word that the
     /// metadata is an older copy counts for nothing, and those that do not answer are not waited for.
     pub async fn rule(self: Rc<Self>, force: bool) -> TermError {
@@ -389,8 +389,8 @@ impl Manager {
         }
         self.sizes.begin();
         self.locks.begin();
-        let promises = Rc::clone(&self).keep_promises();
-        self.runtime.spawn("promises", Box::pin(promises));
+        let intents = Rc::clone(&self).run_intents();
+        self.runtime.spawn("intents", Box::pin(intents));
         let forgetting = Rc::clone(&self).forget_answers();
         self.runtime.spawn("old answers", Box::pin(forgetting));
         let expiring = Rc::clone(&self).expire_locks();

@@ -21,7 +21,7 @@ const CUT: SetAttributes = SetAttributes {
     access_time: gannet_vfs::SetTime::Keep,
     modify_time: gannet_vfs::SetTime::Keep,
 };
-/// Long enough for whatever was promised.
+/// Long enough for all intents.
 const LATER: Duration = Duration::from_secs(30);
 
 /// The ways to cut a file.

@@ -438,7 +438,7 @@ fn truncation_is_finished_when_the_server_is_back() {
             Err(Status::Jukebox),
             "a server is away"
         );
-        // The manager too dies before it can keep its promise.
+        // The manager too dies before it can run its intent.
         bed.kill_manager(Crash::Process);
         bed.start_manager();
         bed.start_io_server(0);
@@ -720,7 +720,7 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
         let pause = UNLINK_AGAIN_AFTER + Duration::from_secs(2);
         gannet_runtime::sleep(&bed.client.runtime(), pause).await;
         assert_eq!(bed.used().await, empty + folders, "no objects");
-        assert_eq!(bed.promises(), 0, "nothing is promised any more");
+        assert_eq!(bed.intents(), 0, "no intent is open any more");
     });
 }
 

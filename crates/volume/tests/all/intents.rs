@@ -1,4 +1,4 @@
-//! Work at I/O servers that the manager has promised, while one of them is away.
+//! Intents of the manager while an I/O server is away.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -9,22 +9,22 @@ use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::{OPERATION_DEADLINE, PROMISE_DEADLINE, TICKETS};
+use gannet_volume::limits::{INTENT_DEADLINE, OPERATION_DEADLINE, TICKETS};
 use gannet_wire::volume::{Chosen, Stripes};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Waits until nothing is promised any more.
+/// Waits until no intent is open any more.
 async fn all_is_kept(bed: &Bed) {
     let runtime = bed.client.runtime();
     let all_kept = async {
-        while bed.promises() > 0 {
+        while bed.intents() > 0 {
             gannet_runtime::sleep(&runtime, Duration::from_secs(1)).await;
         }
     };
     let kept = timeout(&runtime, Duration::from_secs(600), all_kept).await;
-    kept.expect("what was promised is done");
+    kept.expect("the intents are done");
 }
 
 /// A new file on one I/O server.
@@ -160,7 +160,7 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
         let made = timeout(&runtime, soon, fs.create(&caller, &top, b"empty", &empty)).await;
         made.expect("it waits for those").result.unwrap();
         // None of those waits for others longer than it is tried.
-        gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + PROMISE_DEADLINE).await;
+        gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + INTENT_DEADLINE).await;
         assert_eq!(answered.get(), 2 * TICKETS);
     });
     done.unwrap();
@@ -187,12 +187,12 @@ fn what_no_server_can_ever_do_is_told_and_given_up() {
             assert_eq!(refused.err(), Some(Status::Fbig));
             assert_eq!(fs.attributes(&file).await.unwrap().size, 0);
         }
-        assert_eq!(bed.promises(), 0);
+        assert_eq!(bed.intents(), 0);
     });
     done.unwrap();
 }
 
-/// An I/O server's disk refuses what was promised for many files. Other files' promises are kept meanwhile, and these
+/// An I/O server's disk refuses the intents of many files. Other files' intents run meanwhile, and these
 /// when the disk is well again.
 #[test]
 fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
@@ -219,7 +219,7 @@ fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
             removing.result.unwrap();
         }
         gannet_runtime::sleep(&runtime, Duration::from_secs(20)).await;
-        assert_eq!(bed.promises(), FILES);
+        assert_eq!(bed.intents(), FILES);
         bed.io_servers[0].disk.set_profile(DiskProfile::default());
         // The others have not been tried for a while; this one is new.
         let new = create(&fs, "new", 0).await;
