@@ -1,6 +1,6 @@
 //! Messages of the volume protocol, and the records of its metadata store.
 
-use gannet_meta::answers::Done;
+use gannet_meta::reply_cache::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
     Accepted, AccessAnswer, AttributeRecord, Call, ClaimRecord, FilePage, Found, FoundFiles,
@@ -72,9 +72,9 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<TermAnswer>(body);
         }
         operation => {
-            if let Ok((caller, ticket, call)) = Call::from_body(operation, body) {
-                let again = Call::from_body(operation, &call.to_body(&caller, &ticket));
-                assert_eq!(again, Ok((caller, ticket, call)));
+            if let Ok((caller, slot_sequence, call)) = Call::from_body(operation, body) {
+                let again = Call::from_body(operation, &call.to_body(&caller, &slot_sequence));
+                assert_eq!(again, Ok((caller, slot_sequence, call)));
             }
             check::<Found>(body);
             check::<Granted>(body);

@@ -9,7 +9,6 @@
 //!
 //! First type to read: [`MetaStore`].
 
-pub mod answers;
 pub mod check;
 pub mod claims;
 #[cfg(test)]
@@ -23,6 +22,7 @@ pub mod namespace;
 pub mod numbers;
 mod permissions;
 mod redb_store;
+pub mod reply_cache;
 pub mod standing;
 pub mod terms;
 
@@ -45,8 +45,8 @@ pub enum Table {
     Listing,
     /// Intents that are not done, by their numbers.
     Pending,
-    /// What came of changes, by the client's slot.
-    Answers,
+    /// The reply cache, by the client's slot.
+    Replies,
     /// The volume itself: its identity, servers, counters.
     Volume,
 }
@@ -58,7 +58,7 @@ impl Table {
         Table::Names,
         Table::Listing,
         Table::Pending,
-        Table::Answers,
+        Table::Replies,
         Table::Volume,
     ];
 
@@ -69,7 +69,7 @@ impl Table {
             Table::Names => 2,
             Table::Listing => 3,
             Table::Pending => 4,
-            Table::Answers => 5,
+            Table::Replies => 5,
             Table::Volume => 6,
         }
     }

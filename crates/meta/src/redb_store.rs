@@ -243,7 +243,7 @@ impl Table {
             Table::Names => "checked names",
             Table::Listing => "checked listing",
             Table::Pending => "checked pending",
-            Table::Answers => "checked answers",
+            Table::Replies => "checked answers",
             Table::Volume => "checked volume",
         })
     }

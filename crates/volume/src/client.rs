@@ -13,7 +13,7 @@ mod policy;
 mod references;
 mod servers;
 mod siblings;
-mod tickets;
+mod slots;
 mod trouble;
 mod verifier;
 mod written;

@@ -8,9 +8,9 @@ pub const UNIT_DEFAULT: u32 = 64 << 10;
 /// Requests that one connection may have under way, from the beginning, if both of its ends would: each says so when it
 /// is made.
 pub const CREDITS: u32 = 32;
-/// Fewer are refused by who connects: changes that wait for I/O servers ([`TICKETS_THAT_WAIT`]) and for locks
+/// Fewer are refused by who connects: changes that wait for I/O servers ([`SESSION_SLOTS_WAITING`]) and for locks
 /// ([`LOCKS_WAITING_MAX`]) must not keep those back that they wait for.
-pub const CREDITS_MIN: u32 = TICKETS_THAT_WAIT + LOCKS_WAITING_MAX as u32 + 1;
+pub const CREDITS_MIN: u32 = SESSION_SLOTS_WAITING + LOCKS_WAITING_MAX as u32 + 1;
 /// Messages of a client that no credit covers, each of which comes once: Hello and Buffers.
 pub const MESSAGES_SPARE: u32 = 2;
 /// Receives that each accepted connection of a core has, however many others there are. Clients have all their credits
@@ -100,17 +100,17 @@ pub const SIZE_DEADLINE_OF_SILENT: Duration = Duration::from_millis(100);
 /// Batches of questions for sizes that one I/O server has at a time.
 pub const BATCHES_UNDER_WAY: usize = 2;
 /// Changes that one client has under way at a time.
-pub const TICKETS: u32 = 32;
+pub const SESSION_SLOTS: u32 = 32;
 /// Those of them that may wait for I/O servers: others find room beside them while one is away.
-pub const TICKETS_THAT_WAIT: u32 = TICKETS / 2;
+pub const SESSION_SLOTS_WAITING: u32 = SESSION_SLOTS / 2;
 /// Changes of the same bytes, file or name that may wait for their turn at once: further ones are refused.
 pub const CHANGES_BEFORE_MAX: usize = 256;
 /// Files of which a client remembers one by one that it gave up cutting them.
 pub const DOUBTS_MAX: usize = 1024;
 /// How long a client does not write before it gives a grant back.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
-/// How long the manager keeps answers to changes.
-pub const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How long the manager keeps replies to changes.
+pub const REPLY_AGE: Duration = Duration::from_secs(24 * 3600);
 /// How often it looks for old ones, and how many it forgets in one transaction.
 pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// See [`FORGET_EVERY`].

@@ -29,7 +29,8 @@ use gannet_runtime::{Handle, LocalFuture, Notify, all, run_blocking};
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeReferences, BODY_MAX, Body, Call, Caller,
     Capability, Entry, FileId, FileKind, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
-    Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, Status, Stripes, Ticket, Timestamp,
+    Operation, PAGE_ENTRIES_MAX, Page, SLOTS_MAX, SetTimestamp, SlotSequence, Status, Stripes,
+    Timestamp,
 };
 use gannet_wire::xdr::to_bytes;
 use gathering::Gathering;
@@ -159,7 +160,7 @@ impl Manager {
     async fn perform(
         self: &Rc<Self>,
         link: &Link,
-        (caller, ticket, call): (Caller, Ticket, Call),
+        (caller, slot_sequence, call): (Caller, SlotSequence, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
@@ -220,7 +221,9 @@ impl Manager {
                 body = self.orphans(&caller, (server, remove), &files).await?;
             }
             change => {
-                let all = self.perform_change(caller, (ticket, change), cut).await?;
+                let all = self
+                    .perform_change(caller, (slot_sequence, change), cut)
+                    .await?;
                 body = found_body(all);
             }
         }
@@ -258,14 +261,14 @@ impl Manager {
     async fn perform_change(
         self: &Rc<Self>,
         caller: Caller,
-        (ticket, change): (Ticket, Call),
+        (slot_sequence, change): (SlotSequence, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
         self.check_grants_of_others(&caller, &change)?;
         let last_write = self.last_write(&change).await?;
         let work = Work {
             caller,
-            task: Task::Asked(ticket, change),
+            task: Task::Asked(slot_sequence, change),
             last_write,
         };
         let done = self.change(work, cut).await?;

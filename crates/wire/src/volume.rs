@@ -26,7 +26,7 @@ mod term;
 
 pub use answers::{
     AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, Listed, PAGE_ENTRIES_MAX, Page,
-    Ticket,
+    SlotSequence,
 };
 pub use attribute_record::{ATTRIBUTE_RECORD_LEN, AttributeRecord, FileAttributes};
 pub use attributes::{

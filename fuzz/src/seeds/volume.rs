@@ -6,8 +6,8 @@ use gannet_wire::volume::{
     FileKind, FilePage, FileState, Found, Granted, Hello, Inode, Kind, LayoutRecord, Lent,
     LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
     ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
-    ROOT, Referenced, Role, SetTimestamp, Shape, Stability, Standing, Standings, StateAnswer,
-    Stripes, Term, TermAnswer, TermCall, TermStage, Ticket, Timestamp, Transfer, TransferDone,
+    ROOT, Referenced, Role, SetTimestamp, Shape, SlotSequence, Stability, Standing, Standings,
+    StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -36,7 +36,7 @@ pub(super) fn by_hand() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     seeds.extend(inodes().map(|inode| ("volume_records", "inode", bytes_of(&inode))));
     let caller = Caller::new(1, 2, &[3, 4]);
     for (name, call) in calls() {
-        let body = call.to_body(&caller, &Ticket::default());
+        let body = call.to_body(&caller, &SlotSequence::default());
         let message = message(Kind::Request, call.operation(), &body);
         seeds.push(("volume_message", name, message));
     }

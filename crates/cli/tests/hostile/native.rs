@@ -9,7 +9,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle};
 use gannet_volume::link::{self, Link, Pool, Session};
-use gannet_wire::volume::{Call, Caller, Class, Hello, Kind, MessageHeader, ROOT, Ticket};
+use gannet_wire::volume::{Call, Caller, Class, Hello, Kind, MessageHeader, ROOT, SlotSequence};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ fn list(id: u64) -> Source {
         wants_files: true,
         wants_references: false,
     };
-    let body = call.to_body(&Caller::new(0, 0, &[]), &Ticket::default());
+    let body = call.to_body(&Caller::new(0, 0, &[]), &SlotSequence::default());
     let header = MessageHeader {
         kind: Kind::Request,
         operation: call.operation(),

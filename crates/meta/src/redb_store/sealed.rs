@@ -70,7 +70,7 @@ fn object(table: Table, key: &[u8]) -> String {
         ),
         Table::Listing => format!("entry {} of directory {file}", number(rest)),
         Table::Pending => format!("pending operation {file} at an I/O server"),
-        Table::Answers => String::from("a kept answer to a client"),
+        Table::Replies => String::from("a kept answer to a client"),
         Table::Volume => format!("{:?} of the volume", String::from_utf8_lossy(key)),
     }
 }

@@ -19,7 +19,7 @@ type State = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 /// All pairs but the journal's own mark.
 fn state_of(store: &dyn MetaStore) -> State {
     let mut state = State::new();
-    let tables = [Table::Inodes, Table::Names, Table::Answers, Table::Volume];
+    let tables = [Table::Inodes, Table::Names, Table::Replies, Table::Volume];
     let look = &mut |view: &dyn View| {
         for table in tables {
             let each = &mut |key: &[u8], value: &[u8]| {
@@ -38,7 +38,7 @@ fn copy_of(store: &MemoryStore) -> Arc<MemoryStore> {
     let copy = MemoryStore::default();
     let look = &mut |view: &dyn View| {
         let commit = &mut |it: &mut dyn Transaction| {
-            for table in [Table::Inodes, Table::Names, Table::Answers, Table::Volume] {
+            for table in [Table::Inodes, Table::Names, Table::Replies, Table::Volume] {
                 let each = &mut |key: &[u8], value: &[u8]| it.put(table, key, value).is_ok();
                 view.scan(table, b"", each)?;
             }

@@ -21,7 +21,7 @@ use super::policy::TransferPolicy;
 use super::references::{Optimistic, ReadOptions, References};
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
-use super::tickets::Tickets;
+use super::slots::SessionSlots;
 use super::trouble::{LastTrouble, Trouble};
 use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{placements, size_from_object};
@@ -35,7 +35,7 @@ use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use gannet_wire::volume::{
-    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, Ticket,
+    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, SlotSequence,
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
@@ -55,7 +55,7 @@ pub struct VolumeFs {
     fsid: u64,
     /// Handles are signed with it.
     key: Secret,
-    tickets: Tickets,
+    slots: SessionSlots,
     leases: Rc<Leases>,
     references: Rc<References>,
     locks: Rc<ClientLocks>,
@@ -88,7 +88,7 @@ impl VolumeFs {
         let client = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
         VolumeFs {
             mover,
-            tickets: Tickets::new(client.to_be_bytes()),
+            slots: SessionSlots::new(client.to_be_bytes()),
             references,
             leases: Leases::new(Handle::clone(&runtime), Rc::clone(&servers)),
             locks: ClientLocks::new(Handle::clone(&runtime), Rc::clone(&servers)),
@@ -202,7 +202,7 @@ impl VolumeFs {
         if !call.is_change() {
             return self.ask_in_turn(caller, call, None).await;
         }
-        // Whoever waits for a turn keeps no ticket from others.
+        // Taken before the slot: a change that waits for its turn holds no slot that others could use.
         let turn = self.turn_of(&parts_of(&call)).await?;
         self.ask_in_turn(caller, call, Some(&turn)).await
     }
@@ -221,14 +221,16 @@ impl VolumeFs {
         let deadline = self.deadline();
         let held = match call.is_change() {
             true => {
-                let ticket = self.tickets.take(call.waits_for_servers());
-                let ticket = timeout(&self.runtime, self.patience, ticket).await;
-                Some(ticket.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::NoTicket))?)
+                let slot = self.slots.take(call.waits_for_servers());
+                let slot = timeout(&self.runtime, self.patience, slot).await;
+                Some(slot.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::NoSlot))?)
             }
             false => None,
         };
-        let ticket = held.as_ref().map_or(Ticket::default(), |held| held.ticket);
-        let body = call.to_body(&caller_of(caller), &ticket);
+        let slot_sequence = held
+            .as_ref()
+            .map_or(SlotSequence::default(), |held| held.slot_sequence);
+        let body = call.to_body(&caller_of(caller), &slot_sequence);
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {

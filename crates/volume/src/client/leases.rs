@@ -10,7 +10,9 @@ use super::written::{Asked, Written};
 use crate::limits::{CAPABILITIES_MAX, CAPABILITY_AGE, GIVE_BACK_AFTER};
 use gannet_runtime::{Handle, Instant, sleep};
 use gannet_vfs::Credentials;
-use gannet_wire::volume::{Call, Caller, Capability, Class, FileId, Granted, LayoutRecord, Ticket};
+use gannet_wire::volume::{
+    Call, Caller, Capability, Class, FileId, Granted, LayoutRecord, SlotSequence,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -161,7 +163,7 @@ impl Leases {
         let nobody = Caller::new(0, 0, &[]);
         for (file, number) in grants {
             let call = Call::GiveBack { file, number };
-            let body = call.to_body(&nobody, &Ticket::default());
+            let body = call.to_body(&nobody, &SlotSequence::default());
             // What is not given back ends by itself.
             let Ok(link) = self.servers.manager().await else {
                 return;

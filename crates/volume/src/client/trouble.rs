@@ -39,7 +39,7 @@ pub(super) enum Trouble {
     #[error("earlier changes of the same file or name are not over")]
     Behind,
     #[error("changes that wait for I/O servers are in the way")]
-    NoTicket,
+    NoSlot,
     #[error(transparent)]
     TooMany(#[from] TooMany),
     /// Not a server's fault.

@@ -4,17 +4,17 @@ use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::place;
 use crate::limits::{
-    ANSWER_AGE, CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
-    REFUSED_OF_BATCH_MAX,
+    CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
+    REFUSED_OF_BATCH_MAX, REPLY_AGE,
 };
-use gannet_meta::answers::{self, Done};
 use gannet_meta::namespace::{self, Failure, Intent, Make, Outcome, Request};
+use gannet_meta::reply_cache::{self, Done};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_wire::volume::{
-    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Status,
-    Stripes, Ticket, Timestamp,
+    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, SlotSequence,
+    Status, Stripes, Timestamp,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -44,8 +44,8 @@ pub(super) struct Work {
 
 /// What a change is.
 pub(super) enum Task {
-    /// A client asks for it, maybe more than once by the same ticket.
-    Asked(Ticket, Call),
+    /// A client asks for it, maybe more than once by the same slot and sequence.
+    Asked(SlotSequence, Call),
     /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits.
     DropPrivileges(FileId),
 }
@@ -241,11 +241,11 @@ impl Manager {
         loop {
             sleep(&self.runtime, FORGET_EVERY).await;
             let store = std::sync::Arc::clone(&self.store);
-            let before = self.runtime.wall_clock().saturating_sub(ANSWER_AGE);
+            let before = self.runtime.wall_clock().saturating_sub(REPLY_AGE);
             let forgotten = run_blocking(&self.runtime, move || {
                 let mut failed = Ok(0);
                 let committed = store.commit(&mut |transaction| {
-                    failed = answers::forget(transaction, before.as_secs(), FORGET_AT_A_TIME);
+                    failed = reply_cache::forget(transaction, before.as_secs(), FORGET_AT_A_TIME);
                     Ok(())
                 });
                 committed.map_err(Failure::from).and(failed)
@@ -406,19 +406,19 @@ fn perform_once(
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
-    let (ticket, call) = match &work.task {
-        Task::Asked(ticket, call) => (ticket, call),
+    let (slot_sequence, call) = match &work.task {
+        Task::Asked(slot_sequence, call) => (slot_sequence, call),
         Task::DropPrivileges(file) => {
             namespace::drop_privileges(transaction, request, *file)?;
             return Ok(Done::default());
         }
     };
-    if let Some(done) = answers::earlier(transaction, ticket)? {
+    if let Some(done) = reply_cache::earlier(transaction, slot_sequence)? {
         return Ok(done);
     }
     let done = perform(transaction, request, (call, work.last_write), layouts, made)?;
     let now = u64::try_from(request.now.seconds).unwrap_or(0);
-    answers::keep(transaction, ticket, now, &done)?;
+    reply_cache::keep(transaction, slot_sequence, now, &done)?;
     Ok(done)
 }
 
@@ -621,7 +621,7 @@ mod tests {
             directory,
             name: name.as_bytes().to_vec(),
         };
-        let ticket = Ticket {
+        let slot_sequence = SlotSequence {
             client: [1; 16],
             slot,
             sequence: 1,
@@ -629,7 +629,7 @@ mod tests {
         Work {
             caller: Caller::new(0, 0, &[]),
             task: Task::Asked(
-                ticket,
+                slot_sequence,
                 Call::Mkdir {
                     entry,
                     attributes: AttributeChanges::default(),
@@ -724,7 +724,7 @@ mod tests {
                 text,
                 attributes: *attributes,
             };
-            work.task = Task::Asked(Ticket::default(), call);
+            work.task = Task::Asked(SlotSequence::default(), call);
         }
         let done = commit(&store, vec![work], layouts(), now).unwrap();
         assert!(done.outcomes[0].is_ok());

@@ -9,7 +9,7 @@ use gannet_sim::World;
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::{INTENT_DEADLINE, OPERATION_DEADLINE, TICKETS};
+use gannet_volume::limits::{INTENT_DEADLINE, OPERATION_DEADLINE, SESSION_SLOTS};
 use gannet_wire::volume::{Chosen, Stripes};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -131,7 +131,7 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
     let done = world.run(async move {
         let (runtime, fs) = (bed.client.runtime(), Rc::new(bed.mount()));
         let mut files = Vec::new();
-        for number in 0..2 * TICKETS {
+        for number in 0..2 * SESSION_SLOTS {
             files.push(create(&fs, &format!("file {number}"), 0).await);
         }
         bed.kill_io_server(0);
@@ -161,7 +161,7 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
         made.expect("it waits for those").result.unwrap();
         // None of those waits for others longer than it is tried.
         gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + INTENT_DEADLINE).await;
-        assert_eq!(answered.get(), 2 * TICKETS);
+        assert_eq!(answered.get(), 2 * SESSION_SLOTS);
     });
     done.unwrap();
 }

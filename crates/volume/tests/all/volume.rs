@@ -17,7 +17,7 @@ use gannet_vfs::{
 use gannet_volume::client::{Siblings, VolumeFs};
 use gannet_volume::limits::UNLINK_AGAIN_AFTER;
 use gannet_wire::volume::{
-    self as wire, AttributeChanges, Call, Caller, Class, Entry, ROOT, SYMLINK_MAX, Ticket,
+    self as wire, AttributeChanges, Call, Caller, Class, Entry, ROOT, SYMLINK_MAX, SlotSequence,
 };
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -477,12 +477,12 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
                     name: b"file".to_vec(),
                 };
                 let call = Call::Create { entry, mode };
-                let ticket = Ticket {
+                let slot_sequence = SlotSequence {
                     client: [9; 16],
                     slot: 0,
                     sequence: 1,
                 };
-                let body = call.to_body(&Caller::new(0, 0, &[]), &ticket);
+                let body = call.to_body(&Caller::new(0, 0, &[]), &slot_sequence);
                 let asked = manager.call(call.operation(), Class::Metadata, &body, &[]);
                 assert_eq!(asked.await.unwrap().header.status, Ok(()));
             };

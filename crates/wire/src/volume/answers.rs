@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// By which a change is known that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ticket {
+pub struct SlotSequence {
     /// The client: random bytes that it chose when it began.
     pub client: Token,
     /// One of its slots. Each has one change under way at a time.
@@ -17,7 +17,7 @@ pub struct Ticket {
     pub sequence: u64,
 }
 
-impl Encode for Ticket {
+impl Encode for SlotSequence {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.fixed(&self.client);
         encoder.u32(self.slot);
@@ -25,9 +25,9 @@ impl Encode for Ticket {
     }
 }
 
-impl Decode<'_> for Ticket {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Ticket, XdrError> {
-        Ok(Ticket {
+impl Decode<'_> for SlotSequence {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<SlotSequence, XdrError> {
+        Ok(SlotSequence {
             client: *decoder.fixed()?,
             slot: decoder.u32()?,
             sequence: decoder.u64()?,

@@ -2,7 +2,7 @@
 
 use super::{
     AccessMask, AttributeChanges, Caller, CreateMode, FILE_NAME_DECODED_MAX, FileId, NodeKind,
-    OBJECTS_MAX, Operation, SYMLINK_MAX, SetTimestamp, Stripes, Ticket, Timestamp,
+    OBJECTS_MAX, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
 };
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::vec::Vec;
@@ -263,7 +263,7 @@ impl Call {
         one.into_iter().chain(other)
     }
 
-    /// Whether it changes names or attributes: it has a [`Ticket`] then, and is done once however often it is sent.
+    /// Whether it changes names or attributes: it has a [`SlotSequence`] then, and is done once however often it is sent.
     pub fn is_change(&self) -> bool {
         CHANGES.contains(&self.operation())
     }
@@ -288,12 +288,12 @@ impl Call {
     }
 
     /// The body of its request, on behalf of `caller`.
-    pub fn to_body(&self, caller: &Caller, ticket: &Ticket) -> Vec<u8> {
+    pub fn to_body(&self, caller: &Caller, slot_sequence: &SlotSequence) -> Vec<u8> {
         let mut body = Vec::new();
         let encoder = &mut Encoder::new(&mut body);
         caller.encode(encoder);
         if self.is_change() {
-            ticket.encode(encoder);
+            slot_sequence.encode(encoder);
         }
         self.put_arguments(encoder);
         body
@@ -383,28 +383,28 @@ impl Call {
         }
     }
 
-    /// What the body of a request asks for, on whose behalf, and its ticket if it is a change.
+    /// What the body of a request asks for, on whose behalf, and its slot and sequence if it is a change.
     ///
     /// # Errors
     /// The bytes are not such a body, or the operation is not the manager's.
     pub fn from_body(
         operation: Operation,
         body: &[u8],
-    ) -> Result<(Caller, Ticket, Call), XdrError> {
+    ) -> Result<(Caller, SlotSequence, Call), XdrError> {
         let mut decoder = Decoder::new(body);
         let caller = Caller::decode(&mut decoder)?;
-        let ticket = if CHANGES.contains(&operation) {
-            Ticket::decode(&mut decoder)?
+        let slot_sequence = if CHANGES.contains(&operation) {
+            SlotSequence::decode(&mut decoder)?
         } else {
-            Ticket::default()
+            SlotSequence::default()
         };
         let call = take_arguments(operation, &mut decoder)?;
         decoder.finish()?;
-        Ok((caller, ticket, call))
+        Ok((caller, slot_sequence, call))
     }
 }
 
-/// Operations whose bodies have a [`Ticket`].
+/// Operations whose bodies have a [`SlotSequence`].
 const CHANGES: [Operation; 11] = [
     Operation::Setattr,
     Operation::Create,

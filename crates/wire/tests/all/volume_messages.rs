@@ -4,7 +4,7 @@ use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
     Call, Caller, Capability, Chosen, CreateMode, Entry, FILE_NAME_MAX, FileId, FileState, Found,
     FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page, ROOT, Referenced,
-    SLOTS_MAX, SYMLINK_MAX, SetTimestamp, Stripes, Ticket, Timestamp, WIDTH_MAX,
+    SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -264,8 +264,8 @@ fn referenced() -> Referenced<Page> {
     }
 }
 
-fn ticket() -> Ticket {
-    Ticket {
+fn slot_sequence() -> SlotSequence {
+    SlotSequence {
         client: *b"fedcba9876543210",
         slot: 3,
         sequence: 1 << 40,
@@ -274,11 +274,11 @@ fn ticket() -> Ticket {
 
 /// Everything above, one item a line, in hexadecimal digits.
 fn lines() -> String {
-    let (caller, ticket) = (Caller::new(1, 2, &[3, 4]), ticket());
+    let (caller, slot_sequence) = (Caller::new(1, 2, &[3, 4]), slot_sequence());
     let mut items = Vec::new();
     for call in calls() {
         let name = format!("{:?}", call.operation());
-        items.push((name, call.to_body(&caller, &ticket)));
+        items.push((name, call.to_body(&caller, &slot_sequence)));
     }
     items.extend(files().iter().map(|it| ("found".to_owned(), to_bytes(it))));
     items.push(("granted".to_owned(), to_bytes(&granted())));
@@ -310,14 +310,14 @@ fn messages_keep_their_bytes() {
 fn calls_come_back_as_they_went_in() {
     let caller = Caller::new(1, 2, &[3, 4]);
     for call in calls() {
-        let body = call.to_body(&caller, &ticket());
+        let body = call.to_body(&caller, &slot_sequence());
         let back = Call::from_body(call.operation(), &body);
-        let ticket = if call.is_change() {
-            ticket()
+        let slot_sequence = if call.is_change() {
+            slot_sequence()
         } else {
-            Ticket::default()
+            SlotSequence::default()
         };
-        assert_eq!(back, Ok((caller, ticket, call.clone())));
+        assert_eq!(back, Ok((caller, slot_sequence, call.clone())));
         for len in 0..body.len() {
             assert!(Call::from_body(call.operation(), &body[..len]).is_err());
         }
@@ -336,10 +336,10 @@ fn the_longest_symbolic_link_fits_a_message_of_each_kind() {
         attributes: change(),
     };
     let caller = Caller::new(1, 2, &[7; 16]);
-    let asked = call.to_body(&caller, &ticket());
+    let asked = call.to_body(&caller, &slot_sequence());
     assert!(asked.len() <= BODY_MAX);
     let back = Call::from_body(Operation::Symlink, &asked);
-    assert_eq!(back, Ok((caller, ticket(), call)));
+    assert_eq!(back, Ok((caller, slot_sequence(), call)));
     let servers = (0..WIDTH_MAX as u32).collect();
     let directory = found(Body::Directory {
         parent: ROOT,

@@ -1,8 +1,9 @@
-//! Answers to changes, kept in the transactions that made them: a change that is sent again is answered, not repeated.
+//! The reply cache (RFC 8881 section 2.10.6.1): replies to changes, durable in the transactions of the changes. A change
+//! that is sent again gets its reply and is not repeated.
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
-use gannet_wire::volume::{FileId, Inode, ROOT, Status, Ticket};
+use gannet_wire::volume::{FileId, Inode, ROOT, SlotSequence, Status};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
 /// What a change came to.
@@ -70,8 +71,8 @@ impl Decode<'_> for Kept {
     }
 }
 
-fn key_of(ticket: &Ticket) -> Vec<u8> {
-    [&ticket.client[..], &ticket.slot.to_be_bytes()].concat()
+fn key_of(slot_sequence: &SlotSequence) -> Vec<u8> {
+    [&slot_sequence.client[..], &slot_sequence.slot.to_be_bytes()].concat()
 }
 
 fn parse(value: &[u8]) -> Outcome<Kept> {
@@ -82,12 +83,12 @@ fn parse(value: &[u8]) -> Outcome<Kept> {
 ///
 /// # Errors
 /// `Inval`: the slot has gone on since, and nobody waits for this any more. Or the store failed.
-pub fn earlier(view: &dyn View, ticket: &Ticket) -> Outcome<Option<Done>> {
-    let Some(value) = view.get(Table::Answers, &key_of(ticket))? else {
+pub fn earlier(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Option<Done>> {
+    let Some(value) = view.get(Table::Replies, &key_of(slot_sequence))? else {
         return Ok(None);
     };
     let kept = parse(&value)?;
-    match ticket.sequence.cmp(&kept.sequence) {
+    match slot_sequence.sequence.cmp(&kept.sequence) {
         std::cmp::Ordering::Greater => Ok(None),
         std::cmp::Ordering::Equal => Ok(Some(kept.done)),
         std::cmp::Ordering::Less => Err(Status::Inval.into()),
@@ -100,18 +101,18 @@ pub fn earlier(view: &dyn View, ticket: &Ticket) -> Outcome<Option<Done>> {
 /// The store failed.
 pub fn keep(
     transaction: &mut dyn Transaction,
-    ticket: &Ticket,
+    slot_sequence: &SlotSequence,
     now: u64,
     done: &Done,
 ) -> Result<(), StoreError> {
     let kept = Kept {
-        sequence: ticket.sequence,
+        sequence: slot_sequence.sequence,
         since: now,
         done: done.clone(),
     };
     let mut value = Vec::new();
     kept.encode(&mut Encoder::new(&mut value));
-    transaction.put(Table::Answers, &key_of(ticket), &value)
+    transaction.put(Table::Replies, &key_of(slot_sequence), &value)
 }
 
 /// Forgets up to `max` answers from before `time` (seconds since the epoch); gives how many it forgot.
@@ -120,7 +121,7 @@ pub fn keep(
 /// The store failed, or is damaged.
 pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outcome<usize> {
     let (mut old, mut failure) = (Vec::new(), None);
-    transaction.scan(Table::Answers, &[], &mut |key, value| {
+    transaction.scan(Table::Replies, &[], &mut |key, value| {
         match parse(value) {
             Ok(kept) if kept.since < time => old.push(key.to_vec()),
             Ok(_) => {}
@@ -132,7 +133,7 @@ pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outco
         return Err(error);
     }
     old.iter()
-        .try_for_each(|key| transaction.delete(Table::Answers, key))?;
+        .try_for_each(|key| transaction.delete(Table::Replies, key))?;
     Ok(old.len())
 }
 
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn an_answer_is_there_until_its_slot_goes_on_or_it_is_old() {
         let store = MemoryStore::default();
-        let ticket = |sequence| Ticket {
+        let slot_sequence = |sequence| SlotSequence {
             client: [1; 16],
             slot: 2,
             sequence,
@@ -155,15 +156,15 @@ mod tests {
         };
         store
             .commit(&mut |it| {
-                assert!(matches!(earlier(it, &ticket(5)), Ok(None)));
-                keep(it, &ticket(5), 100, &done)?;
-                assert!(matches!(earlier(it, &ticket(5)), Ok(Some(found)) if found == done));
-                assert!(matches!(earlier(it, &ticket(6)), Ok(None)));
-                let old = earlier(it, &ticket(4));
+                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(None)));
+                keep(it, &slot_sequence(5), 100, &done)?;
+                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(Some(found)) if found == done));
+                assert!(matches!(earlier(it, &slot_sequence(6)), Ok(None)));
+                let old = earlier(it, &slot_sequence(4));
                 assert!(matches!(old, Err(Failure::Status(Status::Inval))));
                 assert!(matches!(forget(it, 100, 10), Ok(0)));
                 assert!(matches!(forget(it, 101, 10), Ok(1)));
-                assert!(matches!(earlier(it, &ticket(5)), Ok(None)));
+                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(None)));
                 Ok(())
             })
             .expect("memory does not fail");
