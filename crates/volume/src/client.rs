@@ -1,7 +1,7 @@
 //! The client's side of a volume.
 
 pub mod data;
-mod doubts;
+mod fences;
 mod file;
 mod file_system;
 mod leases;

@@ -105,8 +105,8 @@ pub const SESSION_SLOTS: u32 = 32;
 pub const SESSION_SLOTS_WAITING: u32 = SESSION_SLOTS / 2;
 /// Changes of the same bytes, file or name that may wait for their turn at once: further ones are refused.
 pub const CHANGES_BEFORE_MAX: usize = 256;
-/// Files of which a client remembers one by one that it gave up cutting them.
-pub const DOUBTS_MAX: usize = 1024;
+/// Files whose fences a client notes one by one.
+pub const FENCES_MAX: usize = 1024;
 /// How long a client does not write before it gives a grant back.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
 /// How long the manager keeps replies to changes.

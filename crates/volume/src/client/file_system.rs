@@ -14,7 +14,7 @@ pub use attribute_references::AttributeCounters;
 pub use stripes::Striping;
 
 use super::data::{Mover, States, Target};
-use super::doubts::Moment;
+use super::fences::Epoch;
 use super::leases::{Lease, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
@@ -287,15 +287,15 @@ impl VolumeFs {
 
     /// A right of `caller`'s to a file's objects.
     async fn lease(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Lease, Status> {
-        let doubts = &self.siblings.doubts;
+        let fences = &self.siblings.fences;
         let since = match rights & Capability::WRITE {
-            0 => Moment::default(),
-            _ => doubts.last(id),
+            0 => Epoch::default(),
+            _ => fences.fence(id),
         };
         if let Some(lease) = self.leases.get((id, caller, rights), since) {
             return Ok(lease);
         }
-        let asked = (self.runtime.now(), doubts.moment());
+        let asked = (self.runtime.now(), fences.epoch());
         let answer = self.ask(caller, Call::Layout { file: id, rights }).await?;
         let granted: Granted = self.granted_in(&answer)?;
         Ok(self

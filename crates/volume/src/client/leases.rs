@@ -4,7 +4,7 @@
 //! told others how long the file is. Time is counted from before the grant was asked for, so that no clock but this
 //! machine's is needed.
 
-use super::doubts::Moment;
+use super::fences::Epoch;
 use super::servers::Servers;
 use super::written::{Asked, Written};
 use crate::limits::{CAPABILITIES_MAX, CAPABILITY_AGE, GIVE_BACK_AFTER};
@@ -28,7 +28,7 @@ pub(super) struct Lease {
     /// Nothing that is answered later counts.
     pub(super) until: Instant,
     /// When it was asked for.
-    since: Moment,
+    since: Epoch,
     number: u64,
 }
 
@@ -56,7 +56,7 @@ impl Leases {
     pub(super) fn get(
         &self,
         (file, caller, rights): (FileId, &Credentials, u32),
-        since: Moment,
+        since: Epoch,
     ) -> Option<Lease> {
         let held = self.held.borrow();
         let lease = held.get(&(file, caller.clone(), rights))?;
@@ -70,7 +70,7 @@ impl Leases {
         &self,
         key: Key,
         granted: Granted,
-        (asked, since): (Instant, Moment),
+        (asked, since): (Instant, Epoch),
     ) -> Lease {
         let lease = Lease {
             capability: granted.capability,

@@ -1,6 +1,6 @@
 //! What clients of a volume share that stand for one server.
 
-use super::doubts::Doubts;
+use super::fences::Fences;
 use super::order::ChangeOrder;
 use super::verifier::WriteVerifier;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Siblings {
     pub(super) verifier: WriteVerifier,
     pub(super) changes: Arc<ChangeOrder>,
-    pub(super) doubts: Arc<Doubts>,
+    pub(super) fences: Arc<Fences>,
 }
 
 impl Siblings {
@@ -20,7 +20,7 @@ impl Siblings {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),
             changes: Arc::default(),
-            doubts: Arc::default(),
+            fences: Arc::default(),
         })
     }
 }

@@ -11,8 +11,8 @@ use gannet_wire::volume::{
 };
 
 impl VolumeFs {
-    /// Sets attributes. A size has its place among changes of the bytes, and leaves the file in doubt when nobody knows
-    /// what has become of it.
+    /// Sets attributes. A size has its place among changes of the bytes, and raises the file's fence when its
+    /// outcome is not known.
     pub(super) async fn set(
         &self,
         caller: &Credentials,
@@ -21,8 +21,8 @@ impl VolumeFs {
         guard: Option<Timestamp>,
     ) -> Result<Found, Status> {
         // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new one
-        // does the manager take them away. Grants from before are in doubt when this is dropped.
-        let _old_grants = gives_privileges(change).then(|| self.siblings.doubts.cutting(id));
+        // does the manager take them away. The fence against grants from before is raised when this is dropped.
+        let _old_grants = gives_privileges(change).then(|| self.siblings.fences.guard(id));
         if change.size.is_none() {
             let [found] = self
                 .find(
@@ -40,7 +40,7 @@ impl VolumeFs {
         let _changing = self.references.changing(id, kept..u64::MAX);
         let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
         let mut turn = self.turn_of(&parts).await?;
-        turn.cuts(self.siblings.doubts.cutting(id));
+        turn.fence_with(self.siblings.fences.guard(id));
         let set = async |change: AttributeChanges, guard| {
             let call = Call::Setattr {
                 file: id,
@@ -60,7 +60,7 @@ impl VolumeFs {
             _ => set(*change, guard).await,
         };
         if !matches!(cut, Err(Status::Jukebox | Status::Io | Status::Serverfault)) {
-            turn.knows_better();
+            turn.disarm_fence();
         }
         cut
     }

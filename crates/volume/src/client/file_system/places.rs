@@ -7,7 +7,7 @@
 //! connections. Until then, others who would change the same are told to come again.
 
 use super::VolumeFs;
-use crate::client::doubts::Cutting;
+use crate::client::fences::FenceGuard;
 use crate::client::order::{Part, Place};
 use crate::client::servers::Servers;
 use crate::client::trouble::Trouble;
@@ -34,7 +34,7 @@ pub(super) struct Turn {
     /// Until this is dropped.
     place: Option<Place>,
     unheard: RefCell<Unheard>,
-    cutting: Option<Cutting>,
+    fence: Option<FenceGuard>,
 }
 
 /// Servers to which requests of a change may be on their way.
@@ -71,14 +71,14 @@ impl Turn {
         (unheard.manager, unheard.layout) = (false, None);
     }
 
-    /// The change may cut a file. Until its place is free, that file is in doubt.
-    pub(super) fn cuts(&mut self, cutting: Cutting) {
-        self.cutting = Some(cutting);
+    /// The change may cut a file: unless the fence is disarmed, it is raised before the place is free.
+    pub(super) fn fence_with(&mut self, fence: FenceGuard) {
+        self.fence = Some(fence);
     }
 
-    /// What has become of the file is known.
-    pub(super) fn knows_better(&mut self) {
-        self.cutting.take().into_iter().for_each(Cutting::done);
+    /// The outcome of the change is known.
+    pub(super) fn disarm_fence(&mut self) {
+        self.fence.take().into_iter().for_each(FenceGuard::disarm);
     }
 }
 
@@ -92,7 +92,7 @@ impl Unheard {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let (place, cutting) = (self.place.take(), self.cutting.take());
+        let (place, fence) = (self.place.take(), self.fence.take());
         let mut unheard = self.unheard.take();
         let asked: BTreeSet<Peer> = unheard.asked().into_iter().collect();
         let is_let_in = |server: &Peer| {
@@ -101,19 +101,19 @@ impl Drop for Turn {
         };
         (unheard.failed).retain(|server| !asked.contains(server) && !is_let_in(server));
         if asked.is_empty() && unheard.failed.is_empty() {
-            // The doubt goes before the place does.
-            drop(cutting);
+            // The fence is raised before the place is free: a write that comes next must see it.
+            drop(fence);
             drop(place);
             return;
         }
-        if let Some(cutting) = &cutting {
-            // Also now: not all who write have a place.
-            cutting.doubt();
+        if let Some(fence) = &fence {
+            // Also now: not every write has a place.
+            fence.raise();
         }
         let (runtime, servers) = (Rc::clone(&self.runtime), Weak::clone(&self.servers));
         let task = async move {
             hear_all(&runtime, &servers, asked, unheard.failed).await;
-            drop(cutting);
+            drop(fence);
             drop(place);
         };
         self.runtime.spawn("given up changes", Box::pin(task));
@@ -166,7 +166,7 @@ impl VolumeFs {
             servers: Rc::downgrade(&self.servers),
             place: Some(place),
             unheard: RefCell::default(),
-            cutting: None,
+            fence: None,
         })
     }
 }

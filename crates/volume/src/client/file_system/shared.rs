@@ -64,7 +64,7 @@ impl VolumeFs {
         let deadline = self.deadline();
         let rights = Capability::WRITE;
         loop {
-            let (asked, since) = (self.now(), self.siblings.doubts.moment());
+            let (asked, since) = (self.now(), self.siblings.fences.epoch());
             let call = Call::Append {
                 file: id,
                 number: self.runtime.random(),
