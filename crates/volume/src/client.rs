@@ -1,5 +1,6 @@
 //! The client's side of a volume.
 
+mod change_locks;
 pub mod data;
 mod fences;
 mod file;
@@ -7,7 +8,6 @@ mod file_system;
 mod leases;
 mod locks;
 pub mod optimistic;
-mod order;
 mod pin_down;
 mod policy;
 mod references;

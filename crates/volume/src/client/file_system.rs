@@ -3,10 +3,10 @@
 mod attribute_references;
 mod bytes;
 mod cut;
+mod guards;
 mod inventory;
 mod names;
 mod optimistic;
-mod places;
 mod shared;
 mod stripes;
 
@@ -39,7 +39,7 @@ use gannet_wire::volume::{
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
-use places::{Turn, parts_of};
+use guards::{ChangeGuard, ranges_of};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -200,19 +200,19 @@ impl VolumeFs {
     /// Asks the manager, again and again over lost answers: a change is done once.
     async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
         if !call.is_change() {
-            return self.ask_in_turn(caller, call, None).await;
+            return self.ask_guarded(caller, call, None).await;
         }
-        // Taken before the slot: a change that waits for its turn holds no slot that others could use.
-        let turn = self.turn_of(&parts_of(&call)).await?;
-        self.ask_in_turn(caller, call, Some(&turn)).await
+        // Taken before the slot: a change that waits for its locks holds no slot that others could use.
+        let guard = self.lock_ranges(&ranges_of(&call)).await?;
+        self.ask_guarded(caller, call, Some(&guard)).await
     }
 
-    /// As [`VolumeFs::ask`], of a change that has its turn, or of a question.
-    async fn ask_in_turn(
+    /// As [`VolumeFs::ask`], of a change whose ranges are locked, or of a question.
+    async fn ask_guarded(
         &self,
         caller: &Credentials,
         call: Call,
-        turn: Option<&Turn>,
+        guard: Option<&ChangeGuard>,
     ) -> Result<Message, Status> {
         // A request with a longer name could not even be read.
         if call.names().any(|name| name.len() > NAME_MAX) {
@@ -234,12 +234,12 @@ impl VolumeFs {
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
-                    turn.inspect(|turn| turn.asks_manager());
+                    guard.inspect(|guard| guard.asks_manager());
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
-                    turn.inspect(|turn| match asked {
-                        Ok(_) => turn.answered(),
-                        Err(_) => turn.failed(),
+                    guard.inspect(|guard| match asked {
+                        Ok(_) => guard.answered(),
+                        Err(_) => guard.failed(),
                     });
                     asked
                 }

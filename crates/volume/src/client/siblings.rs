@@ -1,7 +1,7 @@
 //! What clients of a volume share that stand for one server.
 
+use super::change_locks::ChangeLocks;
 use super::fences::Fences;
-use super::order::ChangeOrder;
 use super::verifier::WriteVerifier;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// again may come to another core than what he asked for first.
 pub struct Siblings {
     pub(super) verifier: WriteVerifier,
-    pub(super) changes: Arc<ChangeOrder>,
+    pub(super) locks: Arc<ChangeLocks>,
     pub(super) fences: Arc<Fences>,
 }
 
@@ -19,7 +19,7 @@ impl Siblings {
     pub fn new(verifier: u64) -> Arc<Siblings> {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),
-            changes: Arc::default(),
+            locks: Arc::default(),
             fences: Arc::default(),
         })
     }

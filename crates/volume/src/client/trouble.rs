@@ -1,7 +1,7 @@
 //! Why an operation is tried again or ends, with the names that people know servers by.
 
+use super::change_locks::TooMany;
 use super::data::DataError;
-use super::order::TooMany;
 use crate::convert::vfs_status_of;
 use crate::limits::OPERATION_DEADLINE;
 use crate::link::LinkError;

@@ -1,11 +1,11 @@
 //! Bytes between a file and memory of the caller's.
 
-use super::places::Turn;
+use super::guards::ChangeGuard;
 use super::{VolumeFs, shape, size_of};
 use crate::client::PinDownCounters;
+use crate::client::change_locks::LockRange;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::leases::{Lease, Writing};
-use crate::client::order::Part;
 use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
 use crate::convert::stability_of;
@@ -25,8 +25,8 @@ use std::slice;
 pub(super) struct Moving<'a> {
     /// Of a write: how durable it must be.
     pub(super) stability: Option<Stability>,
-    /// Of a write that has its turn.
-    pub(super) turn: Option<&'a Turn>,
+    /// Of a write that has locked its bytes.
+    pub(super) guard: Option<&'a ChangeGuard>,
     /// Of a write: keeps its grants from being given back between attempts.
     pub(super) writing: Option<Writing>,
 }
@@ -147,9 +147,9 @@ impl VolumeFs {
                 return Err(Status::Fbig);
             }
             let id = self.id(file)?;
-            let part = Part::bytes(id, offset..shapes.0.end());
-            let turn = self.turn_of(&[part]).await?;
-            let write = (Some(stability), Some(&turn));
+            let bytes = LockRange::bytes(id, offset..shapes.0.end());
+            let guard = self.lock_ranges(&[bytes]).await?;
+            let write = (Some(stability), Some(&guard));
             let parents = slice::from_mut(buffer);
             (_, verifier) = self.transfer(caller, id, shapes, write, parents).await?;
         }
@@ -191,13 +191,13 @@ impl VolumeFs {
     }
 
     /// Moves bytes between `parents` and a file, again and again until it is done or refused for good: writes with a
-    /// stability, some in their turn, and reads with none. What the objects said, and the verifier for that.
+    /// stability, some with their bytes locked, and reads with none. What the objects said, and the verifier for that.
     pub(super) async fn transfer(
         &self,
         caller: &Credentials,
         id: FileId,
         shapes: (Shape, Shape),
-        (stability, turn): (Option<Stability>, Option<&Turn>),
+        (stability, guard): (Option<Stability>, Option<&ChangeGuard>),
         parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), Status> {
         let rights = match stability {
@@ -207,7 +207,7 @@ impl VolumeFs {
         let how = Moving {
             writing: stability.map(|_| self.leases.writing(id)),
             stability,
-            turn,
+            guard,
         };
         let deadline = self.deadline();
         loop {
@@ -236,7 +236,8 @@ impl VolumeFs {
             memory: memory.clone(),
         };
         let targets = self.targets(&lease.layout).await?;
-        how.turn.inspect(|turn| turn.asks_servers_of(&lease.layout));
+        how.guard
+            .inspect(|guard| guard.asks_servers_of(&lease.layout));
         let moved = match stability {
             Some(stability) => {
                 let (mover, stability) = (&self.mover, stability_of(stability));
@@ -246,9 +247,9 @@ impl VolumeFs {
             }
             None => self.mover.read_to(&targets, &request, parents).await,
         };
-        how.turn.inspect(|turn| match moved {
-            Ok(_) => turn.answered(),
-            Err(_) => turn.failed(),
+        how.guard.inspect(|guard| match moved {
+            Ok(_) => guard.answered(),
+            Err(_) => guard.failed(),
         });
         let states = moved.map_err(|error| Trouble::of(&lease.layout, error))?;
         // A write that comes too late does not count: others may have been told of another size.

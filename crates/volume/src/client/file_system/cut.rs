@@ -1,8 +1,8 @@
 //! Changes of what a file is like; its length is among that.
 
-use super::places::Turn;
+use super::guards::ChangeGuard;
 use super::{VolumeFs, found_in};
-use crate::client::order::Part;
+use crate::client::change_locks::LockRange;
 use crate::client::trouble::Trouble;
 use gannet_meta::gives_privileges;
 use gannet_vfs::{Credentials, Status};
@@ -11,14 +11,14 @@ use gannet_wire::volume::{
 };
 
 impl VolumeFs {
-    /// Sets attributes. A size has its place among changes of the bytes, and raises the file's fence when its
+    /// Sets attributes. A size locks all bytes of the file, and raises the file's fence when its
     /// outcome is not known.
     pub(super) async fn set(
         &self,
         caller: &Credentials,
         id: FileId,
         change: &AttributeChanges,
-        guard: Option<Timestamp>,
+        change_time: Option<Timestamp>,
     ) -> Result<Found, Status> {
         // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new one
         // does the manager take them away. The fence against grants from before is raised when this is dropped.
@@ -30,7 +30,7 @@ impl VolumeFs {
                     Call::Setattr {
                         file: id,
                         attributes: *change,
-                        guard,
+                        guard: change_time,
                     },
                 )
                 .await?;
@@ -38,29 +38,29 @@ impl VolumeFs {
         }
         let kept = change.size.unwrap_or(0);
         let _changing = self.references.changing(id, kept..u64::MAX);
-        let parts = [Part::bytes(id, 0..u64::MAX), Part::attributes(id)];
-        let mut turn = self.turn_of(&parts).await?;
-        turn.fence_with(self.siblings.fences.guard(id));
-        let set = async |change: AttributeChanges, guard| {
+        let ranges = [LockRange::bytes(id, 0..u64::MAX), LockRange::attributes(id)];
+        let mut guard = self.lock_ranges(&ranges).await?;
+        guard.fence_with(self.siblings.fences.guard(id));
+        let set = async |change: AttributeChanges, change_time| {
             let call = Call::Setattr {
                 file: id,
                 attributes: change,
-                guard,
+                guard: change_time,
             };
-            let [found] = found_in(&self.ask_in_turn(caller, call, Some(&turn)).await?)?;
+            let [found] = found_in(&self.ask_guarded(caller, call, Some(&guard)).await?)?;
             Ok(found)
         };
         let cut = match change.modify_time {
             // Cutting a file is a write, and the modification time is to outlast it: it is set again afterwards. The
             // manager gets the whole change first, so that it cuts nothing if it refuses any part.
-            SetTimestamp::To(_) => match set(*change, guard).await {
+            SetTimestamp::To(_) => match set(*change, change_time).await {
                 Ok(_) => set(modify_time_alone(change), None).await,
                 Err(status) => Err(status),
             },
-            _ => set(*change, guard).await,
+            _ => set(*change, change_time).await,
         };
         if !matches!(cut, Err(Status::Jukebox | Status::Io | Status::Serverfault)) {
-            turn.disarm_fence();
+            guard.disarm_fence();
         }
         cut
     }
@@ -76,13 +76,13 @@ impl VolumeFs {
             CreateMode::Unchecked(attributes) if attributes.size.is_some() => attributes,
             _ => return self.find(caller, Call::Create { entry, mode: *mode }).await,
         };
-        // Nobody here gives the name to another file meanwhile.
-        let turn = self
-            .turn_of(&[Part::name(entry.directory, &entry.name)])
+        // With the name locked, this client does not give it to another file meanwhile.
+        let guard = self
+            .lock_ranges(&[LockRange::name(entry.directory, &entry.name)])
             .await?;
         let deadline = self.deadline();
         loop {
-            let opening = self.open_or_cut(caller, (&entry, &turn), attributes);
+            let opening = self.open_or_cut(caller, (&entry, &guard), attributes);
             if let Some(opened) = opening.await? {
                 return Ok(opened);
             }
@@ -91,13 +91,12 @@ impl VolumeFs {
         }
     }
 
-    /// As [`VolumeFs::open`], of a name that has its turn: makes the file, or cuts the one that is there; `None` if
-    /// that is gone meanwhile. Only who knows which file it is that he cuts has his place among those that change its
-    /// bytes.
+    /// As [`VolumeFs::open`], of a name that is locked: makes the file, or cuts the one that is there; `None` if that
+    /// is gone meanwhile. The bytes are locked once it is known which file is cut.
     async fn open_or_cut(
         &self,
         caller: &Credentials,
-        (entry, turn): (&Entry, &Turn),
+        (entry, guard): (&Entry, &ChangeGuard),
         attributes: &AttributeChanges,
     ) -> Result<Option<[Found; 2]>, Status> {
         let ask = async |mode| {
@@ -105,7 +104,7 @@ impl VolumeFs {
                 entry: entry.clone(),
                 mode,
             };
-            found_in(&self.ask_in_turn(caller, call, Some(turn)).await?)
+            found_in(&self.ask_guarded(caller, call, Some(guard)).await?)
         };
         match ask(CreateMode::Guarded(*attributes)).await {
             Err(Status::Exist) => {}

@@ -2,8 +2,8 @@
 
 use super::bytes::Moving;
 use super::{Trouble, VolumeFs, shape};
+use crate::client::change_locks::LockRange;
 use crate::client::locks::{Attempt, LockFailure};
-use crate::client::order::Part;
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Buffer, sleep};
@@ -81,12 +81,12 @@ impl VolumeFs {
                 return Err(Status::Fbig);
             }
             let shapes = (file, shape(0, len)?);
-            let part = Part::bytes(id, offset..shapes.0.end());
-            let turn = self.turn_of(&[part]).await?;
+            let bytes = LockRange::bytes(id, offset..shapes.0.end());
+            let guard = self.lock_ranges(&[bytes]).await?;
             let how = Moving {
                 writing: Some(self.leases.writing(id)),
                 stability: Some(stability),
-                turn: Some(&turn),
+                guard: Some(&guard),
             };
             let mut written = Err(Trouble::TooLate);
             // The same place again, as long as it is ours for certain.
@@ -105,7 +105,7 @@ impl VolumeFs {
                 }
             }
             drop(how);
-            drop(turn);
+            drop(guard);
             let failed = match written {
                 Ok((_, verifier)) => {
                     let done = WriteDone {

@@ -1,14 +1,14 @@
-//! Places of changes behind those of the same things that were asked for before.
+//! Guards of changes: they hold the range locks of a change until its servers have acknowledged it.
 //!
-//! Who gives a change up does not know what becomes of it: the request may have left, and the server read it later,
-//! even behind what others ask for afterwards, through another core's connection. So the place is kept until that
-//! server has answered something that was asked for later. On the same connection, it has begun what it was asked
-//! before that; and whoever lets a peer in on a new one has done, or will never do, what came by the peer's earlier
-//! connections. Until then, others who would change the same are told to come again.
+//! A caller that gives a change up does not know its outcome: the request may have left, and the server may read it
+//! later, even after a later request that came through another core's connection. So the lock is kept until that server
+//! has answered a later request. On the same connection, the server has begun what came before that. On a new one, it
+//! authenticates a peer only when requests of the peer's earlier connections are done or will never be. Until then,
+//! other changes of the same ranges are answered `Jukebox`.
 
 use super::VolumeFs;
+use crate::client::change_locks::{ChangeLock, LockRange};
 use crate::client::fences::FenceGuard;
-use crate::client::order::{Part, Place};
 use crate::client::servers::Servers;
 use crate::client::trouble::Trouble;
 use crate::limits::ATTEMPT_PAUSE;
@@ -19,59 +19,60 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 
-/// A server that changes are asked of.
+/// A server that runs changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Peer {
     Manager,
     IoServer(u32),
 }
 
-/// A change in its place. Dropped when the change is over or given up: the place is free once no request for the change
-/// can be on its way any more.
-pub(super) struct Turn {
+/// The guard of a change, dropped when the change is over or given up. The locks are released once no request of the
+/// change can be on its way any more.
+pub(super) struct ChangeGuard {
     runtime: Handle,
     servers: Weak<Servers>,
-    /// Until this is dropped.
-    place: Option<Place>,
-    unheard: RefCell<Unheard>,
+    /// `None` only while this is being dropped.
+    lock: Option<ChangeLock>,
+    unacknowledged: RefCell<Unacknowledged>,
     fence: Option<FenceGuard>,
 }
 
-/// Servers to which requests of a change may be on their way.
+/// The servers of a change that have not acknowledged it.
 #[derive(Default)]
-struct Unheard {
-    /// They have been asked, and have neither answered nor failed to.
+struct Unacknowledged {
+    /// The manager has been asked, and has neither answered nor failed to.
     manager: bool,
+    /// The same of the servers of this layout.
     layout: Option<Rc<LayoutRecord>>,
-    /// They have failed to answer.
+    /// These have failed to answer: their connection was lost, with the request or its reply.
     failed: BTreeSet<Peer>,
 }
 
-impl Turn {
+impl ChangeGuard {
     /// The manager is asked now.
     pub(super) fn asks_manager(&self) {
-        self.unheard.borrow_mut().manager = true;
+        self.unacknowledged.borrow_mut().manager = true;
     }
 
     /// The servers of a file are asked now.
     pub(super) fn asks_servers_of(&self, layout: &Rc<LayoutRecord>) {
-        self.unheard.borrow_mut().layout = Some(Rc::clone(layout));
+        self.unacknowledged.borrow_mut().layout = Some(Rc::clone(layout));
     }
 
     /// All that were asked have answered, on connections that were made since they had failed to.
     pub(super) fn answered(&self) {
-        *self.unheard.borrow_mut() = Unheard::default();
+        *self.unacknowledged.borrow_mut() = Unacknowledged::default();
     }
 
     /// One of those that were asked at the same time has not answered.
     pub(super) fn failed(&self) {
-        let mut unheard = self.unheard.borrow_mut();
-        let asked = unheard.asked();
-        unheard.failed.extend(asked);
-        (unheard.manager, unheard.layout) = (false, None);
+        let mut unacknowledged = self.unacknowledged.borrow_mut();
+        let asked = unacknowledged.asked();
+        unacknowledged.failed.extend(asked);
+        (unacknowledged.manager, unacknowledged.layout) = (false, None);
     }
 
-    /// The change may cut a file: unless the fence is disarmed, it is raised before the place is free.
+    /// The change may cut a file: unless the fence is disarmed, it is raised before the locks are released.
     pub(super) fn fence_with(&mut self, fence: FenceGuard) {
         self.fence = Some(fence);
     }
@@ -82,7 +83,7 @@ impl Turn {
     }
 }
 
-impl Unheard {
+impl Unacknowledged {
     fn asked(&self) -> Vec<Peer> {
         let servers = self.layout.iter().flat_map(|layout| &layout.servers);
         let asked = servers.map(|number| Peer::IoServer(*number));
@@ -90,33 +91,33 @@ impl Unheard {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ChangeGuard {
     fn drop(&mut self) {
-        let (place, fence) = (self.place.take(), self.fence.take());
-        let mut unheard = self.unheard.take();
-        let asked: BTreeSet<Peer> = unheard.asked().into_iter().collect();
+        let (lock, fence) = (self.lock.take(), self.fence.take());
+        let mut unacknowledged = self.unacknowledged.take();
+        let asked: BTreeSet<Peer> = unacknowledged.asked().into_iter().collect();
         let is_let_in = |server: &Peer| {
             let servers = self.servers.upgrade();
             servers.is_none_or(|servers| server.is_let_in(&servers))
         };
-        (unheard.failed).retain(|server| !asked.contains(server) && !is_let_in(server));
-        if asked.is_empty() && unheard.failed.is_empty() {
-            // The fence is raised before the place is free: a write that comes next must see it.
+        (unacknowledged.failed).retain(|server| !asked.contains(server) && !is_let_in(server));
+        if asked.is_empty() && unacknowledged.failed.is_empty() {
+            // The fence is raised before the locks are released: the write that gets them next must see it.
             drop(fence);
-            drop(place);
+            drop(lock);
             return;
         }
         if let Some(fence) = &fence {
-            // Also now: not every write has a place.
+            // Also now: not every write has a lock (`move_shapes` takes none).
             fence.raise();
         }
         let (runtime, servers) = (Rc::clone(&self.runtime), Weak::clone(&self.servers));
         let task = async move {
-            hear_all(&runtime, &servers, asked, unheard.failed).await;
+            wait_acknowledged(&runtime, &servers, asked, unacknowledged.failed).await;
             drop(fence);
-            drop(place);
+            drop(lock);
         };
-        self.runtime.spawn("given up changes", Box::pin(task));
+        self.runtime.spawn("abandoned changes", Box::pin(task));
     }
 }
 
@@ -146,34 +147,34 @@ impl Peer {
 }
 
 impl VolumeFs {
-    /// The turn of a change of these parts behind those that were asked for before, once they are over.
+    /// Locks ranges for a change, once the earlier changes of them are over.
     ///
     /// # Errors
     /// `Jukebox` when they last longer than an operation is tried, or are too many.
-    pub(super) async fn turn_of(&self, parts: &[Part]) -> Result<Turn, Status> {
-        // Who has no place must not wait: what comes later would go before him.
-        let entered = self.siblings.changes.enter(parts);
-        let (place, earlier) =
-            entered.map_err(|too_many| self.trouble.note_behind(self.now(), &too_many.into()))?;
+    pub(super) async fn lock_ranges(&self, ranges: &[LockRange]) -> Result<ChangeGuard, Status> {
+        // A change that is refused here must not wait and retry: later changes would overtake it.
+        let requested = self.siblings.locks.request(ranges);
+        let (lock, earlier) =
+            requested.map_err(|too_many| self.trouble.note_behind(self.now(), &too_many.into()))?;
         if !earlier.is_empty() {
             let over = timeout(&self.runtime, self.patience, earlier.over());
             let over = over.await;
             over.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::Behind))?;
-            place.begins();
+            lock.acquired();
         }
-        Ok(Turn {
+        Ok(ChangeGuard {
             runtime: Rc::clone(&self.runtime),
             servers: Rc::downgrade(&self.servers),
-            place: Some(place),
-            unheard: RefCell::default(),
+            lock: Some(lock),
+            unacknowledged: RefCell::default(),
             fence: None,
         })
     }
 }
 
-/// Waits until all that were `asked` have answered something else, and all that `failed` have answered on connections
-/// that last; or until nobody is there to hear them.
-async fn hear_all(
+/// Waits until all servers that were `asked` have answered a later request, and all that `failed` have answered one on
+/// a new connection; or until the client is gone.
+async fn wait_acknowledged(
     runtime: &Handle,
     servers: &Weak<Servers>,
     asked: BTreeSet<Peer>,
@@ -192,15 +193,15 @@ async fn hear_all(
     }
 }
 
-/// What a change of the manager's is of. Of one that cuts a file, bytes are not among it: who asks for that has a
-/// place among those already.
-pub(super) fn parts_of(change: &Call) -> Vec<Part> {
-    let name = |entry: &Entry| Part::name(entry.directory, &entry.name);
+/// The ranges of a change that the manager runs. The bytes that a truncation cuts are not among them: its caller has
+/// locked those already.
+pub(super) fn ranges_of(change: &Call) -> Vec<LockRange> {
+    let name = |entry: &Entry| LockRange::name(entry.directory, &entry.name);
     match change {
         Call::Setattr { file, .. }
         | Call::Stripes {
             directory: file, ..
-        } => vec![Part::attributes(*file)],
+        } => vec![LockRange::attributes(*file)],
         Call::Create { entry, .. }
         | Call::CreateStriped { entry, .. }
         | Call::Mkdir { entry, .. }
