@@ -11,8 +11,8 @@ mod list;
 mod peer_memory;
 mod range_lock;
 mod read;
+mod scheduler;
 mod term;
-mod turns;
 mod walk;
 mod write;
 
@@ -36,11 +36,11 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use gone::Gone;
 use range_lock::RangeLocks;
+use scheduler::Scheduler;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use term::Terms;
-use turns::Turns;
 use walk::Walks;
 
 pub use term::TERM_FILE;
@@ -66,11 +66,11 @@ pub struct IoServer<V: Vfs> {
     zones: Zones,
     fetches: Fetches,
     /// Of long READs.
-    reads: Rc<Turns>,
+    reads: Rc<Scheduler>,
     /// Of long WRITEs.
-    writes: Rc<Turns>,
+    writes: Rc<Scheduler>,
     /// Of short WRITEs that must be fetched.
-    small: Rc<Turns>,
+    small: Rc<Scheduler>,
     /// Of requests with many pieces, in pieces.
     walks: Rc<Walks>,
 }
@@ -78,7 +78,7 @@ pub struct IoServer<V: Vfs> {
 /// In which pieces an I/O server moves long transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerPolicy {
-    /// Bytes of a READ that leave in one turn; at least 1.
+    /// Bytes of a READ that leave by one permit; at least 1.
     pub read_piece: u32,
     /// Bytes of a WRITE that are fetched while as many before them go to the disk; from 1 to 2 MiB.
     pub write_piece: u32,
@@ -123,17 +123,17 @@ impl<V: Vfs> IoServer<V> {
             read_piece: policy.read_piece.max(1),
             write_piece: policy.write_piece.clamp(1, ZONE_LEN_MAX as u32),
         };
-        let turns = |quantum: u64, bytes_max: u64| {
+        let scheduler = |quantum: u64, bytes_max: u64| {
             let bytes_max = bytes_max.max(4 * quantum);
-            Turns::new(Handle::clone(&runtime), quantum, bytes_max)
+            Scheduler::new(Handle::clone(&runtime), quantum, bytes_max)
         };
         Rc::new(IoServer {
             policy,
             zones: Zones::new(ZONE_LEN_MIN, ZONE_LEN_MAX, ZONES_MAX),
             fetches: Fetches::new(Handle::clone(&runtime)),
-            reads: turns(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
-            writes: turns(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
-            small: turns(SMALL_MAX, SMALL_UNDER_WAY_MAX),
+            reads: scheduler(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
+            writes: scheduler(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
+            small: scheduler(SMALL_MAX, SMALL_UNDER_WAY_MAX),
             walks: Walks::new(Handle::clone(&runtime)),
             exports: Exports::new(Handle::clone(&runtime)),
             runtime,

@@ -41,14 +41,14 @@ pub const ZONE_LEN_MIN: usize = 64 << 10;
 pub const ZONE_LEN_MAX: usize = 2 << 20;
 /// Bytes of such memory of all connections of a core together.
 pub const ZONES_MAX: usize = 64 << 20;
-/// Bytes of a long READ that leave in one turn.
+/// Bytes of a long READ that leave by one permit.
 pub const READ_PIECE_LEN: u32 = 256 << 10;
-/// Bytes of a long WRITE that are fetched in one turn, and then stored while others are fetched.
+/// Bytes of a long WRITE that are fetched by one permit, and then stored while others are fetched.
 pub const WRITE_PIECE_LEN: u32 = 512 << 10;
 /// A WRITE is not cut into pieces shorter than this to have two of them.
 pub const WRITE_PIECE_LEN_MIN: u32 = 256 << 10;
-/// Pieces of memory that are moved in one turn.
-pub const TURN_PIECES_MAX: usize = 4096;
+/// Pieces of memory that are moved by one permit.
+pub const PLAN_PIECES_MAX: usize = 4096;
 /// Ranges of one WRITE that are on their way to the disk at a time.
 pub const STORED_AT_A_TIME: usize = 32;
 /// Bytes of long READs under way on a core: what metadata and short transfers may find before them.
@@ -57,8 +57,8 @@ pub const READS_UNDER_WAY_MAX: u64 = 2 << 20;
 pub const WRITES_UNDER_WAY_MAX: u64 = 2 << 20;
 /// Bytes of short WRITEs that are fetched at a time on a core.
 pub const SMALL_UNDER_WAY_MAX: u64 = 16 << 20;
-/// How long a connection's turns may last before others no longer wait for their end.
-pub const TURN_AGE_MAX: Duration = Duration::from_millis(500);
+/// How long a connection's permits may last before the scheduler counts it as stalled.
+pub const PERMIT_AGE_MAX: Duration = Duration::from_millis(500);
 /// Objects whose handles an I/O server remembers.
 pub const OBJECTS_MAX: usize = 1 << 16;
 /// Connections that one core of a server holds.

@@ -39,11 +39,11 @@ impl<V: Vfs> IoServer<V> {
         if count > buffer.len() as u64 {
             return Err(Status::Inval);
         }
-        let turns = match class {
+        let scheduler = match class {
             Class::Metadata | Class::Small => &self.small,
             Class::Bulk | Class::Background => &self.writes,
         };
-        let _turn = turns.take((link.endpoint().id(), class), count).await;
+        let _permit = scheduler.take((link.endpoint().id(), class), count).await;
         // Fits: it is in memory.
         let source = (buffer, 0..count as usize);
         self.store_own(target, transfer, source, pace).await
@@ -75,7 +75,7 @@ impl<V: Vfs> IoServer<V> {
         let Some(buffer) = buffer.and_then(|count| link.lendable(count)) else {
             return Ok(to_bytes(&nothing(self.state_of(object).await?)));
         };
-        let _turn = match class {
+        let _permit = match class {
             Class::Metadata | Class::Small => None,
             Class::Bulk | Class::Background => {
                 let flow = (link.endpoint().id(), class);

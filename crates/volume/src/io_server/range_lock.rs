@@ -11,7 +11,7 @@
 //! - A truncation waits for what is being stored, and the rest of the earlier writes is refused: a client that still
 //!   waits for one tries again. Later writes wait for the truncation.
 //!
-//! A write that waits for a range waits for nothing but the disk, and for no memory, turn or peer of another request:
+//! A write that waits for a range waits for nothing but the disk, and for no memory, permit or peer of another request:
 //! so two writes never wait for each other.
 
 mod changes;
@@ -105,7 +105,7 @@ impl RangeLocks {
         self.change(&truncation.object, |changes| {
             changes.accept_truncation(truncation.version);
         });
-        // Writes that wait hear it at once: they have turns and memory.
+        // Writes that wait are refused at once: they have permits and memory.
         truncation.object.wake_up.notify_waiters();
         Truncation(truncation)
     }

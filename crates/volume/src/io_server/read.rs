@@ -189,7 +189,7 @@ impl<V: Vfs> IoServer<V> {
                 self.warm_all(file, &plan, pace).await?;
             }
             let bytes = plan.iter().map(|pair| u64::from(pair.len)).sum();
-            let turn: Option<Hold> = match class {
+            let permit: Option<Hold> = match class {
                 Class::Metadata | Class::Small => None,
                 // Not before the bytes are in memory: nobody shall wait for this one's disk.
                 Class::Bulk | Class::Background => {
@@ -199,7 +199,7 @@ impl<V: Vfs> IoServer<V> {
             if let Some(path) = link.staging() {
                 let staged = self.staged(path, object, (&memory, &plan), pace);
                 let Writes { work, sources, .. } = staged.await?;
-                let hold: Hold = Box::new((sources, turn));
+                let hold: Hold = Box::new((sources, permit));
                 link.write_all(work, Some(hold)).await;
                 continue;
             }
@@ -218,7 +218,7 @@ impl<V: Vfs> IoServer<V> {
                 Ok((source, memory.address(pair.memory_offset)?))
             });
             let work: Vec<_> = work.collect::<Result<_, Status>>()?;
-            link.write_all(work, turn).await;
+            link.write_all(work, permit).await;
         }
         Ok(state)
     }

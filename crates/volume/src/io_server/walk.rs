@@ -5,9 +5,9 @@
 //! waits for the scheduler, which lets one walk at a time go on, connection by connection. However many long requests
 //! there are, the core's other tasks find one turn of theirs before them.
 
-use super::turns::Turns;
+use super::scheduler::Scheduler;
 use crate::layout::{Pair, Pairs, Step, own_len_of, runs};
-use crate::limits::{TURN_PIECES_MAX, WALK_STEPS};
+use crate::limits::{PLAN_PIECES_MAX, WALK_STEPS};
 use crate::link::Link;
 use gannet_fabric::EndpointId;
 use gannet_runtime::Handle;
@@ -18,15 +18,15 @@ use std::rc::Rc;
 /// The walks of a core.
 pub(super) struct Walks {
     runtime: Handle,
-    /// Of steps, one turn at a time.
-    turns: Rc<Turns>,
+    /// For steps, one turn at a time.
+    scheduler: Rc<Scheduler>,
 }
 
 impl Walks {
     pub(super) fn new(runtime: Handle) -> Rc<Walks> {
         let steps = u64::from(WALK_STEPS);
-        let turns = Turns::new(Handle::clone(&runtime), steps, steps);
-        Rc::new(Walks { runtime, turns })
+        let scheduler = Scheduler::new(Handle::clone(&runtime), steps, steps);
+        Rc::new(Walks { runtime, scheduler })
     }
 }
 
@@ -59,11 +59,11 @@ impl Pace {
             return;
         }
         let (walks, flow) = (&self.walks, (self.connection, Class::Bulk));
-        let turn = walks.turns.take(flow, u64::from(WALK_STEPS)).await;
+        let permit = walks.scheduler.take(flow, u64::from(WALK_STEPS)).await;
         self.left.set(WALK_STEPS.saturating_sub(count));
         // The turn ends when this task stops, and not later: what it stops for may be a disk or a peer. Ended here, it
         // would be given to the next walk of this round of the core's tasks, and all of them would have one in each.
-        let end = async move { drop(turn) };
+        let end = async move { drop(permit) };
         walks.runtime.spawn("end of a walk's turn", Box::pin(end));
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn ranges_of(plan: &[Pair]) -> impl Iterator<Item = (u64, u64)> {
     runs(ranges, u64::MAX)
 }
 
-/// Cuts what is to be moved into plans of up to so many bytes, and of [`TURN_PIECES_MAX`] pieces.
+/// Cuts what is to be moved into plans of up to so many bytes, and of [`PLAN_PIECES_MAX`] pieces.
 pub(super) struct Plans<'a> {
     pairs: Pairs<'a>,
     rest: Option<Pair>,
@@ -105,7 +105,7 @@ impl<'a> Plans<'a> {
     /// The next plan, which has bytes.
     pub(super) async fn next(&mut self) -> Option<Vec<Pair>> {
         let (mut plan, mut room) = (Vec::new(), self.len_max);
-        while room > 0 && plan.len() < TURN_PIECES_MAX {
+        while room > 0 && plan.len() < PLAN_PIECES_MAX {
             let pair = match self.rest.take() {
                 Some(pair) => pair,
                 None => match self.next_pair().await {
@@ -191,7 +191,7 @@ mod tests {
                     let mut plans = Plans::new(pairs(&file, HALF, &memory), u32::MAX, &pace);
                     let mut found = 0;
                     while let Some(plan) = plans.next().await {
-                        assert!(plan.len() <= TURN_PIECES_MAX);
+                        assert!(plan.len() <= PLAN_PIECES_MAX);
                         found += plan.len() as u64;
                     }
                     assert_eq!(found, PIECES);

@@ -2,7 +2,7 @@
 
 use super::peer_memory::PeerMemory;
 use super::range_lock::Write;
-use super::turns::Turn;
+use super::scheduler::Permit;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, own, parse_transfer};
 use crate::convert::durability_of;
@@ -175,10 +175,10 @@ impl<V: Vfs> IoServer<V> {
         target: Target<'_>,
     ) -> Result<(), Status> {
         let mut here = self.fetch_next(&source, &mut plans).await?;
-        while let Some((fetched, turn)) = here {
+        while let Some((fetched, permit)) = here {
             let storing = async {
                 let stored = self.store_fetched(target, fetched).await;
-                drop(turn);
+                drop(permit);
                 stored
             };
             let (stored, fetched) = both(storing, self.fetch_next(&source, &mut plans)).await;
@@ -188,12 +188,12 @@ impl<V: Vfs> IoServer<V> {
         Ok(())
     }
 
-    /// Fetches the bytes of the next plan when it is their turn, which lasts until they are stored.
+    /// Fetches the bytes of the next plan by a permit, which lasts until they are stored.
     async fn fetch_next(
         &self,
         source: &Fetching<'_>,
         plans: &mut Plans<'_>,
-    ) -> Result<Option<(Fetched, Turn)>, Status> {
+    ) -> Result<Option<(Fetched, Permit)>, Status> {
         let Some(mut plan) = plans.next().await else {
             return Ok(None);
         };
@@ -203,11 +203,11 @@ impl<V: Vfs> IoServer<V> {
             class,
         } = *source;
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
-        let turns = match class {
+        let scheduler = match class {
             Class::Metadata | Class::Small => &self.small,
             Class::Bulk | Class::Background => &self.writes,
         };
-        let turn = turns.take((link.endpoint().id(), class), len).await;
+        let permit = scheduler.take((link.endpoint().id(), class), len).await;
         let mut at = 0;
         let mut reads = Vec::with_capacity(plan.len());
         for pair in &mut plan {
@@ -223,7 +223,7 @@ impl<V: Vfs> IoServer<V> {
             tracing::debug!(%error, "data of a write did not come");
             Status::Io
         })?;
-        Ok(Some((Fetched { buffer, plan }, turn)))
+        Ok(Some((Fetched { buffer, plan }, permit)))
     }
 
     /// Memory for `len` bytes. Clients that stand still must make room.

@@ -1,11 +1,11 @@
-//! Whose bytes move next: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) over the connections of an I/O
-//! server, with a bound for the bytes under way.
+//! The scheduler of an I/O server: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) over its connections, with
+//! a bound for the bytes under way.
 //!
-//! Only long transfers wait for turns, a piece at a time. Short ones and metadata never do, and find at most the bytes
-//! of the turns before them: that is what the bound is for. A connection whose turns do not end, because its client
-//! takes or gives nothing, stops counting after [`TURN_AGE_MAX`] and holds up nobody but itself.
+//! Only long transfers wait for permits, a piece at a time. Short ones and metadata never do: the bound keeps the bytes
+//! before them few. The permits of a connection may not end, because its client takes or gives nothing. After
+//! [`PERMIT_AGE_MAX`] they stop counting, so that the stalled connection blocks no other.
 
-use crate::limits::TURN_AGE_MAX;
+use crate::limits::PERMIT_AGE_MAX;
 use gannet_fabric::EndpointId;
 use gannet_runtime::{Handle, Instant, timeout};
 use gannet_wire::volume::Class;
@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// Whose turn: a connection's requests of one class.
+/// A flow: a connection's requests of one class.
 type FlowKey = (EndpointId, Class);
 
-/// See the module.
-pub(super) struct Turns {
+/// The scheduler of one kind of transfer on a core.
+pub(super) struct Scheduler {
     runtime: Handle,
-    /// Bytes that a flow may move when it is its turn.
+    /// Bytes that a flow may move in one round.
     quantum: u64,
-    /// Bytes under way, of all flows and of one.
+    /// Bounds of the bytes under way, of all flows and of one.
     bytes_max: u64,
     flow_bytes_max: u64,
     state: RefCell<State>,
@@ -30,10 +30,10 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct State {
-    /// Bytes under way of flows that move.
+    /// Bytes under way of all flows that are not stalled.
     under_way: u64,
     flows: BTreeMap<FlowKey, Flow>,
-    /// Flows with somebody waiting, the next one first.
+    /// Flows with requests that wait, the next one first.
     round: VecDeque<FlowKey>,
     /// The first one of them has had its quantum of this round.
     is_served: bool,
@@ -42,26 +42,26 @@ struct State {
 #[derive(Default)]
 struct Flow {
     deficit: u64,
-    waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
     under_way: u64,
-    /// When one of its turns began or ended last.
+    /// When one of its permits began or ended last.
     moved: Instant,
-    /// Its bytes are not counted in the sum.
-    is_stuck: bool,
+    /// Its bytes are not in the sum of the state.
+    is_stalled: bool,
 }
 
-/// Leave to move bytes, until it is dropped.
-pub(super) struct Turn {
-    turns: Rc<Turns>,
+/// The right to move bytes, until it is dropped.
+pub(super) struct Permit {
+    scheduler: Rc<Scheduler>,
     flow: FlowKey,
     bytes: u64,
 }
 
-impl Turns {
-    /// Turns of at most `quantum` bytes, `bytes_max` bytes of them under way, of which one flow has at most a quarter
-    /// or two quanta.
-    pub(super) fn new(runtime: Handle, quantum: u64, bytes_max: u64) -> Rc<Turns> {
-        Rc::new(Turns {
+impl Scheduler {
+    /// Permits of at most `quantum` bytes, `bytes_max` bytes under way in all. One flow has at most a quarter of that, or
+    /// two quanta.
+    pub(super) fn new(runtime: Handle, quantum: u64, bytes_max: u64) -> Rc<Scheduler> {
+        Rc::new(Scheduler {
             runtime,
             quantum,
             bytes_max,
@@ -70,12 +70,12 @@ impl Turns {
         })
     }
 
-    /// Waits until it is the turn of `bytes` bytes of a connection's requests of this class; at most a quantum.
+    /// Waits for a permit to move `bytes` bytes for a connection's requests of this class; at most a quantum.
     pub(super) async fn take(
         self: &Rc<Self>,
         (connection, class): (EndpointId, Class),
         bytes: u64,
-    ) -> Turn {
+    ) -> Permit {
         let flow = (connection, class);
         let (sender, mut receiver) = oneshot::channel();
         {
@@ -86,25 +86,25 @@ impl Turns {
                 state.round.push_back(flow);
             }
         }
-        self.give_turns();
+        self.give_permits();
         loop {
-            match timeout(&self.runtime, TURN_AGE_MAX, &mut receiver).await {
-                Ok(Ok(turn)) => return turn,
-                Ok(Err(_)) => unreachable!("whoever waits is in its flow until it has its turn"),
-                Err(_) => self.pass_by_the_stuck(),
+            match timeout(&self.runtime, PERMIT_AGE_MAX, &mut receiver).await {
+                Ok(Ok(permit)) => return permit,
+                Ok(Err(_)) => unreachable!("a request is in its flow until it has its permit"),
+                Err(_) => self.exclude_stalled(),
             }
         }
     }
 
-    /// Gives turns while there is room.
-    fn give_turns(self: &Rc<Self>) {
-        while let Some((sender, turn)) = self.next_turn() {
-            // Who waited may be gone: then the turn ends here, and makes room for another.
-            drop(sender.send(turn));
+    /// Gives permits while there is room.
+    fn give_permits(self: &Rc<Self>) {
+        while let Some((sender, permit)) = self.next_permit() {
+            // The request may be gone: then the permit ends here, and makes room for another.
+            drop(sender.send(permit));
         }
     }
 
-    fn next_turn(self: &Rc<Self>) -> Option<(oneshot::Sender<Turn>, Turn)> {
+    fn next_permit(self: &Rc<Self>) -> Option<(oneshot::Sender<Permit>, Permit)> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let mut passed = 0;
@@ -113,7 +113,7 @@ impl Turns {
             let flow = state.flows.get_mut(&key)?;
             let bytes = flow.waiting.front()?.0;
             if flow.under_way > 0 && flow.under_way + bytes > self.flow_bytes_max {
-                // It has its share: the next one. What it saved up is for later.
+                // It has its share, so the next flow follows. Its deficit stays: it is for later.
                 state.round.rotate_left(1);
                 state.is_served = false;
                 passed += 1;
@@ -140,18 +140,18 @@ impl Turns {
                 state.is_served = false;
             }
             self.begin(flow, &mut state.under_way, bytes);
-            let turns = Rc::clone(self);
-            let turn = Turn {
-                turns,
+            let scheduler = Rc::clone(self);
+            let permit = Permit {
+                scheduler,
                 flow: key,
                 bytes,
             };
-            return Some((sender, turn));
+            return Some((sender, permit));
         }
         None
     }
 
-    /// Work that nobody waits for gets a quarter of what others get.
+    /// Background work gets a quarter of what others get.
     fn quantum_of(&self, class: Class) -> u64 {
         match class {
             Class::Background => self.quantum.div_ceil(4),
@@ -162,7 +162,7 @@ impl Turns {
     fn begin(&self, flow: &mut Flow, under_way: &mut u64, bytes: u64) {
         flow.moved = self.runtime.now();
         flow.under_way += bytes;
-        if !flow.is_stuck {
+        if !flow.is_stalled {
             *under_way += bytes;
         }
     }
@@ -175,11 +175,11 @@ impl Turns {
                 return;
             };
             flow.under_way -= bytes;
-            if !flow.is_stuck {
+            if !flow.is_stalled {
                 state.under_way -= bytes;
             } else {
                 // It moves again.
-                flow.is_stuck = false;
+                flow.is_stalled = false;
                 state.under_way += flow.under_way;
             }
             flow.moved = self.runtime.now();
@@ -187,29 +187,29 @@ impl Turns {
                 state.flows.remove(&key);
             }
         }
-        self.give_turns();
+        self.give_permits();
     }
 
-    /// Takes flows that have not moved for long out of the sum.
-    fn pass_by_the_stuck(self: &Rc<Self>) {
+    /// Takes flows that have not moved for [`PERMIT_AGE_MAX`] out of the sum: their bytes would hold up all others.
+    fn exclude_stalled(self: &Rc<Self>) {
         let now = self.runtime.now();
         {
             let mut state = self.state.borrow_mut();
             let state = &mut *state;
             for flow in state.flows.values_mut() {
-                if !flow.is_stuck && flow.under_way > 0 && now >= flow.moved + TURN_AGE_MAX {
-                    flow.is_stuck = true;
+                if !flow.is_stalled && flow.under_way > 0 && now >= flow.moved + PERMIT_AGE_MAX {
+                    flow.is_stalled = true;
                     state.under_way -= flow.under_way;
                 }
             }
         }
-        self.give_turns();
+        self.give_permits();
     }
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.turns.end(self.flow, self.bytes);
+        self.scheduler.end(self.flow, self.bytes);
     }
 }
 
@@ -228,40 +228,40 @@ mod tests {
         (EndpointId(connection), class)
     }
 
-    /// What happened, in order: who had a turn.
+    /// The connections that had a permit, in order.
     type Order = Rc<RefCell<Vec<u64>>>;
 
-    /// Asks for turns of `bytes` each, which last for a second.
-    fn ask(turns: &Rc<Turns>, order: &Order, key: FlowKey, bytes: u64, count: usize) {
+    /// Asks for permits of `bytes` each, which last for 100 milliseconds.
+    fn ask(scheduler: &Rc<Scheduler>, order: &Order, key: FlowKey, bytes: u64, count: usize) {
         for _ in 0..count {
-            let (turns, order) = (Rc::clone(turns), Rc::clone(order));
-            let runtime = Handle::clone(&turns.runtime);
+            let (scheduler, order) = (Rc::clone(scheduler), Rc::clone(order));
+            let runtime = Handle::clone(&scheduler.runtime);
             let task = async move {
-                let turn = turns.take(key, bytes).await;
+                let permit = scheduler.take(key, bytes).await;
                 order.borrow_mut().push(key.0.0);
-                sleep(&turns.runtime, Duration::from_millis(100)).await;
-                drop(turn);
+                sleep(&scheduler.runtime, Duration::from_millis(100)).await;
+                drop(permit);
             };
-            runtime.spawn("a turn", Box::pin(task));
+            runtime.spawn("a permit", Box::pin(task));
         }
     }
 
-    fn run(bytes_max: u64, story: impl AsyncFnOnce(Rc<Turns>, Order) + 'static) {
+    fn run(bytes_max: u64, story: impl AsyncFnOnce(Rc<Scheduler>, Order) + 'static) {
         let world = World::new(1);
         let runtime = world.add_node("server").runtime();
-        let turns = Turns::new(runtime, QUANTUM, bytes_max);
-        let done = world.run(async move { story(turns, Order::default()).await });
+        let scheduler = Scheduler::new(runtime, QUANTUM, bytes_max);
+        let done = world.run(async move { story(scheduler, Order::default()).await });
         done.unwrap();
     }
 
     #[test]
-    fn connections_take_turns_by_bytes() {
-        run(QUANTUM, async |turns, order| {
-            ask(&turns, &order, flow(0, Class::Bulk), QUANTUM, 1);
+    fn connections_share_by_bytes() {
+        run(QUANTUM, async |scheduler, order| {
+            ask(&scheduler, &order, flow(0, Class::Bulk), QUANTUM, 1);
             // One has asked for much before the other comes with half as long pieces.
-            ask(&turns, &order, flow(1, Class::Bulk), QUANTUM, 20);
-            ask(&turns, &order, flow(2, Class::Bulk), QUANTUM / 2, 40);
-            sleep(&turns.runtime, Duration::from_secs(3)).await;
+            ask(&scheduler, &order, flow(1, Class::Bulk), QUANTUM, 20);
+            ask(&scheduler, &order, flow(2, Class::Bulk), QUANTUM / 2, 40);
+            sleep(&scheduler.runtime, Duration::from_secs(3)).await;
             let order = order.borrow();
             let bytes = |who, len| order.iter().filter(|it| **it == who).count() as u64 * len;
             let (one, other) = (bytes(1, QUANTUM), bytes(2, QUANTUM / 2));
@@ -273,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn work_that_nobody_waits_for_gets_a_quarter() {
-        run(QUANTUM, async |turns, order| {
-            ask(&turns, &order, flow(1, Class::Background), QUANTUM, 40);
-            ask(&turns, &order, flow(2, Class::Bulk), QUANTUM, 40);
-            sleep(&turns.runtime, Duration::from_secs(4)).await;
+    fn background_work_gets_a_quarter() {
+        run(QUANTUM, async |scheduler, order| {
+            ask(&scheduler, &order, flow(1, Class::Background), QUANTUM, 40);
+            ask(&scheduler, &order, flow(2, Class::Bulk), QUANTUM, 40);
+            sleep(&scheduler.runtime, Duration::from_secs(4)).await;
             let order = order.borrow();
             let background = order.iter().filter(|it| **it == 1).count();
             let rest = order.len() - background;
@@ -290,53 +290,53 @@ mod tests {
 
     #[test]
     fn one_connection_has_a_part_of_what_is_under_way() {
-        run(16 * QUANTUM, async |turns, order| {
-            ask(&turns, &order, flow(1, Class::Bulk), QUANTUM, 40);
-            sleep(&turns.runtime, Duration::from_millis(10)).await;
+        run(16 * QUANTUM, async |scheduler, order| {
+            ask(&scheduler, &order, flow(1, Class::Bulk), QUANTUM, 40);
+            sleep(&scheduler.runtime, Duration::from_millis(10)).await;
             assert_eq!(order.borrow().len(), 4, "a quarter");
-            ask(&turns, &order, flow(2, Class::Bulk), QUANTUM, 40);
-            sleep(&turns.runtime, Duration::from_millis(10)).await;
+            ask(&scheduler, &order, flow(2, Class::Bulk), QUANTUM, 40);
+            sleep(&scheduler.runtime, Duration::from_millis(10)).await;
             assert_eq!(order.borrow().len(), 8);
         });
     }
 
     #[test]
-    fn who_stands_still_holds_up_nobody_else() {
-        run(4 * QUANTUM, async |turns, order| {
-            let mut stuck = Vec::new();
+    fn a_stalled_flow_blocks_no_other() {
+        run(4 * QUANTUM, async |scheduler, order| {
+            let mut stalled = Vec::new();
             for connection in 1..3 {
                 for _ in 0..2 {
-                    stuck.push(turns.take(flow(connection, Class::Bulk), QUANTUM).await);
+                    stalled.push(scheduler.take(flow(connection, Class::Bulk), QUANTUM).await);
                 }
             }
-            ask(&turns, &order, flow(9, Class::Bulk), QUANTUM, 8);
-            ask(&turns, &order, flow(1, Class::Bulk), QUANTUM, 1);
-            sleep(&turns.runtime, TURN_AGE_MAX / 2).await;
+            ask(&scheduler, &order, flow(9, Class::Bulk), QUANTUM, 8);
+            ask(&scheduler, &order, flow(1, Class::Bulk), QUANTUM, 1);
+            sleep(&scheduler.runtime, PERMIT_AGE_MAX / 2).await;
             assert!(order.borrow().is_empty(), "they may yet move");
-            sleep(&turns.runtime, 2 * TURN_AGE_MAX).await;
+            sleep(&scheduler.runtime, 2 * PERMIT_AGE_MAX).await;
             assert_eq!(
                 *order.borrow(),
                 [9; 8],
                 "but not more of those that stand still"
             );
-            drop(stuck);
-            sleep(&turns.runtime, Duration::from_secs(1)).await;
+            drop(stalled);
+            sleep(&scheduler.runtime, Duration::from_secs(1)).await;
             assert_eq!(order.borrow().len(), 9);
-            let state = turns.state.borrow();
+            let state = scheduler.state.borrow();
             assert!(state.under_way == 0 && state.flows.is_empty() && state.round.is_empty());
         });
     }
 
     #[test]
-    fn who_no_longer_waits_has_no_turn() {
-        run(QUANTUM, async |turns, order| {
-            let first = turns.take(flow(1, Class::Bulk), QUANTUM).await;
-            let gone = turns.take(flow(2, Class::Bulk), QUANTUM);
-            let gone = timeout(&turns.runtime, Duration::from_millis(1), gone).await;
+    fn a_request_that_is_gone_gets_no_permit() {
+        run(QUANTUM, async |scheduler, order| {
+            let first = scheduler.take(flow(1, Class::Bulk), QUANTUM).await;
+            let gone = scheduler.take(flow(2, Class::Bulk), QUANTUM);
+            let gone = timeout(&scheduler.runtime, Duration::from_millis(1), gone).await;
             assert!(gone.is_err());
-            ask(&turns, &order, flow(3, Class::Bulk), QUANTUM, 1);
+            ask(&scheduler, &order, flow(3, Class::Bulk), QUANTUM, 1);
             drop(first);
-            sleep(&turns.runtime, Duration::from_millis(1)).await;
+            sleep(&scheduler.runtime, Duration::from_millis(1)).await;
             assert_eq!(*order.borrow(), [3]);
         });
     }
