@@ -2,6 +2,7 @@
 
 mod change_locks;
 pub mod data;
+mod error;
 mod fences;
 mod file;
 mod file_system;
@@ -14,7 +15,6 @@ mod references;
 mod servers;
 mod siblings;
 mod slots;
-mod trouble;
 mod verifier;
 mod written;
 

@@ -14,6 +14,7 @@ pub use attribute_references::AttributeCounters;
 pub use stripes::Striping;
 
 use super::data::{Mover, States, Target};
+use super::error::{LastError, OperationError};
 use super::fences::Epoch;
 use super::leases::{Lease, Leases};
 use super::locks::ClientLocks;
@@ -22,7 +23,6 @@ use super::references::{Optimistic, ReadOptions, References};
 use super::servers::{Addresses, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
-use super::trouble::{LastTrouble, Trouble};
 use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{placements, size_from_object};
 use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, OPERATION_DEADLINE};
@@ -66,7 +66,7 @@ pub struct VolumeFs {
     attributes: bool,
     /// How long an operation is tried.
     patience: Duration,
-    trouble: LastTrouble,
+    last_error: LastError,
     siblings: Arc<Siblings>,
 }
 
@@ -99,7 +99,7 @@ impl VolumeFs {
             referenced: ReferencedAttributes::new(true),
             attributes: true,
             patience: OPERATION_DEADLINE,
-            trouble: LastTrouble::default(),
+            last_error: LastError::default(),
             siblings,
             runtime,
         }
@@ -223,7 +223,10 @@ impl VolumeFs {
             true => {
                 let slot = self.slots.take(call.waits_for_servers());
                 let slot = timeout(&self.runtime, self.patience, slot).await;
-                Some(slot.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::NoSlot))?)
+                Some(slot.map_err(|_| {
+                    self.last_error
+                        .note_behind(self.now(), &OperationError::NoSlot)
+                })?)
             }
             false => None,
         };
@@ -248,25 +251,25 @@ impl VolumeFs {
             let away = match asked {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
-                    Some(Status::Jukebox) => Trouble::ManagerWaits,
+                    Some(Status::Jukebox) => OperationError::ManagerWaits,
                     Some(status) => {
-                        let refused = Trouble::ManagerRefused(status);
-                        return Err(self.trouble.note(self.now(), &refused));
+                        let refused = OperationError::ManagerRefused(status);
+                        return Err(self.last_error.note(self.now(), &refused));
                     }
                 },
-                Err(error) => Trouble::Manager(error),
+                Err(error) => OperationError::Manager(error),
             };
             self.pause(deadline, &away).await?;
         }
     }
 
     /// What comes after a failed attempt: another one, after a while, or the end.
-    async fn pause(&self, deadline: Instant, failed: &Trouble) -> Result<(), Status> {
-        match self.trouble.note(self.now(), failed) {
+    async fn pause(&self, deadline: Instant, failed: &OperationError) -> Result<(), Status> {
+        match self.last_error.note(self.now(), failed) {
             Status::Jukebox if self.now() < deadline => {}
             status => {
                 // What a server says clearly is for who asked to hear.
-                if status == Status::Jukebox || !matches!(failed, Trouble::Refused(..)) {
+                if status == Status::Jukebox || !matches!(failed, OperationError::Refused(..)) {
                     tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
                 }
                 return Err(status);
@@ -307,15 +310,15 @@ impl VolumeFs {
     fn granted_in<T: for<'a> Decode<'a>>(&self, answer: &Message) -> Result<T, Status> {
         from_bytes(answer.body()).map_err(|error| {
             let why = format!("the file cannot be used here: {error}");
-            self.trouble.note(self.now(), &Trouble::Own(why))
+            self.last_error.note(self.now(), &OperationError::Own(why))
         })
     }
 
-    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, Trouble> {
+    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
             let link = self.servers.io_server(number).await;
-            let link = link.map_err(|error| Trouble::IoServer(number, error))?;
+            let link = link.map_err(|error| OperationError::IoServer(number, error))?;
             targets.push(Target {
                 server: number,
                 link,
@@ -326,8 +329,13 @@ impl VolumeFs {
     }
 
     /// As [`VolumeFs::pause`], after I/O servers have failed with a file.
-    async fn after(&self, id: FileId, deadline: Instant, failed: &Trouble) -> Result<(), Status> {
-        if let Trouble::Refused(_, Status::Stale) = failed {
+    async fn after(
+        &self,
+        id: FileId,
+        deadline: Instant,
+        failed: &OperationError,
+    ) -> Result<(), Status> {
+        if let OperationError::Refused(_, Status::Stale) = failed {
             self.leases.drop_all(id);
         }
         self.pause(deadline, failed).await
@@ -347,7 +355,10 @@ impl VolumeFs {
     /// # Errors
     /// `Jukebox` when an I/O server is away that knows some of them.
     fn all_attributes_of(&self, found: &Found) -> Result<Attributes, Status> {
-        let away = || self.trouble.note(self.now(), &Trouble::ManagerWaits);
+        let away = || {
+            self.last_error
+                .note(self.now(), &OperationError::ManagerWaits)
+        };
         self.attributes_of(found).ok_or_else(away)
     }
 

@@ -21,20 +21,20 @@ impl Worker {
         let life = self.stage.life.get();
         let outcome = match self.call(&mut operation, life).await {
             Ok(answer) => Some(Ok(answer)),
-            Err(Trouble::Nfs(Error::Status(status))) => Some(Err(status)),
-            Err(Trouble::Nfs(Error::Call(error))) => {
+            Err(PerformError::Nfs(Error::Status(status))) => Some(Err(status)),
+            Err(PerformError::Nfs(Error::Call(error))) => {
                 self.stage
                     .faults
                     .note(format_args!("worker {}: {error}", self.number));
                 None
             }
-            Err(Trouble::Nfs(other)) => return Err(format!("{operation}: {other}")),
-            Err(Trouble::Wrong(why)) => return Err(format!("{operation}: {why}")),
+            Err(PerformError::Nfs(other)) => return Err(format!("{operation}: {other}")),
+            Err(PerformError::Wrong(why)) => return Err(format!("{operation}: {why}")),
         };
         Ok((operation, outcome))
     }
 
-    async fn call(&mut self, operation: &mut Operation, life: u64) -> Result<Answer, Trouble> {
+    async fn call(&mut self, operation: &mut Operation, life: u64) -> Result<Answer, PerformError> {
         match operation {
             Operation::Lookup { directory, name } => {
                 let found = self.client.lookup(&self.handle(*directory)?, name).await?;
@@ -114,7 +114,7 @@ impl Worker {
         }
     }
 
-    async fn call_on_names(&mut self, operation: &Operation) -> Result<Answer, Trouble> {
+    async fn call_on_names(&mut self, operation: &Operation) -> Result<Answer, PerformError> {
         match operation {
             Operation::Create {
                 directory,
@@ -177,20 +177,21 @@ impl Worker {
                 self.client.link(&file, &directory, name).await?;
                 Ok(Answer::Done)
             }
-            other => Err(Trouble::Wrong(format!(
+            other => Err(PerformError::Wrong(format!(
                 "{other:?} is no operation on names"
             ))),
         }
     }
 
-    async fn read_call(&self, file: Key, offset: u64, len: u32) -> Result<Answer, Trouble> {
+    async fn read_call(&self, file: Key, offset: u64, len: u32) -> Result<Answer, PerformError> {
         let buffer = Buffer::zeroed(len as usize);
         let read = self
             .client
             .read(&self.handle(file)?, offset, len, buffer)
             .await?;
         let bytes = read.buffer.get(..read.count as usize);
-        let bytes = bytes.ok_or_else(|| Trouble::Wrong(String::from("more than was asked for")))?;
+        let bytes =
+            bytes.ok_or_else(|| PerformError::Wrong(String::from("more than was asked for")))?;
         Ok(Answer::Bytes {
             bytes: bytes.to_vec(),
             eof: read.eof,
@@ -205,7 +206,7 @@ impl Worker {
         bytes: &[u8],
         stability: Stability,
         life: u64,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, PerformError> {
         let buffer = Buffer::from_vec(bytes.to_vec());
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let handle = self.handle(file)?;
@@ -215,17 +216,20 @@ impl Worker {
             .await?;
         self.check_verifier(written.verifier, life)?;
         if written.committed < stability {
-            return Err(Trouble::Wrong(format!("only {:?}", written.committed)));
+            return Err(PerformError::Wrong(format!("only {:?}", written.committed)));
         }
         let short = self.stage.plan.disk.short_writes_per_mille > 0;
         if written.count != len && !short {
-            return Err(Trouble::Wrong(format!("{} bytes written", written.count)));
+            return Err(PerformError::Wrong(format!(
+                "{} bytes written",
+                written.count
+            )));
         }
         Ok(written.count as usize)
     }
 
     /// A life of the server has one write verifier, and no two have the same.
-    fn check_verifier(&self, verifier: Verifier, before: u64) -> Result<(), Trouble> {
+    fn check_verifier(&self, verifier: Verifier, before: u64) -> Result<(), PerformError> {
         let life = self.stage.life.get();
         if life != before || life.is_multiple_of(2) {
             return Ok(());
@@ -236,7 +240,7 @@ impl Worker {
             .iter()
             .any(|(other, value)| *other != life && *value == verifier);
         if expected != verifier || reused {
-            return Err(Trouble::Wrong(String::from(
+            return Err(PerformError::Wrong(String::from(
                 "the write verifier does not tell lives apart",
             )));
         }
@@ -250,13 +254,13 @@ impl Worker {
     }
 
     /// The handle of an object that an operation was chosen for.
-    fn handle(&self, key: Key) -> Result<FileHandle, Trouble> {
+    fn handle(&self, key: Key) -> Result<FileHandle, PerformError> {
         let handle = self.handles.get(&key).copied();
-        handle.ok_or_else(|| Trouble::Wrong(format!("object {key} has no handle")))
+        handle.ok_or_else(|| PerformError::Wrong(format!("object {key} has no handle")))
     }
 
     /// Which object of the model the server found or made: the one that has this handle, else the expected one.
-    fn identify(&mut self, found: &Found, expected: Option<Key>) -> Result<Answer, Trouble> {
+    fn identify(&mut self, found: &Found, expected: Option<Key>) -> Result<Answer, PerformError> {
         let mut known = self
             .handles
             .iter()
@@ -265,10 +269,12 @@ impl Worker {
             return Ok(Answer::Object(*key));
         }
         let Some(key) = expected else {
-            return Err(Trouble::Wrong(String::from("an object nobody made")));
+            return Err(PerformError::Wrong(String::from("an object nobody made")));
         };
         if self.handles.insert(key, found.handle).is_some() {
-            return Err(Trouble::Wrong(format!("object {key} changed its handle")));
+            return Err(PerformError::Wrong(format!(
+                "object {key} changed its handle"
+            )));
         }
         Ok(Answer::Object(key))
     }
@@ -292,13 +298,13 @@ fn attributes(found: &Attributes) -> Answer {
 }
 
 /// Why there is no answer to compare.
-enum Trouble {
+enum PerformError {
     Nfs(Error),
     Wrong(String),
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Nfs(error)
+impl From<Error> for PerformError {
+    fn from(error: Error) -> PerformError {
+        PerformError::Nfs(error)
     }
 }

@@ -5,8 +5,8 @@ use super::{VolumeFs, shape, size_of};
 use crate::client::PinDownCounters;
 use crate::client::change_locks::LockRange;
 use crate::client::data::{DataError, Request, States, Target, accepted};
+use crate::client::error::OperationError;
 use crate::client::leases::{Lease, Writing};
-use crate::client::trouble::Trouble;
 use crate::client::written::Asked;
 use crate::convert::stability_of;
 use crate::link::Link;
@@ -227,7 +227,7 @@ impl VolumeFs {
         (file, memory): &(Shape, Shape),
         how: &Moving<'_>,
         parents: &mut [Buffer],
-    ) -> Result<(u64, Verifier), Trouble> {
+    ) -> Result<(u64, Verifier), OperationError> {
         let stability = how.stability;
         let _changing = stability.map(|_| self.references.changing(id, span_of(file)));
         let request = Request {
@@ -251,10 +251,10 @@ impl VolumeFs {
             Ok(_) => guard.answered(),
             Err(_) => guard.failed(),
         });
-        let states = moved.map_err(|error| Trouble::of(&lease.layout, error))?;
+        let states = moved.map_err(|error| OperationError::of(&lease.layout, error))?;
         // A write that comes too late does not count: others may have been told of another size.
         if stability.is_some() && self.runtime.now() >= lease.until {
-            return Err(Trouble::TooLate);
+            return Err(OperationError::TooLate);
         }
         if let Some(writing) = &how.writing {
             writing.is_answered.set(true);
@@ -282,15 +282,15 @@ impl VolumeFs {
             let done = match self.targets(&lease.layout).await {
                 Ok(targets) => commit_objects(&targets, lease.capability)
                     .await
-                    .map_err(|error| Trouble::of(&lease.layout, error)),
-                Err(trouble) => Err(trouble),
+                    .map_err(|error| OperationError::of(&lease.layout, error)),
+                Err(error) => Err(error),
             };
             match done {
                 Ok(states) => {
                     self.leases.note_durable(id, asked);
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
-                Err(trouble) => self.after(id, deadline, &trouble).await?,
+                Err(error) => self.after(id, deadline, &error).await?,
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::guards::ChangeGuard;
 use super::{VolumeFs, found_in};
 use crate::client::change_locks::LockRange;
-use crate::client::trouble::Trouble;
+use crate::client::error::OperationError;
 use gannet_meta::gives_privileges;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
@@ -87,7 +87,7 @@ impl VolumeFs {
                 return Ok(opened);
             }
             // Somebody elsewhere has.
-            self.pause(deadline, &Trouble::Gone).await?;
+            self.pause(deadline, &OperationError::Gone).await?;
         }
     }
 

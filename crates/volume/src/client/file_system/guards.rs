@@ -8,9 +8,9 @@
 
 use super::VolumeFs;
 use crate::client::change_locks::{ChangeLock, LockRange};
+use crate::client::error::OperationError;
 use crate::client::fences::FenceGuard;
 use crate::client::servers::Servers;
-use crate::client::trouble::Trouble;
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::Status;
@@ -154,12 +154,15 @@ impl VolumeFs {
     pub(super) async fn lock_ranges(&self, ranges: &[LockRange]) -> Result<ChangeGuard, Status> {
         // A change that is refused here must not wait and retry: later changes would overtake it.
         let requested = self.siblings.locks.request(ranges);
-        let (lock, earlier) =
-            requested.map_err(|too_many| self.trouble.note_behind(self.now(), &too_many.into()))?;
+        let (lock, earlier) = requested
+            .map_err(|too_many| self.last_error.note_behind(self.now(), &too_many.into()))?;
         if !earlier.is_empty() {
             let over = timeout(&self.runtime, self.patience, earlier.over());
             let over = over.await;
-            over.map_err(|_| self.trouble.note_behind(self.now(), &Trouble::Behind))?;
+            over.map_err(|_| {
+                self.last_error
+                    .note_behind(self.now(), &OperationError::Behind)
+            })?;
             lock.acquired();
         }
         Ok(ChangeGuard {

@@ -1,7 +1,7 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
 use super::{VolumeFs, status_of};
-use crate::client::trouble::Trouble;
+use crate::client::error::OperationError;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
 use crate::limits::FAST_LEN;
 use gannet_meta::limits::{FILE_SIZE_MAX, LINKS_MAX};
@@ -117,21 +117,21 @@ impl VolumeFs {
     }
 
     /// What the I/O servers' file systems have, together.
-    async fn usage_of_all(&self) -> Result<FileSystemUsage, Trouble> {
+    async fn usage_of_all(&self) -> Result<FileSystemUsage, OperationError> {
         let mut usage = FileSystemUsage::default();
         let mut counted = HashSet::new();
         let count = self.servers.io_servers_count().await;
-        for number in 0..count.map_err(Trouble::Manager)? {
-            let away = |error| Trouble::IoServer(number, error);
+        for number in 0..count.map_err(OperationError::Manager)? {
+            let away = |error| OperationError::IoServer(number, error);
             let link = self.servers.io_server(number).await.map_err(away)?;
             let host = link.endpoint().peer_address().ip();
             let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
             let answer = answer.map_err(away)?;
             if let Some(status) = status_of(&answer) {
-                return Err(Trouble::Refused(number, status));
+                return Err(OperationError::Refused(number, status));
             }
             let mut decoder = Decoder::new(answer.body());
-            let mut word = || decoder.u64().map_err(|_| Trouble::Nonsense(number));
+            let mut word = || decoder.u64().map_err(|_| OperationError::Nonsense(number));
             let (total, free, available, fsid) = (word()?, word()?, word()?, word()?);
             // Several servers of a host may share a file system.
             if counted.insert((host, fsid)) {
@@ -517,7 +517,7 @@ impl Vfs for VolumeFs {
         let mut usage = loop {
             match self.usage_of_all().await {
                 Ok(usage) => break usage,
-                Err(trouble) => self.pause(deadline, &trouble).await?,
+                Err(error) => self.pause(deadline, &error).await?,
             }
         };
         // The manager's store takes as many files as there is disk.
@@ -540,7 +540,7 @@ impl Vfs for VolumeFs {
     }
 
     fn cause(&self, status: Status) -> Option<String> {
-        self.trouble.why(status)
+        self.last_error.why(status)
     }
 
     fn write_verifier(&self) -> Verifier {

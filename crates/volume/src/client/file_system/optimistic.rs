@@ -12,7 +12,7 @@ use crate::client::data::DataError;
 use crate::client::leases::Lease;
 use crate::client::optimistic::CallWay;
 use crate::client::references::{Extent, extents_of};
-use crate::client::{OptimisticCounters, trouble::Trouble};
+use crate::client::{OptimisticCounters, error::OperationError};
 use crate::limits::{OPTIMISTIC_EXTENTS_MAX, OPTIMISTIC_LEN_MAX};
 use crate::link::{Link, LinkError};
 use gannet_fabric::{Access, AccessError, Reference, Region, RegisterError, Scope, Span};
@@ -121,8 +121,8 @@ impl VolumeFs {
             return Ok(whole);
         }
         let gone = |error| {
-            let trouble = Trouble::Own(DataError::Memory(error).to_string());
-            self.trouble.note(self.now(), &trouble)
+            let error = OperationError::Own(DataError::Memory(error).to_string());
+            self.last_error.note(self.now(), &error)
         };
         let memory = std::mem::replace(buffer, Buffer::zeroed(0));
         let cache = self.mover.cache();

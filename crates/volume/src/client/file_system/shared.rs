@@ -1,7 +1,7 @@
 //! What clients do in turn: locks of bytes, and appending.
 
 use super::bytes::Moving;
-use super::{Trouble, VolumeFs, shape};
+use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
 use crate::client::locks::{Attempt, LockFailure};
 use crate::limits::ATTEMPT_PAUSE;
@@ -29,14 +29,14 @@ impl VolumeFs {
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
                 Ok(Attempt::Answered(locked)) => return Ok(locked),
-                Ok(Attempt::Recovering) => Trouble::ManagerWaits,
+                Ok(Attempt::Recovering) => OperationError::ManagerWaits,
                 Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
                     return Err(self
-                        .trouble
-                        .note(self.now(), &Trouble::ManagerRefused(status)));
+                        .last_error
+                        .note(self.now(), &OperationError::ManagerRefused(status)));
                 }
-                Err(LockFailure::Refused(_)) => Trouble::ManagerWaits,
-                Err(LockFailure::Away(error)) => Trouble::Manager(error),
+                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits,
+                Err(LockFailure::Away(error)) => OperationError::Manager(error),
             };
             if request == LockRequest::Unlock {
                 self.locks.owe(id, lock);
@@ -88,14 +88,14 @@ impl VolumeFs {
                 stability: Some(stability),
                 guard: Some(&guard),
             };
-            let mut written = Err(Trouble::TooLate);
+            let mut written = Err(OperationError::TooLate);
             // The same place again, as long as it is ours for certain.
             while self.now() < lease.until {
                 let parents = std::slice::from_mut(buffer);
                 written = self.move_once(&lease, id, &shapes, &how, parents).await;
                 match &written {
-                    Err(trouble) if !matches!(trouble, Trouble::Refused(..)) => {
-                        let status = self.trouble.note(self.now(), trouble);
+                    Err(error) if !matches!(error, OperationError::Refused(..)) => {
+                        let status = self.last_error.note(self.now(), error);
                         if status != Status::Jukebox || self.now() >= deadline {
                             break;
                         }
@@ -115,7 +115,7 @@ impl VolumeFs {
                     };
                     return Ok((offset, done));
                 }
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             self.after(id, deadline, &failed).await?;
         }

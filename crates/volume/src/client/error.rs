@@ -1,4 +1,4 @@
-//! Why an operation is tried again or ends, with the names that people know servers by.
+//! Errors of a client's operations: why one is tried again or ends, with the numbers by which people know the servers.
 
 use super::change_locks::TooMany;
 use super::data::DataError;
@@ -11,9 +11,9 @@ use gannet_wire::volume::LayoutRecord;
 use std::cell::RefCell;
 use thiserror::Error;
 
-/// See the module. Numbers are those of the volume's I/O servers.
+/// The failure of one attempt of an operation. Numbers are those of the volume's I/O servers.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(super) enum Trouble {
+pub(super) enum OperationError {
     #[error("the manager: {0}")]
     Manager(LinkError),
     #[error(
@@ -42,65 +42,65 @@ pub(super) enum Trouble {
     NoSlot,
     #[error(transparent)]
     TooMany(#[from] TooMany),
-    /// Not a server's fault.
+    /// A failure of this client, not of a server.
     #[error("{0}")]
     Own(String),
 }
 
-impl Trouble {
-    /// What went wrong with the data of a file that lies so.
-    pub(super) fn of(layout: &LayoutRecord, error: DataError) -> Trouble {
+impl OperationError {
+    /// The error of a data transfer of a file with this layout.
+    pub(super) fn of(layout: &LayoutRecord, error: DataError) -> OperationError {
         let number = |index: u32| {
             let number = layout.servers.get(index as usize);
             number.copied().unwrap_or(index)
         };
         match error {
-            DataError::Link { index, error } => Trouble::IoServer(number(index), error),
+            DataError::Link { index, error } => OperationError::IoServer(number(index), error),
             DataError::Refused { index, status } => match vfs_status_of(status) {
-                Status::Nxio => Trouble::Lost(number(index)),
-                status => Trouble::Refused(number(index), status),
+                Status::Nxio => OperationError::Lost(number(index)),
+                status => OperationError::Refused(number(index), status),
             },
-            DataError::Nonsense { index } => Trouble::Nonsense(number(index)),
-            DataError::Shape | DataError::Memory(_) => Trouble::Own(error.to_string()),
+            DataError::Nonsense { index } => OperationError::Nonsense(number(index)),
+            DataError::Shape | DataError::Memory(_) => OperationError::Own(error.to_string()),
         }
     }
 
-    /// What an operation is answered with that it ends; `Jukebox` where it may be tried again.
+    /// The status of an operation that ends with this error; `Jukebox` where it may be tried again.
     pub(super) fn status(&self) -> Status {
         match self {
-            // A capability that is not good any more: the manager will say why, or give another.
-            Trouble::Refused(_, Status::Stale) => Status::Jukebox,
-            // Of an object that was lost with its disk.
-            Trouble::Lost(_) | Trouble::ManagerRefused(Status::Nxio) => Status::Io,
-            Trouble::Refused(_, status) | Trouble::ManagerRefused(status) => *status,
-            Trouble::Nonsense(_) | Trouble::Own(_) => Status::Serverfault,
+            // A capability that is not good any more: the manager gives another, or refuses with the reason.
+            OperationError::Refused(_, Status::Stale) => Status::Jukebox,
+            // An object was lost with its disk.
+            OperationError::Lost(_) | OperationError::ManagerRefused(Status::Nxio) => Status::Io,
+            OperationError::Refused(_, status) | OperationError::ManagerRefused(status) => *status,
+            OperationError::Nonsense(_) | OperationError::Own(_) => Status::Serverfault,
             _ => Status::Jukebox,
         }
     }
 }
 
-/// The last one, what operations are answered with for it, and when it was.
+/// The last error, the status of operations that end with it, and its time.
 #[derive(Default)]
-pub(super) struct LastTrouble(RefCell<Option<(Status, String, Instant)>>);
+pub(super) struct LastError(RefCell<Option<(Status, String, Instant)>>);
 
-impl LastTrouble {
-    /// Takes note; what the operation is answered with.
-    pub(super) fn note(&self, now: Instant, trouble: &Trouble) -> Status {
-        let status = trouble.status();
-        // Others say all by themselves.
-        let is_telling = matches!(
+impl LastError {
+    /// Notes an error; gives the status of the operation that ends with it.
+    pub(super) fn note(&self, now: Instant, error: &OperationError) -> Status {
+        let status = error.status();
+        // Other statuses need no explanation.
+        let needs_reason = matches!(
             status,
             Status::Jukebox | Status::Io | Status::Nospc | Status::Serverfault
         );
-        if is_telling {
-            self.0.replace(Some((status, trouble.to_string(), now)));
+        if needs_reason {
+            self.0.replace(Some((status, error.to_string(), now)));
         }
         status
     }
 
-    /// As [`LastTrouble::note`], of who waits for others: what those wait for, if that is known, tells more.
-    pub(super) fn note_behind(&self, now: Instant, trouble: &Trouble) -> Status {
-        let status = trouble.status();
+    /// As [`LastError::note`], for an operation that waits for others. If their error is known, it stays: it says more.
+    pub(super) fn note_behind(&self, now: Instant, error: &OperationError) -> Status {
+        let status = error.status();
         let last = self
             .0
             .borrow()
@@ -108,11 +108,11 @@ impl LastTrouble {
             .map(|(last, _, when)| (*last, *when));
         match last {
             Some((last, when)) if last == status && now < when + OPERATION_DEADLINE => status,
-            _ => self.note(now, trouble),
+            _ => self.note(now, error),
         }
     }
 
-    /// Why operations were answered with this.
+    /// The reason of operations that ended with this status.
     pub(super) fn why(&self, status: Status) -> Option<String> {
         let last = self.0.borrow();
         let (_, why, _) = last.as_ref().filter(|(last, ..)| *last == status)?;
