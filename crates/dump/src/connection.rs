@@ -53,7 +53,7 @@ struct Content {
 
 /// What was wrong with the streams of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles {
+pub(crate) struct ConnectionErrors {
     pub(crate) retransmitted: u64,
     pub(crate) out_of_order: u64,
     pub(crate) missing: u64,
@@ -140,7 +140,7 @@ impl Connection {
     }
 
     /// What was wrong with its streams; `None` if it was of no interest.
-    pub(crate) fn troubles(&self) -> Option<Troubles> {
+    pub(crate) fn errors(&self) -> Option<ConnectionErrors> {
         if matches!(
             self.content.protocol,
             Protocol::Undecided(_) | Protocol::Other
@@ -148,7 +148,7 @@ impl Connection {
             return None;
         }
         let sum = |count: fn(&Reassembly) -> u64| self.streams.iter().map(count).sum();
-        Some(Troubles {
+        Some(ConnectionErrors {
             retransmitted: sum(|stream| stream.retransmitted),
             out_of_order: sum(|stream| stream.out_of_order),
             missing: self.content.missing,
@@ -180,7 +180,7 @@ impl Connection {
         is_reset: bool,
         lines: &mut Vec<Line>,
     ) {
-        let is_shown = self.troubles().is_some();
+        let is_shown = self.errors().is_some();
         let ends = |direction, operation| Line {
             direction: Some(direction),
             ..Line::new(time, operation)

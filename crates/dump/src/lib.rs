@@ -199,7 +199,7 @@ impl<'a, W: Write> Dump<'a, W> {
         if let Some(followed) = self.connections.remove(&ends) {
             self.order.remove(&followed.serial);
             self.summary
-                .count_connection(followed.connection.troubles());
+                .count_connection(followed.connection.errors());
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What stands around the lines: when the capture began, and what it holds besides them.
 
-use crate::connection::Troubles;
+use crate::connection::ConnectionErrors;
 use crate::line::Part;
 use jiff::Timestamp;
 
@@ -31,14 +31,14 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Counts a connection that is over; `None` stands for one of no interest.
-    pub(crate) fn count_connection(&mut self, troubles: Option<Troubles>) {
-        let Some(troubles) = troubles else {
+    pub(crate) fn count_connection(&mut self, errors: Option<ConnectionErrors>) {
+        let Some(errors) = errors else {
             self.other_connections += 1;
             return;
         };
-        self.retransmitted_segments += troubles.retransmitted;
-        self.out_of_order_segments += troubles.out_of_order;
-        self.missing_bytes += troubles.missing;
+        self.retransmitted_segments += errors.retransmitted;
+        self.out_of_order_segments += errors.out_of_order;
+        self.missing_bytes += errors.missing;
     }
 
     /// Counts a packet of a link type that is not known.
