@@ -51,7 +51,7 @@ struct Kept {
     offset: u64,
     buffer: Buffer,
     len: u32,
-    /// The server's life in which it was written; `None` if it was written in two of them.
+    /// The server's incarnation in which it was written; `None` if it was written in two of them.
     verifier: Option<Verifier>,
     committed: Stability,
 }

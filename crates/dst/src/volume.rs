@@ -304,7 +304,7 @@ impl Bed {
         counted.expect("metadata in memory can be written");
         let provider = self.provider(node);
         let listener = provider.listen(address(node));
-        let listener = listener.expect("the last life's listener is gone");
+        let listener = listener.expect("the last incarnation's listener is gone");
         let role = ManagerRole {
             name: String::from("volume"),
             stripes: Stripes::everywhere(self.unit),
@@ -461,7 +461,7 @@ impl IoProcess {
         let runtime = Handle::clone(&self.host.runtime);
         let provider = self.carrier.provider(&self.node);
         let listener = provider.listen(self.at);
-        let listener = listener.expect("the last life's listener is gone");
+        let listener = listener.expect("the last incarnation's listener is gone");
         // Without a host: the manager takes that from the connection.
         let own = Address {
             host: String::new(),

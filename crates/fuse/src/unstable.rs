@@ -26,7 +26,7 @@ pub(crate) struct Kept {
     pub(crate) offset: u64,
     pub(crate) buffer: Buffer,
     pub(crate) len: usize,
-    /// Of the server's life in which it was written; `None` if that were two.
+    /// Of the server's incarnation in which it was written; `None` if that were two.
     pub(crate) verifier: Option<Verifier>,
 }
 
@@ -96,7 +96,7 @@ impl Unstable {
         (self.kept.borrow().get(index)).map(|(_, write)| look(write))
     }
 
-    /// A kept write was done again, in the server's life with this verifier.
+    /// A kept write was done again, in the server's incarnation with this verifier.
     pub(crate) fn rewritten(&self, index: usize, verifier: Option<Verifier>) {
         if let Some((_, write)) = self.kept.borrow_mut().get_mut(index) {
             write.verifier = verifier;

@@ -1,22 +1,23 @@
 //! Numbers of files, none of which is given twice.
 //!
 //! Metadata can be put back as it was at an earlier time, while objects of I/O servers stay: a number that were given
-//! again would show a new file what another one had written. So each life of the manager begins with a number that is
-//! made of its clock, and above all that earlier lives can have given, whether this metadata knows of them or not.
+//! again would show a new file what another one had written. So each incarnation of the manager begins with a number
+//! that is made of its clock, and above all that earlier incarnations can have given, whether this metadata knows of
+//! them or not.
 
 use super::namespace::{Failure, Outcome};
 use super::{Table, Transaction, View};
 use gannet_wire::volume::{FileId, ROOT, Timestamp};
 use std::cmp::Ordering;
 
-/// A life can make this many files for each second since it began, before it gives numbers of the next one: 2^20. Until
-/// 2242 numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
+/// An incarnation can make this many files for each second since it began, before it gives numbers of the next one:
+/// 2^20. Until 2242 numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
 const SECOND_BITS: u32 = 20;
 
-/// Numbers that a life may skip that begins within the second that was reached, and while the clock is behind.
+/// Numbers that an incarnation may skip that begins within the second that was reached, and while the clock is behind.
 const SAME_SECOND_MAX: u64 = 1 << (SECOND_BITS - 1);
 const BEHIND_MAX: u64 = 1 << (SECOND_BITS + 8);
-/// Seconds by which the clock may be behind: lives that begin soon after each other have skipped some.
+/// Seconds by which the clock may be behind: incarnations that begin soon after each other have skipped some.
 const CLOCK_ERROR_MAX: u64 = 3600;
 
 const NEXT_FILE: &[u8] = b"next file";
@@ -27,9 +28,9 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
     put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
 }
 
-/// Begins a life of the manager, at `now`. Where that is not later than what was reached, its numbers begin somewhere
-/// above those that this metadata knows of, which `random` says: another life, of metadata put back since, may have
-/// begun there too. False if the clock is far behind.
+/// Begins an incarnation of the manager, at `now`. Where that is not later than what was reached, its numbers begin
+/// somewhere above those that this metadata knows of, which `random` says: another incarnation, of metadata put back
+/// since, may have begun there too. False if the clock is far behind.
 ///
 /// # Errors
 /// The store failed, or is damaged.
@@ -46,7 +47,7 @@ pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> 
     let start = start.ok_or(Failure::Damaged(ROOT))?;
     let mut skipped = skipped(transaction)?;
     match skipped.last_mut() {
-        // The last life made nothing.
+        // The last incarnation made nothing.
         Some(last) if last.1 == next => last.1 = start,
         _ => skipped.push((next, start)),
     }
@@ -140,8 +141,9 @@ mod tests {
     use super::super::{MemoryStore, StoreError};
     use super::*;
 
-    /// A life that begins at this second and makes so many files: whether the clock was right, and their numbers.
-    fn life(store: &MemoryStore, seconds: i64, files: usize) -> (bool, Vec<u64>) {
+    /// An incarnation that begins at this second and makes so many files: whether the clock was right, and their
+    /// numbers.
+    fn incarnation(store: &MemoryStore, seconds: i64, files: usize) -> (bool, Vec<u64>) {
         let (mut is_right, mut made) = (false, Vec::new());
         change(store, |transaction| {
             let now = Timestamp {
@@ -191,11 +193,11 @@ mod tests {
     #[test]
     fn no_number_is_given_again_after_older_metadata_was_put_back() {
         let store = formatted(|_, _| {});
-        let (_, first) = life(&store, 1_800_000_000, 3);
+        let (_, first) = incarnation(&store, 1_800_000_000, 3);
         let backup = copy(&store);
-        let (_, lost) = life(&store, 1_800_000_100, 3);
-        let more = life(&store, 1_800_000_100, 3).1;
-        let (is_right, again) = life(&backup, 1_800_000_101, 3);
+        let (_, lost) = incarnation(&store, 1_800_000_100, 3);
+        let more = incarnation(&store, 1_800_000_100, 3).1;
+        let (is_right, again) = incarnation(&backup, 1_800_000_101, 3);
         assert!(is_right);
         let all = [first.clone(), lost.clone(), more.clone(), again.clone()].concat();
         assert!(
@@ -218,12 +220,12 @@ mod tests {
             create(transaction, request, (ROOT, b"a"), &[1]);
         });
         for second in 1..1000 {
-            assert!(life(&store, second, 0).0);
+            assert!(incarnation(&store, second, 0).0);
         }
         let skipped = seen(&store, |view| skipped(view).unwrap());
         assert_eq!(skipped, [(3, 999 << SECOND_BITS)]);
-        let (_, made) = life(&store, 1000, 2);
-        life(&store, 2000, 0);
+        let (_, made) = incarnation(&store, 1000, 2);
+        incarnation(&store, 2000, 0);
         let (last, next) = (made[1], 2000 << SECOND_BITS);
         let asked = [
             1,
@@ -246,19 +248,19 @@ mod tests {
     #[test]
     fn a_clock_that_is_behind_or_was_ahead_is_told_and_gives_no_number_twice() {
         let store = formatted(|_, _| {});
-        let (is_right, ahead) = life(&store, 1_900_000_000, 2);
+        let (is_right, ahead) = incarnation(&store, 1_900_000_000, 2);
         assert!(is_right);
         let backup = copy(&store);
-        let (is_right, lost) = life(&store, 1_800_000_000, 3);
+        let (is_right, lost) = incarnation(&store, 1_800_000_000, 3);
         assert!(!is_right && lost[0] > ahead[1]);
-        let (is_right, again) = life(&backup, 1_800_000_100, 3);
+        let (is_right, again) = incarnation(&backup, 1_800_000_100, 3);
         assert!(!is_right && again[0] > ahead[1]);
         assert!(again.iter().all(|file| !lost.contains(file)), "{again:?}");
         assert_eq!(never_made(&backup, &lost), [true; 3]);
         assert_eq!(never_made(&backup, &again), [false; 3]);
         // Twice within a second is no trouble, either.
         let store = formatted(|_, _| {});
-        let both = [1, 2].map(|_| life(&store, 1_800_000_000, 1).1[0]);
+        let both = [1, 2].map(|_| incarnation(&store, 1_800_000_000, 1).1[0]);
         assert!(both[0] < both[1]);
     }
 

@@ -1,5 +1,5 @@
-//! The reply cache (RFC 8881 section 2.10.6.1): replies to changes, durable in the transactions of the changes. A change
-//! that is sent again gets its reply and is not repeated.
+//! The reply cache (RFC 8881 section 2.10.6.1): replies to changes, durable in the transactions of the changes. A
+//! change that is sent again gets its reply and is not repeated.
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};

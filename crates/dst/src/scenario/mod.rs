@@ -140,7 +140,7 @@ struct Stage {
     client: Node,
     server: Machine,
     /// Odd while the server is up; a crash and a restart each add one.
-    life: Cell<u64>,
+    incarnation: Cell<u64>,
     verifiers: RefCell<BTreeMap<u64, Verifier>>,
     /// Faults are over.
     healed: Cell<bool>,
@@ -162,7 +162,7 @@ impl Stage {
             plan,
             disk,
             client,
-            life: Cell::new(0),
+            incarnation: Cell::new(0),
             verifiers: RefCell::default(),
             healed: Cell::new(false),
             failure: RefCell::default(),
@@ -172,7 +172,7 @@ impl Stage {
 
     fn start_server(&self) {
         self.server.start(&self.disk);
-        self.life.set(self.life.get() + 1);
+        self.incarnation.set(self.incarnation.get() + 1);
     }
 
     fn count(&self, change: impl FnOnce(&mut Summary)) {
@@ -229,7 +229,7 @@ async fn play(stage: Rc<Stage>) -> Result<(), String> {
 
 fn heal(stage: &Stage) {
     stage.faults.heal(stage.client.id(), stage.server.id());
-    if stage.life.get().is_multiple_of(2) {
+    if stage.incarnation.get().is_multiple_of(2) {
         stage.faults.restart(stage.server.id());
         stage.start_server();
     }

@@ -88,7 +88,7 @@ async fn crash(stage: &Stage, random: &Random) {
         Crash::Power
     };
     // Even: whoever asks now and is answered later knows that the server went down meanwhile.
-    stage.life.set(stage.life.get() + 1);
+    stage.incarnation.set(stage.incarnation.get() + 1);
     stage.faults.crash(stage.server.id(), how);
     if how == Crash::Power {
         stage.disk.crash();

@@ -108,7 +108,7 @@ fn serve_on_core<V: Vfs>(
     let rpc = gannet_rpc::Server::new(Handle::clone(&runtime), Rc::new(service), cache, counters);
     let listener = runtime
         .listen(address(node, TCP_PORT, core))
-        .expect("the last life's listener is gone");
+        .expect("the last incarnation's listener is gone");
     let serving = rpc.clone();
     let task = async move {
         let served = serving.serve_tcp(listener).await;
@@ -120,7 +120,7 @@ fn serve_on_core<V: Vfs>(
     };
     let listener = provider
         .listen(address(node, RDMA_PORT, core))
-        .expect("the last life's listener is gone");
+        .expect("the last incarnation's listener is gone");
     let task = async move {
         let served = rpc.serve_rdma(provider, options, listener).await;
         served.expect("simulated listeners do not break");

@@ -32,8 +32,8 @@ pub(super) struct Worker {
     /// What the server calls the model's objects; those that are gone too.
     handles: BTreeMap<Key, FileHandle>,
     next_key: Key,
-    /// The server's life in which this worker was in step with it.
-    life: u64,
+    /// The server's incarnation in which this worker was in step with it.
+    incarnation: u64,
 }
 
 impl Worker {
@@ -63,7 +63,7 @@ impl Worker {
             oracle: Oracle::new(),
             handles: BTreeMap::new(),
             next_key: TOP + 1,
-            life: 0,
+            incarnation: 0,
         }
     }
 
@@ -96,7 +96,7 @@ impl Worker {
             match self.try_top(&name).await {
                 Ok(handle) => {
                     self.handles.insert(TOP, handle);
-                    self.life = self.stage.life.get();
+                    self.incarnation = self.stage.incarnation.get();
                     return Ok(());
                 }
                 Err(error) => last = error.to_string(),
@@ -121,7 +121,7 @@ impl Worker {
 
     /// One random operation.
     async fn step(&mut self) -> Result<(), String> {
-        if self.stage.life.get() != self.life {
+        if self.stage.incarnation.get() != self.incarnation {
             self.resynchronise().await?;
         }
         if self.random.chance(THINKING_PER_MILLE) {
@@ -134,11 +134,11 @@ impl Worker {
 
     /// Does an operation and holds its answer against the oracle.
     async fn check(&mut self, operation: Operation) -> Result<(), String> {
-        let (before, healed) = (self.stage.life.get(), self.stage.healed.get());
+        let (before, healed) = (self.stage.incarnation.get(), self.stage.healed.get());
         let (operation, outcome) = self.perform(operation).await?;
         let execution = match &outcome {
             None => Execution::Unknown,
-            Some(_) if self.stage.life.get() != before || self.life != before => {
+            Some(_) if self.stage.incarnation.get() != before || self.incarnation != before => {
                 Execution::OnceOrMore
             }
             Some(_) => Execution::Once,
@@ -162,10 +162,10 @@ impl Worker {
     }
 
     /// After a restart of the server: what was not committed is read back, committed and held against what may be
-    /// left of it, until that was done within one life of the server.
+    /// left of it, until that was done within one incarnation of the server.
     async fn resynchronise(&mut self) -> Result<(), String> {
         loop {
-            let life = self.stage.life.get();
+            let incarnation = self.stage.incarnation.get();
             let unsynced: Vec<Key> = self
                 .files()
                 .filter(|key| self.oracle.may_lose(*key))
@@ -174,7 +174,7 @@ impl Worker {
             for key in unsynced {
                 contents.push((key, self.read_back(key).await?));
             }
-            if self.stage.life.get() != life {
+            if self.stage.incarnation.get() != incarnation {
                 continue;
             }
             for (key, content) in contents {
@@ -183,7 +183,7 @@ impl Worker {
                 };
                 self.oracle.adopt(key, &content)?;
             }
-            self.life = life;
+            self.incarnation = incarnation;
             return Ok(());
         }
     }
@@ -232,7 +232,7 @@ impl Worker {
 
     /// Holds the whole tree against the model.
     async fn verify(&mut self) -> Result<(), String> {
-        if self.stage.life.get() != self.life {
+        if self.stage.incarnation.get() != self.incarnation {
             self.resynchronise().await?;
         }
         let objects: Vec<(Key, FileKind)> = self.oracle.state().objects().collect();

@@ -45,7 +45,7 @@ pub struct WriteOutcome {
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
-    /// Of the server's present life.
+    /// Of the server's present incarnation.
     pub verifier: Verifier,
     /// The file's attributes afterwards, if the server sent them along.
     pub attributes: Option<Attributes>,

@@ -364,7 +364,7 @@ fn what_a_server_lost_is_written_again() {
             commit(3),
         ];
         write_to(&runtime, twice).await.unwrap();
-        // Half of the block was written in an earlier life.
+        // Half of the block was written in an earlier incarnation.
         let half = vec![
             unstable_write(4, 1),
             unstable_write(4, 2),
@@ -374,8 +374,8 @@ fn what_a_server_lost_is_written_again() {
         ];
         write_to(&runtime, half).await.unwrap();
         let mut always = vec![unstable_write(8, 0)];
-        for life in 1..=RESENDS_MAX as u8 {
-            always.extend([commit(life), unstable_write(8, life)]);
+        for incarnation in 1..=RESENDS_MAX as u8 {
+            always.extend([commit(incarnation), unstable_write(8, incarnation)]);
         }
         always.push(commit(RESENDS_MAX as u8 + 1));
         let lost = write_to(&runtime, always).await;

@@ -96,7 +96,7 @@ impl Disk {
     }
 }
 
-/// A disk opened by one life of a server.
+/// A disk opened by one incarnation of a server.
 pub struct SimStore {
     disk: Rc<Disk>,
     runtime: Handle,

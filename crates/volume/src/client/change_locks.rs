@@ -113,8 +113,8 @@ impl Earlier {
 impl ChangeLocks {
     /// Requests locks of all these ranges for one change, which must wait for the earlier ones.
     ///
-    /// All locks of a change are requested at once, under one mutex. So each change waits for earlier numbers alone, and
-    /// no two wait for each other.
+    /// All locks of a change are requested at once, under one mutex. So each change waits for earlier numbers alone,
+    /// and no two wait for each other.
     ///
     /// # Errors
     /// [`TooMany`]: nothing has been requested.

@@ -1,5 +1,5 @@
-//! The scheduler of an I/O server: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) over its connections, with
-//! a bound for the bytes under way.
+//! The scheduler of an I/O server: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) over its connections,
+//! with a bound for the bytes under way.
 //!
 //! Only long transfers wait for permits, a piece at a time. Short ones and metadata never do: the bound keeps the bytes
 //! before them few. The permits of a connection may not end, because its client takes or gives nothing. After
@@ -58,8 +58,8 @@ pub(super) struct Permit {
 }
 
 impl Scheduler {
-    /// Permits of at most `quantum` bytes, `bytes_max` bytes under way in all. One flow has at most a quarter of that, or
-    /// two quanta.
+    /// Permits of at most `quantum` bytes, `bytes_max` bytes under way in all. One flow has at most a quarter of that,
+    /// or two quanta.
     pub(super) fn new(runtime: Handle, quantum: u64, bytes_max: u64) -> Rc<Scheduler> {
         Rc::new(Scheduler {
             runtime,

@@ -68,7 +68,7 @@ impl Terms {
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// Reads which term was known in an earlier life.
+    /// Reads which term was known in an earlier incarnation.
     ///
     /// # Errors
     /// It cannot be read: nobody can be obeyed.

@@ -179,8 +179,8 @@ fn queue_of(intent: &Intent) -> WorkQueue {
 /// An intent that is not done.
 struct Open {
     intent: Intent,
-    /// Whether the intent ends when it is done. Objects are removed twice: a client with a grant may make one again after
-    /// the first time, also at a server that has restarted and lost its tombstone.
+    /// Whether the intent ends when it is done. Objects are removed twice: a client with a grant may make one again
+    /// after the first time, also at a server that has restarted and lost its tombstone.
     last: bool,
     /// How often a server refused it, and when it is tried again.
     refused: u32,
@@ -340,8 +340,8 @@ impl Intents {
         (idle, [again, rested].into_iter().flatten().min())
     }
 
-    /// The oldest intent of a queue for each file: those of one file run in their order. The list is empty when the queue
-    /// is, or when servers refused all of it just now; then the queue is not running any more.
+    /// The oldest intent of a queue for each file: those of one file run in their order. The list is empty when the
+    /// queue is, or when servers refused all of it just now; then the queue is not running any more.
     fn next(&self, queue: &WorkQueue, now: Instant) -> Vec<(u64, Intent)> {
         let (mut files, mut next, mut due) = (HashSet::new(), Vec::new(), None);
         let mut queues = self.open.borrow_mut();

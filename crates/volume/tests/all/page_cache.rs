@@ -169,7 +169,7 @@ fn a_server_that_was_restarted_is_reached_anew() {
             bed.volume.kill_io_server(1, how);
             bed.faults().restart(bed.io_servers[1].node.id());
             bed.start_io_server(1);
-            // By a client that meets the new life first.
+            // By a client that meets the new incarnation first.
             write_sync(&other, &file, 0, noise(LEN, 2)).await;
             for at in 0..LEN / BLOCK {
                 let expected = &noise(LEN, 2)[at * BLOCK..][..BLOCK];

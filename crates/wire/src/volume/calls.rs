@@ -263,7 +263,8 @@ impl Call {
         one.into_iter().chain(other)
     }
 
-    /// Whether it changes names or attributes: it has a [`SlotSequence`] then, and is done once however often it is sent.
+    /// Whether it changes names or attributes: it has a [`SlotSequence`] then, and is done once however often it is
+    /// sent.
     pub fn is_change(&self) -> bool {
         CHANGES.contains(&self.operation())
     }

@@ -2,9 +2,9 @@
 //! connections and networks break, and disks are full and slow.
 //!
 //! A name belongs to one worker at a time, which says what must come of it: what others find there later is what the
-//! last one left, through whichever client they look. A client that dies leaves its operation half done; its next life
-//! does it again. In the end all is healed, everybody must come to an end, every client must find the same, and
-//! removed files must leave nothing behind. Servers start in any order, and I/O servers come back at other ports.
+//! last one left, through whichever client they look. A client that dies leaves its operation half done; its next
+//! incarnation does it again. In the end all is healed, everybody must come to an end, every client must find the same,
+//! and removed files must leave nothing behind. Servers start in any order, and I/O servers come back at other ports.
 //!
 //! In some worlds faults last longer than anything that ends by itself: leases of locks, capabilities, deadlines of
 //! operations and calls. Machines are cut off from all others then, or stand still for a while and go on. No operation

@@ -65,7 +65,7 @@ impl Seat {
     }
 }
 
-/// How far a worker came in what it was doing, whoever of its lives.
+/// How far a worker came in what it was doing, whoever of its incarnations.
 #[derive(Default)]
 struct Reached {
     /// Its first parts, which were answered as durable: so many.
@@ -273,7 +273,7 @@ pub(super) struct Worker {
     counted: Counted,
     /// What it does most things through, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
-    /// Tells its client from all others, also of its earlier lives.
+    /// Tells its client from all others, also of its earlier incarnations.
     client: u64,
     /// Who may do everything.
     caller: Credentials,
@@ -690,7 +690,8 @@ impl Worker {
         }
     }
 
-    /// Removes what lives that ended have left behind: files that were removed while open in a mount, other names.
+    /// Removes what incarnations that ended have left behind: files that were removed while open in a mount, other
+    /// names.
     pub(super) async fn sweep(&self) -> Result<(), String> {
         let listed = match self.list_all(usize::MAX).await {
             Ok(listed) => listed,

@@ -18,8 +18,8 @@ impl Worker {
     /// # Errors
     /// The server broke the protocol, or answered in a way that no state explains.
     pub(super) async fn perform(&mut self, mut operation: Operation) -> Performed {
-        let life = self.stage.life.get();
-        let outcome = match self.call(&mut operation, life).await {
+        let incarnation = self.stage.incarnation.get();
+        let outcome = match self.call(&mut operation, incarnation).await {
             Ok(answer) => Some(Ok(answer)),
             Err(PerformError::Nfs(Error::Status(status))) => Some(Err(status)),
             Err(PerformError::Nfs(Error::Call(error))) => {
@@ -34,7 +34,11 @@ impl Worker {
         Ok((operation, outcome))
     }
 
-    async fn call(&mut self, operation: &mut Operation, life: u64) -> Result<Answer, PerformError> {
+    async fn call(
+        &mut self,
+        operation: &mut Operation,
+        incarnation: u64,
+    ) -> Result<Answer, PerformError> {
         match operation {
             Operation::Lookup { directory, name } => {
                 let found = self.client.lookup(&self.handle(*directory)?, name).await?;
@@ -59,7 +63,7 @@ impl Worker {
                 stability,
             } => {
                 let count = self
-                    .write_call(*file, *offset, bytes, *stability, life)
+                    .write_call(*file, *offset, bytes, *stability, incarnation)
                     .await?;
                 bytes.truncate(count);
                 Ok(Answer::Done)
@@ -70,7 +74,7 @@ impl Worker {
                     .commit(&self.handle(*file)?, 0, 0)
                     .await?
                     .verifier;
-                self.check_verifier(verifier, life)?;
+                self.check_verifier(verifier, incarnation)?;
                 Ok(Answer::Done)
             }
             Operation::Truncate { file, len } => {
@@ -205,7 +209,7 @@ impl Worker {
         offset: u64,
         bytes: &[u8],
         stability: Stability,
-        life: u64,
+        incarnation: u64,
     ) -> Result<usize, PerformError> {
         let buffer = Buffer::from_vec(bytes.to_vec());
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -214,7 +218,7 @@ impl Worker {
             .client
             .write(&handle, offset, buffer, len, stability)
             .await?;
-        self.check_verifier(written.verifier, life)?;
+        self.check_verifier(written.verifier, incarnation)?;
         if written.committed < stability {
             return Err(PerformError::Wrong(format!("only {:?}", written.committed)));
         }
@@ -228,20 +232,20 @@ impl Worker {
         Ok(written.count as usize)
     }
 
-    /// A life of the server has one write verifier, and no two have the same.
+    /// An incarnation of the server has one write verifier, and no two have the same.
     fn check_verifier(&self, verifier: Verifier, before: u64) -> Result<(), PerformError> {
-        let life = self.stage.life.get();
-        if life != before || life.is_multiple_of(2) {
+        let incarnation = self.stage.incarnation.get();
+        if incarnation != before || incarnation.is_multiple_of(2) {
             return Ok(());
         }
         let mut known = self.stage.verifiers.borrow_mut();
-        let expected = *known.entry(life).or_insert(verifier);
+        let expected = *known.entry(incarnation).or_insert(verifier);
         let reused = known
             .iter()
-            .any(|(other, value)| *other != life && *value == verifier);
+            .any(|(other, value)| *other != incarnation && *value == verifier);
         if expected != verifier || reused {
             return Err(PerformError::Wrong(String::from(
-                "the write verifier does not tell lives apart",
+                "the write verifier does not tell incarnations apart",
             )));
         }
         Ok(())

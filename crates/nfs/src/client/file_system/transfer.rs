@@ -172,7 +172,7 @@ fn joined(
         whole.committed = whole.committed.min(part.committed);
         known = part.attributes;
         if part.verifier != whole.verifier {
-            // Written in two lives of the server: no COMMIT may confirm it, so it shows a verifier of neither.
+            // Written in two incarnations of the server: no COMMIT may confirm it, so it shows a verifier of neither.
             whole.verifier = part.verifier.map(|byte| !byte);
             break;
         }

@@ -216,7 +216,7 @@ pub(crate) fn disk() -> Rc<Disk> {
     Disk::new(&World::new(7))
 }
 
-/// A store of its own: one life of a server over an empty disk.
+/// A store of its own: one incarnation of a server over an empty disk.
 pub(crate) fn store(runtime: &Handle) -> SimStore {
     SimStore::open(&disk(), runtime.clone())
 }

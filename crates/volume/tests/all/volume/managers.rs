@@ -153,7 +153,7 @@ fn io_servers_remember_the_term_over_a_loss_of_power() {
         create(&first, "file").await;
         story.bed.kill_manager(Crash::Power);
         let copy = story.bed.copy_metadata();
-        // A life of its own.
+        // An incarnation of its own.
         story.world.faults().restart(story.bed.manager.id());
         story.bed.start_manager();
         create(&first, "new").await;

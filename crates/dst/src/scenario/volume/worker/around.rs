@@ -20,7 +20,7 @@ const LINK: u8 = b'L';
 const DIRECTORY: u8 = b'D';
 const SYMLINK: u8 = b'S';
 
-/// What is left of a life that ended.
+/// What is left of an incarnation that ended.
 pub(super) fn is_left_over(name: &[u8]) -> bool {
     matches!(name, [prefix, _] if PREFIXES.contains(prefix))
 }
@@ -68,7 +68,7 @@ impl Worker {
         if self.content(name).is_none() {
             return Ok(());
         }
-        // Another life may be in the midst of it.
+        // Another incarnation may be in the midst of it.
         let is_first = self.seat().reached.begun.replace(1) == 0;
         let own_name = name_of(name);
         match around {

@@ -248,7 +248,7 @@ impl Worker {
     ) -> Result<io::Result<()>, String> {
         let reached = &self.seat().reached;
         let durable = reached.durable.get();
-        // First what an earlier attempt left, or an earlier life.
+        // First what an earlier attempt left, or an earlier incarnation.
         if let Err(error) = self.read_between(mount, file, session).await? {
             return Ok(Err(error));
         }
@@ -339,7 +339,8 @@ impl Worker {
         }
     }
 
-    /// Opens, now and then, a file that is going to lose its name. Not in another life: it may have lost it already.
+    /// Opens, now and then, a file that is going to lose its name. Not in another incarnation: it may have lost it
+    /// already.
     async fn keep_open(&self, mount: &Rc<Mount>, name: usize) -> Option<Opened> {
         let is_first = self.seat().reached.begun.replace(1) == 0;
         if !is_first || !self.seat().random.chance(500) {

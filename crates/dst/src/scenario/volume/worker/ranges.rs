@@ -108,7 +108,7 @@ impl Worker {
             (Through::Cached, Some(cached)) => (cached, Through::Cached),
             (Through::Rival | Through::Cached, _) => (self.rival(), Through::Rival),
         };
-        // Between two reads, unless it may have been made by a life that ended.
+        // Between two reads, unless it may have been made by an incarnation that ended.
         let begun = &self.seat().reached.begun;
         let change_at = usize::from(begun.get() == 0 && ranges.rounds > 1);
         for round in 0..ranges.rounds {
