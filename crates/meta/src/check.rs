@@ -1,7 +1,7 @@
 //! Whether the records of a store fit together.
 
+use super::inode_allocator::NeverMade;
 use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key};
-use super::numbers::NeverMade;
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
 use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};

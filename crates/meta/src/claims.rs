@@ -83,7 +83,7 @@ pub struct Loss {
 /// # Errors
 /// The store failed, or is damaged.
 pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> Outcome<Loss> {
-    let below = super::numbers::next_number(transaction)?;
+    let below = super::inode_allocator::next_number(transaction)?;
     let loss = Loss { since, below };
     let value = [loss.since.to_be_bytes(), loss.below.to_be_bytes()].concat();
     let key = [LOST, &number.to_be_bytes()].concat();

@@ -14,12 +14,12 @@ pub mod claims;
 #[cfg(test)]
 mod fixture;
 mod format;
+pub mod inode_allocator;
 mod journal;
 pub mod limits;
 pub mod lock_sessions;
 mod memory_store;
 pub mod namespace;
-pub mod numbers;
 mod permissions;
 mod redb_store;
 pub mod reply_cache;

@@ -12,7 +12,7 @@ pub use change::{
 pub use rename::rename;
 
 use super::permissions::{self, Rights, rights};
-use super::{StoreError, Table, Transaction, View, numbers};
+use super::{StoreError, Table, Transaction, View, inode_allocator};
 use gannet_wire::volume::{
     AccessMask, Body, Caller, FILE_NAME_MAX, FileId, FileKind, Inode, LayoutRecord, ROOT, Status,
     Timestamp,
@@ -93,7 +93,7 @@ pub fn format(transaction: &mut dyn Transaction, now: Timestamp) -> Outcome<()> 
         },
     };
     write_inode(transaction, ROOT, &root)?;
-    numbers::format(transaction)
+    inode_allocator::format(transaction)
 }
 
 /// The inode of a file.
@@ -289,7 +289,7 @@ fn add_intent(
     request: Request<'_>,
     intent: Intent,
 ) -> Outcome<u64> {
-    let number = numbers::next(transaction, NEXT_INTENT)?;
+    let number = inode_allocator::next(transaction, NEXT_INTENT)?;
     let mut value = Vec::new();
     intent.encode(&mut Encoder::new(&mut value));
     transaction.put(Table::Pending, &number.to_be_bytes(), &value)?;

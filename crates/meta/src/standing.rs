@@ -1,7 +1,7 @@
 //! Which objects of I/O servers are of no file: the one place that says what may be removed, whoever looks for it.
 
+use super::inode_allocator::NeverMade;
 use super::namespace::{self, Failure, Outcome, split_listing_key};
-use super::numbers::NeverMade;
 use super::{Table, View};
 use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
 use gannet_wire::volume::{Body, FileId, ROOT, Standing};

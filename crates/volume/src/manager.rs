@@ -92,8 +92,10 @@ impl Manager {
         let mut begun = Ok((true, 0));
         store.commit(&mut |transaction| {
             begun = namespace::format(transaction, now)
-                .and_then(|()| meta::numbers::begin(transaction, now, random))
-                .and_then(|is_right| Ok((is_right, meta::numbers::next_number(transaction)?)));
+                .and_then(|()| meta::inode_allocator::begin(transaction, now, random))
+                .and_then(|is_right| {
+                    Ok((is_right, meta::inode_allocator::next_number(transaction)?))
+                });
             Ok(())
         })?;
         let (is_right, next) = begun?;

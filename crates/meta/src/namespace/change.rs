@@ -6,7 +6,7 @@ use super::{
 };
 use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
-use crate::{Transaction, View, numbers};
+use crate::{Transaction, View, inode_allocator};
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind, SYMLINK_MAX,
     SetTimestamp, Status, Stripes, Timestamp,
@@ -188,7 +188,7 @@ fn add(
     let Request { caller, now, .. } = request;
     check_owners(attributes)?;
     request.must_have_room()?;
-    let id = numbers::next_file(transaction)?;
+    let id = inode_allocator::next_file(transaction)?;
     let is_directory = matches!(body, Body::Directory { .. });
     // In a directory with this bit, files belong to its group, and directories pass it on (POSIX leaves it open).
     let inherits = inside.mode & SET_GROUP_ID != 0;

@@ -1,4 +1,4 @@
-//! Numbers of files, none of which is given twice.
+//! The inode allocator: it gives each number to one file, over all incarnations of the manager.
 //!
 //! Metadata can be put back as it was at an earlier time, while objects of I/O servers stay: a number that were given
 //! again would show a new file what another one had written. So each incarnation of the manager begins with a number
