@@ -1,11 +1,11 @@
 //! Listeners and connections of a core: how many there may be, which make room for others, and how all hear of the end.
 //!
-//! A connection is a stranger until a request of it was found to be one of a peer that may use something here. When
-//! there is no room for one more connection, a stranger goes first: the oldest of the origin that has most of them.
-//! When there are none, it is the connection that has been idle for longest, of the origin that has most connections.
-//! So a host that takes all the places it can loses them to others, and not others theirs to it.
+//! A connection is unauthenticated until its server reports a request of a peer that may use an export. When there is
+//! no room for one more connection, an unauthenticated one is evicted first: the oldest of the origin that has most of
+//! them. When there is none, the connection is evicted that has been idle for longest, of the origin that has most
+//! connections. So a host that takes all the places it can loses its own connections, and others keep theirs.
 
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, STRANGERS_MAX};
+use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, UNAUTHENTICATED_MAX};
 use crate::{Account, Budget, Origin};
 use gannet_runtime::{Instant, Notify};
 use std::cell::{Cell, RefCell};
@@ -22,8 +22,8 @@ pub struct ConnectionLimits {
     pub total_max: usize,
     /// From one [`Origin`].
     pub per_origin_max: usize,
-    /// Of strangers.
-    pub strangers_max: usize,
+    /// That are unauthenticated.
+    pub unauthenticated_max: usize,
 }
 
 impl Default for ConnectionLimits {
@@ -31,7 +31,7 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             total_max: CONNECTIONS_MAX,
             per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
-            strangers_max: STRANGERS_MAX,
+            unauthenticated_max: UNAUTHENTICATED_MAX,
         }
     }
 }
@@ -53,16 +53,16 @@ struct Seat {
     id: u64,
     /// `None` for a listener.
     origin: Option<Origin>,
-    standing: Cell<Standing>,
+    admission: Cell<Admission>,
     /// When it was last active.
     active: Cell<Instant>,
     news: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Stranger,
-    Established,
+enum Admission {
+    Unauthenticated,
+    Authenticated,
     /// Its place was given to another, and it does not count any more.
     Evicted,
 }
@@ -72,8 +72,8 @@ enum Standing {
 pub enum Shortage {
     /// Too many of its origin.
     Origin,
-    /// Too many strangers.
-    Strangers,
+    /// Too many unauthenticated connections.
+    Unauthenticated,
     /// Too many in all.
     Total,
     /// The budget is used up.
@@ -85,7 +85,9 @@ impl Shortage {
     pub fn why(self) -> &'static str {
         match self {
             Shortage::Origin => "too many connections of its address",
-            Shortage::Strangers => "too many connections that have not asked for anything yet",
+            Shortage::Unauthenticated => {
+                "too many connections that have not asked for anything yet"
+            }
             Shortage::Total => "too many connections",
             Shortage::Memory => "the memory for peers is in use",
         }
@@ -148,7 +150,7 @@ impl Activities {
         let seat = Rc::new(Seat {
             id,
             origin,
-            standing: Cell::new(Standing::Stranger),
+            admission: Cell::new(Admission::Unauthenticated),
             active: Cell::new(now),
             news: Notify::default(),
         });
@@ -162,8 +164,8 @@ impl Activities {
         let mut crowd = self.crowd.borrow_mut();
         let shortage = if crowd.of(origin) >= limits.per_origin_max {
             Shortage::Origin
-        } else if crowd.strangers >= limits.strangers_max {
-            Shortage::Strangers
+        } else if crowd.unauthenticated >= limits.unauthenticated_max {
+            Shortage::Unauthenticated
         } else if crowd.total >= limits.total_max {
             Shortage::Total
         } else {
@@ -175,7 +177,7 @@ impl Activities {
         };
         if let Some(seat) = victim {
             crowd.leave(&seat);
-            seat.standing.set(Standing::Evicted);
+            seat.admission.set(Admission::Evicted);
             seat.news.notify();
         }
         Some(shortage)
@@ -206,30 +208,30 @@ impl Activities {
 #[derive(Default)]
 struct Crowd {
     origins: BTreeMap<Origin, Members>,
-    /// Origins by how many strangers, and by how many connections they have.
-    by_strangers: BTreeSet<(usize, Origin)>,
+    /// Origins by how many unauthenticated connections, and by how many connections they have.
+    by_unauthenticated: BTreeSet<(usize, Origin)>,
     by_total: BTreeSet<(usize, Origin)>,
-    strangers: usize,
+    unauthenticated: usize,
     total: usize,
 }
 
 /// The connections of one origin, by age.
 #[derive(Default)]
 struct Members {
-    strangers: BTreeMap<u64, Rc<Seat>>,
-    established: BTreeMap<u64, Rc<Seat>>,
+    unauthenticated: BTreeMap<u64, Rc<Seat>>,
+    authenticated: BTreeMap<u64, Rc<Seat>>,
 }
 
 impl Members {
     fn len(&self) -> usize {
-        self.strangers.len() + self.established.len()
+        self.unauthenticated.len() + self.authenticated.len()
     }
 
-    /// The oldest stranger; when there is none, the connection that has been idle for longest.
+    /// The oldest unauthenticated connection; when there is none, the one that has been idle for longest.
     fn least(&self) -> Option<Rc<Seat>> {
-        let stranger = self.strangers.values().next();
-        let idlest = || (self.established.values()).min_by_key(|seat| seat.active.get());
-        stranger.or_else(idlest).cloned()
+        let unauthenticated = self.unauthenticated.values().next();
+        let idlest = || (self.authenticated.values()).min_by_key(|seat| seat.active.get());
+        unauthenticated.or_else(idlest).cloned()
     }
 }
 
@@ -243,9 +245,9 @@ impl Crowd {
     }
 
     fn least(&self) -> Option<Rc<Seat>> {
-        let largest = match self.strangers {
+        let largest = match self.unauthenticated {
             0 => &self.by_total,
-            _ => &self.by_strangers,
+            _ => &self.by_unauthenticated,
         };
         let (_, origin) = largest.last()?;
         self.least_of(*origin)
@@ -253,15 +255,15 @@ impl Crowd {
 
     fn enter(&mut self, origin: Origin, seat: &Rc<Seat>) {
         self.change(origin, |members| {
-            members.strangers.insert(seat.id, Rc::clone(seat));
+            members.unauthenticated.insert(seat.id, Rc::clone(seat));
         });
     }
 
     fn establish(&mut self, seat: &Rc<Seat>) {
         let Some(origin) = seat.origin else { return };
         self.change(origin, |members| {
-            if let Some(seat) = members.strangers.remove(&seat.id) {
-                members.established.insert(seat.id, seat);
+            if let Some(seat) = members.unauthenticated.remove(&seat.id) {
+                members.authenticated.insert(seat.id, seat);
             }
         });
     }
@@ -270,29 +272,30 @@ impl Crowd {
     fn leave(&mut self, seat: &Rc<Seat>) {
         let Some(origin) = seat.origin else { return };
         self.change(origin, |members| {
-            members.strangers.remove(&seat.id);
-            members.established.remove(&seat.id);
+            members.unauthenticated.remove(&seat.id);
+            members.authenticated.remove(&seat.id);
         });
     }
 
     /// Changes the connections of `origin`, and what is counted of them.
     fn change(&mut self, origin: Origin, change: impl FnOnce(&mut Members)) {
         let members = self.origins.entry(origin).or_default();
-        let (strangers, total) = (members.strangers.len(), members.len());
+        let (unauthenticated, total) = (members.unauthenticated.len(), members.len());
         change(members);
-        let (strangers_now, total_now) = (members.strangers.len(), members.len());
+        let (unauthenticated_now, total_now) = (members.unauthenticated.len(), members.len());
         if total_now == 0 {
             self.origins.remove(&origin);
         }
-        self.by_strangers.remove(&(strangers, origin));
+        self.by_unauthenticated.remove(&(unauthenticated, origin));
         self.by_total.remove(&(total, origin));
-        if strangers_now > 0 {
-            self.by_strangers.insert((strangers_now, origin));
+        if unauthenticated_now > 0 {
+            self.by_unauthenticated
+                .insert((unauthenticated_now, origin));
         }
         if total_now > 0 {
             self.by_total.insert((total_now, origin));
         }
-        self.strangers = self.strangers - strangers + strangers_now;
+        self.unauthenticated = self.unauthenticated - unauthenticated + unauthenticated_now;
         self.total = self.total - total + total_now;
     }
 }
@@ -331,7 +334,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let activities = &self.activities;
-        if self.seat.standing.get() != Standing::Evicted {
+        if self.seat.admission.get() != Admission::Evicted {
             activities.crowd.borrow_mut().leave(&self.seat);
         }
         activities.running.borrow_mut().remove(&self.seat.id);
@@ -377,20 +380,20 @@ impl Activity {
     /// The peer may use something here.
     pub fn establish(&self) {
         let seat = &self.place.seat;
-        if seat.standing.get() == Standing::Stranger {
-            seat.standing.set(Standing::Established);
+        if seat.admission.get() == Admission::Unauthenticated {
+            seat.admission.set(Admission::Authenticated);
             self.place.activities.crowd.borrow_mut().establish(seat);
         }
     }
 
     /// True when that was found before the place was needed.
     pub fn is_established(&self) -> bool {
-        self.place.seat.standing.get() == Standing::Established
+        self.place.seat.admission.get() == Admission::Authenticated
     }
 
     /// True when the connection has to end for another.
     pub fn is_evicted(&self) -> bool {
-        self.place.seat.standing.get() == Standing::Evicted
+        self.place.seat.admission.get() == Admission::Evicted
     }
 
     /// True when all have to end.
@@ -417,7 +420,7 @@ mod tests {
     const LIMITS: ConnectionLimits = ConnectionLimits {
         total_max: 6,
         per_origin_max: 4,
-        strangers_max: 5,
+        unauthenticated_max: 5,
     };
 
     fn activities() -> Rc<Activities> {
@@ -439,14 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn strangers_of_the_origin_with_most_of_them_go_first() {
+    fn unauthenticated_connections_of_the_largest_origin_go_first() {
         let activities = activities();
         let old = establish(&activities, 1, 0);
         let newcomer = connect(&activities, 2, 1).0;
         let crowd: Vec<Activity> = (0..4).map(|at| connect(&activities, 3, at).0).collect();
         assert_eq!(activities.connections(), 6);
         let (other, shortage) = connect(&activities, 4, 9);
-        assert_eq!(shortage, Some(Shortage::Strangers));
+        assert_eq!(shortage, Some(Shortage::Unauthenticated));
         assert!(crowd[0].is_evicted() && !newcomer.is_evicted() && !old.is_evicted());
         newcomer.establish();
         other.establish();

@@ -18,7 +18,7 @@ pub const CONNECTIONS_MAX: usize = 4096;
 /// The same from one origin: no client can take the place of all others.
 pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
 /// Connections of a core whose peers have not yet been found to be of those that may use something here.
-pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 4;
+pub const UNAUTHENTICATED_MAX: usize = CONNECTIONS_MAX / 4;
 
 /// How long reading pauses at first when memory is not to be had; each further pause is twice as long.
 pub const MEMORY_RETRY_MIN: Duration = Duration::from_millis(1);

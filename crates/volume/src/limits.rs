@@ -193,7 +193,7 @@ pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
 pub const OUTGOING_MAX: usize = 1024;
 /// Peers of one core that are connected and have not yet proven who they are: the oldest of the address that has most
 /// of them makes room for the next.
-pub const STRANGERS_MAX: usize = 192;
+pub const UNAUTHENTICATED_MAX: usize = 192;
 /// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
 /// How long a process that starts an I/O server asks the manager about an empty disk before it says that it listens.

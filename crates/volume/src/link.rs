@@ -225,9 +225,9 @@ impl Link {
         self.shared.state.borrow().end.is_some()
     }
 
-    /// Whether it lasts and the peer has answered a request on it. By then it has let us in, which it does when nothing
-    /// is under way that came by earlier connections of ours; until then it may still refuse us.
-    pub(crate) fn is_let_in(&self) -> bool {
+    /// Whether it lasts and the peer has answered a request on it. By then it has authenticated us, which it does when
+    /// nothing is under way that came by earlier connections of ours; until then it may still refuse us.
+    pub(crate) fn is_authenticated(&self) -> bool {
         let state = self.shared.state.borrow();
         state.has_answered && state.end.is_none()
     }

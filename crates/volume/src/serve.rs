@@ -1,6 +1,8 @@
 //! Answering peers: what the manager and the I/O servers have in common.
 
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, STRANGERS_MAX};
+use crate::limits::{
+    CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
+};
 use crate::link::{self, Handler, Link, LinkError, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
@@ -18,7 +20,7 @@ fn activities(budget: Budget) -> Rc<Activities> {
     activities.limit(ConnectionLimits {
         total_max: CONNECTIONS_MAX,
         per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
-        strangers_max: STRANGERS_MAX,
+        unauthenticated_max: UNAUTHENTICATED_MAX,
     });
     activities
 }

@@ -390,7 +390,7 @@ fn inventory() -> (ObjectPage, FilePage, Standings) {
     };
     let objects = ObjectPage {
         next,
-        strangers: 1,
+        foreign_files: 1,
         lost_below: 6,
         objects: vec![ObjectEntry { file: 7, size: 10 }; 3],
     };

@@ -72,13 +72,13 @@ impl Compared {
         match list(volume, number).await {
             Ok(Listed {
                 objects,
-                strangers,
+                foreign_files,
                 lost_below,
             }) => {
                 self.lost_below.insert(number, lost_below);
-                if strangers > 0 {
+                if foreign_files > 0 {
                     let what = format!(
-                        "I/O server {number}: {strangers} names in its folder are no object's"
+                        "I/O server {number}: {foreign_files} names in its folder are no object's"
                     );
                     self.findings.push(what);
                 }
@@ -170,7 +170,7 @@ impl Compared {
         let servers: BTreeSet<u32> = missing.iter().map(|it| it.server).collect();
         let mut objects = BTreeMap::new();
         for number in servers {
-            // Strangers and trouble were told of before.
+            // Foreign files and errors were reported before.
             if let Ok(listed) = list(volume, number).await {
                 objects.insert(number, listed.objects);
             }
@@ -260,14 +260,14 @@ fn missing(
 struct Listed {
     objects: Objects,
     /// Other names.
-    strangers: u64,
+    foreign_files: u64,
     /// Files with numbers below this may have had objects on a lost disk.
     lost_below: u64,
 }
 
 /// All objects of an I/O server.
 async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
-    let (mut objects, mut strangers, mut lost_below) = (Objects::default(), 0, 0);
+    let (mut objects, mut foreign_files, mut lost_below) = (Objects::default(), 0, 0);
     let mut at = ObjectPosition {
         folder: 0,
         cookie: 0,
@@ -279,14 +279,14 @@ async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
         if (page.next.folder, page.next.cookie) == (at.folder, at.cookie) {
             return Err(String::from("its list does not go on"));
         }
-        strangers += u64::from(page.strangers);
+        foreign_files += u64::from(page.foreign_files);
         lost_below = page.lost_below;
         objects.extend(page.objects.iter().map(|object| (object.file, object.size)));
         at = page.next;
     }
     Ok(Listed {
         objects,
-        strangers,
+        foreign_files,
         lost_below,
     })
 }

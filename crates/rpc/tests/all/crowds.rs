@@ -19,7 +19,7 @@ use std::rc::Rc;
 const LIMITS: ConnectionLimits = ConnectionLimits {
     total_max: 6,
     per_origin_max: 4,
-    strangers_max: 6,
+    unauthenticated_max: 6,
 };
 
 /// One of two hosts.
@@ -112,25 +112,34 @@ fn an_address_that_has_its_share_makes_room_for_itself_and_the_one_with_most_for
 }
 
 #[test]
-fn strangers_make_room_the_oldest_first() {
+fn unauthenticated_connections_make_room_the_oldest_first() {
     lab(|bench, one, other| async move {
         let established = one.connect_and_call().await;
-        let mut strangers = Vec::new();
+        let mut unauthenticated = Vec::new();
         for _ in 0..3 {
-            strangers.push(one.connect().await);
+            unauthenticated.push(one.connect().await);
         }
         let fifth = one.connect_and_call().await;
-        assert_eq!(receive(&strangers[0], 1).await, Err(vec![]), "the oldest");
-        assert!(is_answered(&strangers[1]).await);
+        assert_eq!(
+            receive(&unauthenticated[0], 1).await,
+            Err(vec![]),
+            "the oldest"
+        );
+        assert!(is_answered(&unauthenticated[1]).await);
         let sixth = one.connect_and_call().await;
-        assert_eq!(receive(&strangers[2], 1).await, Err(vec![]), "the next");
-        // Now all four have called. A stranger of another address makes room when all together are too many.
+        assert_eq!(
+            receive(&unauthenticated[2], 1).await,
+            Err(vec![]),
+            "the next"
+        );
+        // Now all four have called. An unauthenticated connection of another address makes room when all together are
+        // too many.
         let silent = [other.connect().await, other.connect().await];
         let last = other.connect_and_call().await;
         assert_eq!(receive(&silent[0], 1).await, Err(vec![]));
         let all = [
             &established,
-            &strangers[1],
+            &unauthenticated[1],
             &fifth,
             &sixth,
             &silent[1],
@@ -190,7 +199,7 @@ fn both_transports_count() {
         raw.exchange(1, TransportProcedure::Msg, &none, &call).await;
         let _fifth = one.connect_rdma().await.unwrap();
         assert_eq!(receive(&crowd[0], 1).await, Err(vec![]), "the idlest");
-        // Over RDMA strangers make room as well.
+        // Over RDMA unauthenticated connections make room as well.
         let silent = other.connect_rdma().await.unwrap();
         for stream in &crowd[1..] {
             assert!(is_answered(stream).await);

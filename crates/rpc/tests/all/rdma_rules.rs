@@ -438,7 +438,7 @@ fn the_server_says_what_it_can_receive() {
 fn an_idle_connection_holds_no_message_memory() {
     lab(|lab| async move {
         let in_use = || lab.bench.server.memory_in_use().inline;
-        let strangers = [lab.connect().await, lab.connect().await];
+        let unauthenticated = [lab.connect().await, lab.connect().await];
         let busy = lab.connect().await;
         busy.earn(CREDITS).await;
         eventually(&lab.runtime, || in_use() == 0).await;
@@ -450,7 +450,7 @@ fn an_idle_connection_holds_no_message_memory() {
         eventually(&lab.runtime, || in_use() == 10 * INLINE_THRESHOLD as usize).await;
         drop(busy);
         eventually(&lab.runtime, || in_use() == 0).await;
-        for raw in strangers {
+        for raw in unauthenticated {
             let call = call_bytes(1, NULL, |_| {});
             raw.exchange(1, TransportProcedure::Msg, &no_lists(), &call)
                 .await;

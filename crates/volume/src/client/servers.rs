@@ -148,10 +148,12 @@ impl Servers {
     }
 
     /// Whether there is a connection to a server by which it has answered.
-    pub(crate) fn is_let_in(&self, server: u16) -> bool {
+    pub(crate) fn is_authenticated(&self, server: u16) -> bool {
         let seats = self.seats.borrow();
         let known = seats.get(&server).map(|seat| seat.known.borrow());
-        known.is_some_and(|known| matches!(&*known, Known::Connected(link) if link.is_let_in()))
+        known.is_some_and(
+            |known| matches!(&*known, Known::Connected(link) if link.is_authenticated()),
+        )
     }
 
     /// The connection to a server that there is.

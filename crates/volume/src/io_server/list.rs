@@ -40,7 +40,7 @@ impl<V: Vfs> IoServer<V> {
         }
         Ok(to_bytes(&ObjectPage {
             next: at,
-            strangers: page.strangers,
+            foreign_files: page.foreign_files,
             lost_below: self.lost_below.get(),
             objects: page.objects,
         }))
@@ -89,7 +89,7 @@ impl<V: Vfs> IoServer<V> {
             }
             verifier = listed.verifier;
         }
-        page.strangers = page.strangers.saturating_add(names.strangers);
+        page.foreign_files = page.foreign_files.saturating_add(names.foreign_files);
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ struct Page {
     objects: Vec<ObjectEntry>,
     /// Files of objects whose attributes did not come with their names.
     unknown: Vec<u64>,
-    strangers: u32,
+    foreign_files: u32,
     last: u64,
 }
 
@@ -137,7 +137,7 @@ impl Page {
         let size = attributes.size;
         match attributes.kind {
             FileKind::Regular => self.objects.push(ObjectEntry { file, size }),
-            _ => self.strangers = self.strangers.saturating_add(1),
+            _ => self.foreign_files = self.foreign_files.saturating_add(1),
         }
     }
 
@@ -166,7 +166,7 @@ impl Entries for Page {
                 None => self.unknown.push(file),
             },
             None if is_dots(entry.name) => {}
-            None => self.strangers = self.strangers.saturating_add(1),
+            None => self.foreign_files = self.foreign_files.saturating_add(1),
         }
         true
     }
@@ -175,7 +175,7 @@ impl Entries for Page {
 /// Counts names of the root that no folder of objects has.
 #[derive(Default)]
 struct RootNames {
-    strangers: u32,
+    foreign_files: u32,
     last: u64,
 }
 
@@ -193,7 +193,7 @@ impl Entries for RootNames {
         let own_files = [OWNER_FILE.as_bytes(), TERM_FILE.as_bytes()];
         let is_ours = has_objects || own_files.contains(&entry.name);
         if !is_ours && !is_dots(entry.name) {
-            self.strangers = self.strangers.saturating_add(1);
+            self.foreign_files = self.foreign_files.saturating_add(1);
         }
         true
     }

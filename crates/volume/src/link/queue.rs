@@ -105,7 +105,8 @@ pub(super) struct State {
     pub(super) under_way: u32,
     /// Who waits until there are none.
     pub(super) idle: Vec<Waker>,
-    /// The peer has answered a request: it has let us in, and so has ended what came by earlier connections of ours.
+    /// The peer has answered a request: it has authenticated us, and so has ended what came by earlier connections of
+    /// ours.
     pub(super) has_answered: bool,
     pub(super) closing: bool,
     /// Who waits for the end.

@@ -6,7 +6,7 @@ use gannet_volume::secret::{ServerKeys, client_proof};
 use gannet_wire::volume::{Accepted, Class, Hello, Kind, MessageHeader, Operation, Role, Token};
 use std::net::SocketAddr;
 
-/// A connection to a server that has let us in.
+/// A connection to a server that has authenticated us.
 pub(crate) struct Peer {
     bare: Bare,
     sent: u32,

@@ -39,7 +39,7 @@ pub struct ObjectPage {
     /// The position after it; nothing comes after [`FOLDERS`].
     pub next: ObjectPosition,
     /// Names that were met and are no object's.
-    pub strangers: u32,
+    pub foreign_files: u32,
     /// Files with numbers below this may have had objects on a disk that was lost; 0: none was.
     pub lost_below: u64,
     /// At most [`PAGE_OBJECTS_MAX`].
@@ -49,7 +49,7 @@ pub struct ObjectPage {
 impl Encode for ObjectPage {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.next.encode(encoder);
-        encoder.u32(self.strangers);
+        encoder.u32(self.foreign_files);
         encoder.u64(self.lost_below);
         // At most PAGE_OBJECTS_MAX.
         encoder.u32(self.objects.len() as u32);
@@ -62,12 +62,12 @@ impl Encode for ObjectPage {
 impl Decode<'_> for ObjectPage {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectPage, XdrError> {
         let next = ObjectPosition::decode(decoder)?;
-        let strangers = decoder.u32()?;
+        let foreign_files = decoder.u32()?;
         let lost_below = decoder.u64()?;
         let objects = (0..decoder.length(PAGE_OBJECTS_MAX)?).map(|_| ObjectEntry::decode(decoder));
         Ok(ObjectPage {
             next,
-            strangers,
+            foreign_files,
             lost_below,
             objects: objects.collect::<Result<_, _>>()?,
         })
@@ -195,7 +195,7 @@ mod tests {
                 cookie: 8,
                 verifier: 9,
             },
-            strangers: 1,
+            foreign_files: 1,
             lost_below: 5,
             objects: vec![object; objects],
         }

@@ -96,11 +96,12 @@ impl Drop for ChangeGuard {
         let (lock, fence) = (self.lock.take(), self.fence.take());
         let mut unacknowledged = self.unacknowledged.take();
         let asked: BTreeSet<Peer> = unacknowledged.asked().into_iter().collect();
-        let is_let_in = |server: &Peer| {
+        let is_authenticated = |server: &Peer| {
             let servers = self.servers.upgrade();
-            servers.is_none_or(|servers| server.is_let_in(&servers))
+            servers.is_none_or(|servers| server.is_authenticated(&servers))
         };
-        (unacknowledged.failed).retain(|server| !asked.contains(server) && !is_let_in(server));
+        (unacknowledged.failed)
+            .retain(|server| !asked.contains(server) && !is_authenticated(server));
         if asked.is_empty() && unacknowledged.failed.is_empty() {
             // The fence is raised before the locks are released: the write that gets them next must see it.
             drop(fence);
@@ -122,8 +123,8 @@ impl Drop for ChangeGuard {
 }
 
 impl Peer {
-    fn is_let_in(self, servers: &Servers) -> bool {
-        servers.is_let_in(match self {
+    fn is_authenticated(self, servers: &Servers) -> bool {
+        servers.is_authenticated(match self {
             Peer::Manager => Hello::MANAGER,
             Peer::IoServer(number) => Hello::io_server(number),
         })
@@ -187,7 +188,7 @@ async fn wait_acknowledged(
     let failed = failed.into_iter().map(|server| (server, true));
     for (server, has_failed) in asked.chain(failed) {
         while let Some(servers) = servers.upgrade() {
-            if (has_failed && server.is_let_in(&servers)) || server.answers(&servers).await {
+            if (has_failed && server.is_authenticated(&servers)) || server.answers(&servers).await {
                 break;
             }
             drop(servers);

@@ -7,7 +7,7 @@ use common::{Bed, identity};
 use gannet_dst::volume::{VOLUME, keys};
 use gannet_fabric::{ConnectOptions, Connected, Provider};
 use gannet_runtime::{Buffer, timeout};
-use gannet_volume::limits::{HELLO_DEADLINE, STRANGERS_MAX};
+use gannet_volume::limits::{HELLO_DEADLINE, UNAUTHENTICATED_MAX};
 use gannet_volume::link::{self, Link, LinkError, Pool, Session};
 use gannet_wire::volume::{Class, Hello, Operation, Role};
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Connects to an I/O server, and says nothing.
-async fn stranger(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected {
+async fn connect_without_proof(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected {
     let hello = Hello {
         role: Role::Client,
         server: Hello::io_server(0),
@@ -62,20 +62,18 @@ fn the_oldest_stranger_makes_room_for_the_next() {
         };
         let known = connect().await.unwrap();
         ask(&known).await.unwrap();
-        let mut strangers = Vec::new();
-        for _ in 0..STRANGERS_MAX {
-            strangers.push(stranger(&provider, server).await);
+        let mut peers = Vec::new();
+        for _ in 0..UNAUTHENTICATED_MAX {
+            peers.push(connect_without_proof(&provider, server).await);
         }
         let soon = Duration::from_millis(10);
         assert!(soon < HELLO_DEADLINE);
-        let first_goes = timeout(&runtime, soon, is_gone(&strangers[0]));
+        let first_goes = timeout(&runtime, soon, is_gone(&peers[0]));
         assert!(first_goes.await.is_err(), "there is room");
         let late = connect().await.unwrap();
         timeout(&runtime, soon, ask(&late)).await.unwrap().unwrap();
-        timeout(&runtime, soon, is_gone(&strangers[0]))
-            .await
-            .unwrap();
-        let second_goes = timeout(&runtime, soon, is_gone(&strangers[1]));
+        timeout(&runtime, soon, is_gone(&peers[0])).await.unwrap();
+        let second_goes = timeout(&runtime, soon, is_gone(&peers[1]));
         assert!(second_goes.await.is_err(), "one was enough");
         ask(&known).await.unwrap();
     });
@@ -83,7 +81,7 @@ fn the_oldest_stranger_makes_room_for_the_next() {
 }
 
 #[test]
-fn strangers_of_one_host_take_no_place_of_another() {
+fn unauthenticated_peers_of_one_host_take_no_place_of_another() {
     let bed = Bed::new(3, 1);
     let other = bed.world.add_node("other host");
     let (node, fabric, server) = (
@@ -95,10 +93,10 @@ fn strangers_of_one_host_take_no_place_of_another() {
         let runtime = node.runtime();
         let one = fabric.provider(&node) as Rc<dyn Provider>;
         let other = fabric.provider(&other) as Rc<dyn Provider>;
-        let oldest = stranger(&other, server).await;
+        let oldest = connect_without_proof(&other, server).await;
         let mut crowd = Vec::new();
-        for _ in 0..STRANGERS_MAX + 8 {
-            crowd.push(stranger(&one, server).await);
+        for _ in 0..UNAUTHENTICATED_MAX + 8 {
+            crowd.push(connect_without_proof(&one, server).await);
         }
         let soon = Duration::from_millis(10);
         for own in &crowd[..8] {
