@@ -143,9 +143,9 @@ pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
 /// After how long an I/O server writes down which change it has heard of.
 pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
-pub const GATHERING_SEEN_MIN: u32 = 16;
+pub const GROUP_COMMIT_SEEN_MIN: u32 = 16;
 /// How long it waits at most; timers may be late by as much.
-pub const GATHERING_MAX: Duration = Duration::from_millis(1);
+pub const GROUP_COMMIT_WAIT_MAX: Duration = Duration::from_millis(1);
 /// How long a caller waits for the intent of its change.
 pub const INTENT_DEADLINE: Duration = Duration::from_secs(10);
 /// The pause before the manager tries an intent again.

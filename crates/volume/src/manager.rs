@@ -8,7 +8,7 @@
 mod appends;
 mod change;
 mod claims;
-mod gathering;
+mod group_commit;
 mod intents;
 mod inventory;
 mod locks;
@@ -33,7 +33,7 @@ use gannet_wire::volume::{
     Timestamp,
 };
 use gannet_wire::xdr::to_bytes;
-use gathering::Gathering;
+use group_commit::GroupCommit;
 use intents::{Intents, Objects};
 use locks::Locks;
 use records::Records;
@@ -67,9 +67,9 @@ pub struct Manager {
     /// I/O servers that were never served, as far as the store knows.
     new_servers: RefCell<BTreeSet<u32>>,
     changes: RefCell<VecDeque<change::Change>>,
-    gathering: RefCell<Gathering>,
-    /// Says that the changes have come that a transaction waits for.
-    gathered: Notify,
+    group_commit: RefCell<GroupCommit>,
+    /// Wakes the transaction that waits for its group, when the last change of that has come.
+    group_complete: Notify,
     committing: Cell<bool>,
     settling: Cell<bool>,
     /// First server of the next file.
@@ -137,8 +137,8 @@ impl Manager {
             stripes,
             new_servers: RefCell::new(new_servers?),
             changes: RefCell::default(),
-            gathering: RefCell::default(),
-            gathered: Notify::default(),
+            group_commit: RefCell::default(),
+            group_complete: Notify::default(),
             committing: Cell::new(false),
             settling: Cell::new(false),
             turn: Cell::new(0),

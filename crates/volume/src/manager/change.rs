@@ -4,7 +4,7 @@ use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::place;
 use crate::limits::{
-    CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GATHERING_MAX,
+    CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GROUP_COMMIT_WAIT_MAX,
     REFUSED_OF_BATCH_MAX, REPLY_AGE,
 };
 use gannet_meta::namespace::{self, Failure, Intent, Make, Outcome, Request};
@@ -77,8 +77,8 @@ impl Manager {
         }
         let whose = Whose { done, _cut: cut };
         self.changes.borrow_mut().push_back(Change { work, whose });
-        if self.gathering.borrow_mut().comes(self.runtime.now()) {
-            self.gathered.notify();
+        if self.group_commit.borrow_mut().comes(self.runtime.now()) {
+            self.group_complete.notify();
         }
         if !self.committing.replace(true) {
             let manager = Rc::clone(self);
@@ -95,7 +95,7 @@ impl Manager {
     /// Transactions, one after the other, until no change waits.
     async fn commit_all(self: Rc<Self>) {
         loop {
-            self.gather().await;
+            self.wait_for_group().await;
             let batch = self.take_changes();
             if batch.is_empty() {
                 self.committing.set(false);
@@ -150,7 +150,9 @@ impl Manager {
                 }
             }
             let (lasted, waiting) = ((began, self.runtime.now()), self.changes.borrow().len());
-            self.gathering.borrow_mut().ends(lasted, (count, waiting));
+            self.group_commit
+                .borrow_mut()
+                .ends(lasted, (count, waiting));
             self.settle();
         }
     }
@@ -200,22 +202,22 @@ impl Manager {
         changes.drain(..count).collect()
     }
 
-    /// Lets changes come that are about to, if that pays.
-    async fn gather(&self) {
-        let waits = |it: &Manager| it.gathering.borrow().should_wait();
+    /// Waits for changes that are about to come, if that pays.
+    async fn wait_for_group(&self) {
+        let waits = |it: &Manager| it.group_commit.borrow().should_wait();
         if self.changes.borrow().is_empty() || !waits(self) {
             return;
         }
         let all_come = async {
             while waits(self) {
-                self.gathered.notified().await;
+                self.group_complete.notified().await;
             }
         };
-        if timeout(&self.runtime, GATHERING_MAX, all_come)
+        if timeout(&self.runtime, GROUP_COMMIT_WAIT_MAX, all_come)
             .await
             .is_err()
         {
-            self.gathering.borrow_mut().waited_in_vain();
+            self.group_commit.borrow_mut().waited_in_vain();
         }
     }
 

@@ -1,29 +1,29 @@
-//! Whether a transaction waits a moment for changes that are about to come.
+//! Group commit (DeWitt and others, SIGMOD 1984): whether a transaction waits for changes that are about to come.
 //!
-//! Callers that wait for their changes fall into two groups, each of which comes while the other's transaction is being
-//! made durable: every caller then waits for up to two of them, and the disk syncs twice for what it could sync once.
-//! Callers who were just answered mostly ask again at once. So a transaction may wait for them, but only if it was seen
-//! that it pays: for a while now, all have come much sooner than a transaction takes. A lone caller never waits.
+//! Without waiting, callers fall into two groups, each of which comes while the other's transaction is being made
+//! durable. Every caller then waits for up to two transactions, and the disk syncs twice for what it could sync once.
+//! Callers that were just answered mostly ask again at once. So a transaction may wait for them, but only after a
+//! series of transactions in which all came much sooner than a transaction takes. A lone caller never waits.
 
-use crate::limits::GATHERING_SEEN_MIN;
+use crate::limits::GROUP_COMMIT_SEEN_MIN;
 use gannet_runtime::Instant;
 
-/// See the module.
+/// The state of group commit: what to expect of callers, and whether waiting has paid.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
-    /// Changes of as many callers as seem to ask one after the other.
+pub(super) struct GroupCommit {
+    /// How many changes are expected: those of the callers of the last transaction, and those that came meanwhile.
     expected: usize,
-    /// Those that have come.
+    /// How many of them have come.
     come: usize,
     /// When the next transaction could begin, or did.
     ready: Option<Instant>,
-    /// When all that are expected had come after that.
+    /// When the last expected change came after that.
     complete: Option<Instant>,
     /// Transactions in a row for which waiting paid, or would have.
     seen: u32,
 }
 
-impl Gathering {
+impl GroupCommit {
     /// A change has come. True when it was the last that a transaction waits for.
     pub(super) fn comes(&mut self, now: Instant) -> bool {
         self.ready.get_or_insert(now);
@@ -37,10 +37,10 @@ impl Gathering {
 
     /// Whether a transaction that could begin now should wait until the expected changes have come.
     pub(super) fn should_wait(&self) -> bool {
-        self.complete.is_none() && self.seen >= GATHERING_SEEN_MIN
+        self.complete.is_none() && self.seen >= GROUP_COMMIT_SEEN_MIN
     }
 
-    /// It has waited in vain: nobody does so again until it has paid for a while.
+    /// A transaction has waited in vain: none does so again until waiting has paid for a while.
     pub(super) fn waited_in_vain(&mut self) {
         self.seen = 0;
     }
@@ -77,14 +77,14 @@ mod tests {
     const LASTS: u64 = 200;
 
     struct Story {
-        gathering: Gathering,
+        group_commit: GroupCommit,
         now: Instant,
     }
 
     impl Story {
         fn new() -> Story {
             Story {
-                gathering: Gathering::default(),
+                group_commit: GroupCommit::default(),
                 now: Instant::START,
             }
         }
@@ -97,7 +97,7 @@ mod tests {
         fn come(&mut self, count: usize, after: u64) {
             self.passes(after);
             (0..count).for_each(|_| {
-                self.gathering.comes(self.now);
+                self.group_commit.comes(self.now);
             });
         }
 
@@ -106,7 +106,8 @@ mod tests {
             let began = self.now;
             self.come(others, after);
             self.passes(LASTS - after);
-            self.gathering.ends((began, self.now), (answered, others));
+            self.group_commit
+                .ends((began, self.now), (answered, others));
         }
     }
 
@@ -115,7 +116,7 @@ mod tests {
         let mut story = Story::new();
         for _ in 0..100 {
             story.come(1, 50);
-            assert!(!story.gathering.should_wait());
+            assert!(!story.group_commit.should_wait());
             story.transaction(1, (0, 0));
         }
     }
@@ -124,44 +125,44 @@ mod tests {
     fn two_groups_become_one() {
         let mut story = Story::new();
         story.come(4, 0);
-        for _ in 0..GATHERING_SEEN_MIN {
-            assert!(!story.gathering.should_wait());
+        for _ in 0..GROUP_COMMIT_SEEN_MIN {
+            assert!(!story.group_commit.should_wait());
             story.transaction(4, (4, 60));
         }
-        // The four that were answered now come again: all eight share the next one.
-        assert!(story.gathering.should_wait());
+        // The four that were just answered come again: all eight share the next one.
+        assert!(story.group_commit.should_wait());
         story.come(3, 60);
-        assert!(story.gathering.should_wait());
-        assert!(story.gathering.comes(story.now));
-        assert!(!story.gathering.should_wait());
+        assert!(story.group_commit.should_wait());
+        assert!(story.group_commit.comes(story.now));
+        assert!(!story.group_commit.should_wait());
         story.transaction(8, (0, 0));
-        // Nobody is left over; the first who comes waits for the other seven.
+        // None is left over; the first that comes waits for the other seven.
         story.come(1, 60);
-        assert!(story.gathering.should_wait());
+        assert!(story.group_commit.should_wait());
         story.come(7, 20);
-        assert!(!story.gathering.should_wait());
+        assert!(!story.group_commit.should_wait());
     }
 
     #[test]
-    fn nobody_waits_for_callers_who_take_their_time() {
+    fn no_transaction_waits_for_slow_callers() {
         let mut story = Story::new();
         story.come(4, 0);
         for _ in 0..100 {
-            assert!(!story.gathering.should_wait());
+            assert!(!story.group_commit.should_wait());
             story.transaction(4, (4, LASTS - 20));
         }
     }
 
     #[test]
-    fn who_waited_in_vain_does_not_do_so_again_soon() {
+    fn a_transaction_that_waited_in_vain_does_not_do_so_again_soon() {
         let mut story = Story::new();
         story.come(4, 0);
-        (0..GATHERING_SEEN_MIN).for_each(|_| story.transaction(4, (4, 60)));
-        assert!(story.gathering.should_wait());
-        story.gathering.waited_in_vain();
-        assert!(!story.gathering.should_wait());
+        (0..GROUP_COMMIT_SEEN_MIN).for_each(|_| story.transaction(4, (4, 60)));
+        assert!(story.group_commit.should_wait());
+        story.group_commit.waited_in_vain();
+        assert!(!story.group_commit.should_wait());
         story.transaction(4, (0, 0));
         story.come(1, 1000);
-        assert!(!story.gathering.should_wait());
+        assert!(!story.group_commit.should_wait());
     }
 }
