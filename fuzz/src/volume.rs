@@ -5,8 +5,8 @@ use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
     Accepted, AccessAnswer, AttributeRecord, Call, ClaimRecord, FilePage, Found, FoundFiles,
     Granted, Hello, Inode, LayoutRecord, Lent, LentDone, Memory, MessageHeader, ObjectList,
-    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page,
-    Referenced, Shape, Standings, TermAnswer, TermCall, Transfer, TransferDone, version_in,
+    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatuses,
+    Page, Referenced, Shape, TermAnswer, TermCall, Transfer, TransferDone, version_in,
 };
 use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
 use std::fmt::Debug;
@@ -82,7 +82,7 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<Referenced<Page>>(body);
             check::<Referenced<FoundFiles>>(body);
             check::<FilePage>(body);
-            check::<Standings>(body);
+            check::<OrphanStatuses>(body);
             check::<ClaimRecord>(body);
             check::<FoundFiles>(body);
             check::<AccessAnswer>(body);

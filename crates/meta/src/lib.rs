@@ -20,10 +20,10 @@ pub mod limits;
 pub mod lock_sessions;
 mod memory_store;
 pub mod namespace;
+pub mod orphan_check;
 mod permissions;
 mod redb_store;
 pub mod reply_cache;
-pub mod standing;
 pub mod terms;
 
 pub use format::OtherFormat;

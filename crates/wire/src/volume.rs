@@ -39,8 +39,8 @@ pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inode::{Body, Inode};
 pub use inventory::{
-    FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
-    Standing, Standings,
+    FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus, OrphanStatuses,
+    PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
 };
 pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,

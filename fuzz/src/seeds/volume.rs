@@ -5,9 +5,10 @@ use gannet_wire::volume::{
     Caller, Capability, Chosen, ClaimRecord, Class, CreateMode, Entry, FileAttributes, FileId,
     FileKind, FilePage, FileState, Found, Granted, Hello, Inode, Kind, LayoutRecord, Lent,
     LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
-    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, Page, Piece, Placement,
-    ROOT, Referenced, Role, SetTimestamp, Shape, SlotSequence, Stability, Standing, Standings,
-    StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage, Timestamp, Transfer, TransferDone,
+    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus,
+    OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp, Shape,
+    SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage,
+    Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -330,7 +331,7 @@ fn io_servers() -> Vec<Seed> {
     let states = ObjectStates {
         states: vec![known; 3],
     };
-    let (objects, files, standings) = inventory();
+    let (objects, files, statuses) = inventory();
     let (ask, reply) = (Kind::Request, Kind::Reply);
     let mut seeds = vec![
         ("write", ask, Operation::Write, bytes_of(&transfer)),
@@ -349,7 +350,7 @@ fn io_servers() -> Vec<Seed> {
         ("states", reply, Operation::States, bytes_of(&states)),
         ("objects", reply, Operation::Objects, bytes_of(&objects)),
         ("files-page", reply, Operation::Files, bytes_of(&files)),
-        ("standings", reply, Operation::Orphans, bytes_of(&standings)),
+        ("standings", reply, Operation::Orphans, bytes_of(&statuses)),
     ];
     seeds.extend(terms());
     seeds
@@ -382,7 +383,7 @@ fn terms() -> Vec<Seed> {
     ]
 }
 
-fn inventory() -> (ObjectPage, FilePage, Standings) {
+fn inventory() -> (ObjectPage, FilePage, OrphanStatuses) {
     let next = ObjectPosition {
         folder: 7,
         cookie: 8,
@@ -398,8 +399,12 @@ fn inventory() -> (ObjectPage, FilePage, Standings) {
         complete: false,
         files: vec![(7, layout()), (9, layout())],
     };
-    let standings = Standings {
-        standings: vec![Standing::Orphan, Standing::Gone, Standing::Named],
+    let statuses = OrphanStatuses {
+        statuses: vec![
+            OrphanStatus::Orphan,
+            OrphanStatus::Gone,
+            OrphanStatus::Named,
+        ],
     };
-    (objects, files, standings)
+    (objects, files, statuses)
 }

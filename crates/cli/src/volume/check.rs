@@ -9,11 +9,11 @@ use gannet::volume::{METADATA_CACHE, Owner, Volume, lock_folder, open_metadata};
 use gannet_meta::check::{Survey, files_on, paths_of, survey};
 use gannet_meta::claims::{self, Loss};
 use gannet_meta::namespace::{self, Outcome};
-use gannet_meta::standing::{Judge, standing_by_age};
+use gannet_meta::orphan_check::{OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, RedbStore, View};
 use gannet_volume::io_server::{OWNER_FILE, TERM_FILE};
 use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
-use gannet_wire::volume::{FileId, Placement, Standing};
+use gannet_wire::volume::{FileId, OrphanStatus, Placement};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{DirEntry, File};
 use std::io;
@@ -112,14 +112,14 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
         }
         look_at_server(folder, number, &mut survey, (&mut objects, &mut left)).explain(what)?;
     }
-    let mut standings: Outcome<Vec<_>> = Ok(Vec::new());
-    let read = metadata.read(&mut |view| standings = judge(view, &left));
+    let mut statuses: Outcome<Vec<_>> = Ok(Vec::new());
+    let read = metadata.read(&mut |view| statuses = judge(view, &left));
     read.explain(what)?;
     let lost = lost_files(&survey, &objects, &losses(&metadata)?);
     if options.lost {
         return list_lost(&metadata, &lost.keys().copied().collect());
     }
-    let orphans = tell(left, standings.explain(what)?, is_sound, &mut survey)?;
+    let orphans = tell(left, statuses.explain(what)?, is_sound, &mut survey)?;
     look_at_files(&mut survey, &objects, &lost)?;
     let repaired = match options.repair {
         true => remove(&orphans)?,
@@ -211,56 +211,61 @@ fn since_epoch(time: SystemTime) -> Duration {
 }
 
 /// How objects stand for which no file was found; `None` where damaged metadata does not tell.
-fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<Standing>>> {
+fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
     let now = since_epoch(SystemTime::now());
-    let judge = match Judge::new(view) {
+    let judge = match OrphanCheck::new(view) {
         Ok(judge) => judge,
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         Err(failure) => return Err(failure),
     };
     let objects: Vec<_> = left.iter().map(|it| (it.server, it.file)).collect();
-    let told = match judge.standings(view, &objects) {
+    let told = match judge.statuses(view, &objects) {
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         told => told?,
     };
-    let standings = told.into_iter().zip(left).map(|(told, it)| match told {
-        Ok(None) => Ok(Some(standing_by_age(it.modified, now))),
+    let statuses = told.into_iter().zip(left).map(|(told, it)| match told {
+        Ok(None) => Ok(Some(status_by_age(it.modified, now))),
         Err(namespace::Failure::Damaged(_)) => Ok(None),
         told => told,
     });
-    standings.collect()
+    statuses.collect()
 }
 
 /// Tells of objects for which no file was found; those that may be removed.
 fn tell(
     left: Vec<Left>,
-    standings: Vec<Option<Standing>>,
+    statuses: Vec<Option<OrphanStatus>>,
     is_sound: bool,
     survey: &mut Survey,
 ) -> Result<Orphans, Failure> {
     let mut orphans = Orphans::new();
-    for (object, standing) in left.into_iter().zip(standings) {
+    for (object, status) in left.into_iter().zip(statuses) {
         let what = format!("I/O server {}: {}", object.server, object.path.display());
-        let finding = match standing {
-            Some(Standing::Orphan) if is_sound => {
+        let finding = match status {
+            Some(OrphanStatus::Orphan) if is_sound => {
                 orphans.push(object.path);
                 format!("{what} belongs to no file")
             }
-            Some(Standing::Orphan | Standing::Named) | None => {
+            Some(OrphanStatus::Orphan | OrphanStatus::Named) | None => {
                 format!(
                     "{what} belongs to no file that can be found: not removed, the metadata is damaged"
                 )
             }
-            Some(Standing::NeverMade) => format!(
+            Some(OrphanStatus::NeverMade) => format!(
                 "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
             ),
-            Some(Standing::Recent) => {
+            Some(OrphanStatus::Recent) => {
                 note(&format!(
                     "{what} belongs to no file, and was written to less than five minutes ago: not removed yet"
                 ))?;
                 continue;
             }
-            Some(Standing::Promised | Standing::InUse | Standing::Removed | Standing::Gone) => {
+            Some(
+                OrphanStatus::Pending
+                | OrphanStatus::InUse
+                | OrphanStatus::Removed
+                | OrphanStatus::Gone,
+            ) => {
                 continue;
             }
         };

@@ -4,7 +4,9 @@ use super::check::{empty, note};
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
-use gannet_wire::volume::{FOLDERS, FileId, LayoutRecord, OBJECTS_MAX, ObjectPosition, Standing};
+use gannet_wire::volume::{
+    FOLDERS, FileId, LayoutRecord, OBJECTS_MAX, ObjectPosition, OrphanStatus,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What was seen of objects, and what does not fit.
@@ -103,7 +105,7 @@ impl Compared {
         for batch in unknown.chunks(OBJECTS_MAX) {
             let ids: Vec<FileId> = batch.iter().map(|(file, _)| FileId(*file)).collect();
             let asked = volume.orphans(caller, (number, repair), &ids).await;
-            let (standings, kept) = match asked {
+            let (statuses, kept) = match asked {
                 // They are looked at all the same.
                 Err(Status::Perm) => {
                     let asked = volume.orphans(caller, (number, false), &ids).await;
@@ -114,26 +116,26 @@ impl Compared {
                 }
                 asked => (asked?, ""),
             };
-            for ((file, len), standing) in batch.iter().zip(standings) {
+            for ((file, len), status) in batch.iter().zip(statuses) {
                 let what = format!("I/O server {number}: the object of file {file}, {len} bytes,");
-                match standing {
-                    Standing::Orphan => {
+                match status {
+                    OrphanStatus::Orphan => {
                         let what = format!("{what} belongs to no file{kept}");
                         self.findings.push(what);
                     }
-                    Standing::Removed => {
+                    OrphanStatus::Removed => {
                         self.findings
                             .push(format!("{what} belongs to no file: removed"));
                         self.repaired += 1;
                     }
-                    Standing::NeverMade => self.findings.push(format!(
+                    OrphanStatus::NeverMade => self.findings.push(format!(
                         "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
                     )),
-                    Standing::Named => self.findings.push(format!(
+                    OrphanStatus::Named => self.findings.push(format!(
                         "{what} belongs to no file that can be found, but has a name: not removed, the metadata is damaged"
                     )),
                     // Soon to go, gone, or of a file that was made meanwhile.
-                    Standing::Promised | Standing::Recent | Standing::Gone | Standing::InUse => {}
+                    OrphanStatus::Pending | OrphanStatus::Recent | OrphanStatus::Gone | OrphanStatus::InUse => {}
                 }
             }
         }

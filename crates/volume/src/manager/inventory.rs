@@ -5,13 +5,13 @@ use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
 use gannet_meta::limits::NAMES_AT_A_TIME;
 use gannet_meta::namespace::{self, Failure, Outcome};
-use gannet_meta::standing::{Judge, NameSearch, standing_by_age};
+use gannet_meta::orphan_check::{NameSearch, OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
 use gannet_wire::volume::{
     BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
-    ObjectState, ObjectStates, Operation, PAGE_FILES_MAX, ROOT, Standing, Standings, Status,
-    Timestamp,
+    ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses, PAGE_FILES_MAX, ROOT,
+    Status, Timestamp,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -46,20 +46,20 @@ impl Manager {
         // Asked for after the look: what the intents of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
-        let standings = done.unwrap_or(Err(LinkError::Ended("it does not answer".into())));
-        let standings = standings.map_err(|error| {
+        let statuses = done.unwrap_or(Err(LinkError::Ended("it does not answer".into())));
+        let statuses = statuses.map_err(|error| {
             tracing::debug!(server, %error, "objects cannot be looked at");
             Status::Jukebox
         })?;
-        Ok(to_bytes(&Standings { standings }))
+        Ok(to_bytes(&OrphanStatuses { statuses }))
     }
 
     async fn look_at_objects(
         &self,
         ids: &[FileId],
-        known: Vec<Option<Standing>>,
+        known: Vec<Option<OrphanStatus>>,
         (server, remove): (u32, bool),
-    ) -> Result<Vec<Standing>, LinkError> {
+    ) -> Result<Vec<OrphanStatus>, LinkError> {
         let link = Rc::clone(&self.servers).link(server).await?;
         let list = ObjectList {
             files: ids.iter().map(|id| id.0).collect(),
@@ -68,25 +68,25 @@ impl Manager {
         if states.states.len() != ids.len() {
             return Err(nonsense());
         }
-        let mut standings = Vec::with_capacity(ids.len());
+        let mut statuses = Vec::with_capacity(ids.len());
         for ((id, known), state) in ids.iter().zip(known).zip(states.states) {
             let now = self.runtime.wall_clock();
-            standings.push(match (known, state.known()) {
-                (Some(standing), _) => standing,
+            statuses.push(match (known, state.known()) {
+                (Some(status), _) => status,
                 // Nothing is there; something may have been, on a disk that was lost.
-                (None, Err(Status::Nxio)) => Standing::Gone,
+                (None, Err(Status::Nxio)) => OrphanStatus::Gone,
                 (None, Err(status)) => return Err(refused(status)),
-                (None, Ok(state)) => match standing_of(&state, now) {
-                    Standing::Orphan if remove => {
+                (None, Ok(state)) => match status_of_object(&state, now) {
+                    OrphanStatus::Orphan if remove => {
                         self.remove_object(&link, *id, now).await?;
                         tracing::info!(file = id.0, server, "removed an object of no file");
-                        Standing::Removed
+                        OrphanStatus::Removed
                     }
-                    standing => standing,
+                    status => status,
                 },
             });
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
     async fn remove_object(&self, link: &Link, id: FileId, now: Duration) -> Result<(), LinkError> {
@@ -104,12 +104,12 @@ impl Manager {
 }
 
 /// How the object of a file that does not exist stands.
-fn standing_of(state: &ObjectState, now: Duration) -> Standing {
+fn status_of_object(state: &ObjectState, now: Duration) -> OrphanStatus {
     if state.size == 0 && state.modified == Timestamp::default() {
-        return Standing::Gone;
+        return OrphanStatus::Gone;
     }
     let seconds = u64::try_from(state.modified.seconds).unwrap_or(0);
-    standing_by_age(Duration::from_secs(seconds), now)
+    status_by_age(Duration::from_secs(seconds), now)
 }
 
 async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
@@ -177,11 +177,13 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
 }
 
 /// How objects on a server stand as far as metadata tells: all but those whose files are gone.
-fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<Standing>>> {
-    let told = look(store, |view| Ok(Judge::new(view)?.by_inodes(view, objects)))?;
+fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<OrphanStatus>>> {
+    let told = look(store, |view| {
+        Ok(OrphanCheck::new(view)?.by_inodes(view, objects))
+    })?;
     let mut names = NameSearch::new(objects, &told);
     while look(store, |view| names.step(view))? {}
-    names.tell(objects, told).into_iter().collect()
+    names.finish(objects, told).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -203,12 +205,12 @@ mod tests {
             verifier: 1,
         };
         for (state, expected) in [
-            (state(0, 0), Standing::Gone),
-            (state(0, long_ago), Standing::Orphan),
-            (state(1, long_ago), Standing::Orphan),
-            (state(1, long_ago + 1), Standing::Recent),
+            (state(0, 0), OrphanStatus::Gone),
+            (state(0, long_ago), OrphanStatus::Orphan),
+            (state(1, long_ago), OrphanStatus::Orphan),
+            (state(1, long_ago + 1), OrphanStatus::Recent),
         ] {
-            assert_eq!(standing_of(&state, now), expected);
+            assert_eq!(status_of_object(&state, now), expected);
         }
     }
 

@@ -9,7 +9,7 @@ use gannet_meta::limits::ORPHAN_AGE_MIN;
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::World;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
-use gannet_wire::volume::{FileId, Standing};
+use gannet_wire::volume::{FileId, OrphanStatus};
 
 #[test]
 fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
@@ -37,12 +37,12 @@ fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
         });
         sleep(&bed.client.runtime(), ORPHAN_AGE_MIN).await;
         for (remove, expected) in [
-            (false, [Standing::Named, Standing::Orphan]),
-            (true, [Standing::Named, Standing::Removed]),
-            (true, [Standing::Named, Standing::Gone]),
+            (false, [OrphanStatus::Named, OrphanStatus::Orphan]),
+            (true, [OrphanStatus::Named, OrphanStatus::Removed]),
+            (true, [OrphanStatus::Named, OrphanStatus::Gone]),
         ] {
-            let standings = volume.orphans(&caller, (0, remove), &made).await;
-            assert_eq!(standings.unwrap(), expected);
+            let statuses = volume.orphans(&caller, (0, remove), &made).await;
+            assert_eq!(statuses.unwrap(), expected);
         }
         assert_eq!(bed.objects(), 1);
     });

@@ -156,7 +156,7 @@ pub enum Call {
         /// The lowest number of a file in it.
         from: FileId,
     },
-    /// Gives how objects stand ([`Standings`](super::Standings)).
+    /// Gives the statuses of objects ([`OrphanStatuses`](super::OrphanStatuses)).
     Orphans {
         /// The I/O server that the objects are on.
         server: u32,

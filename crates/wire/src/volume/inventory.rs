@@ -110,7 +110,7 @@ impl Decode<'_> for FilePage {
 /// What the manager makes of an object for which no file was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Standing {
+pub enum OrphanStatus {
     /// It belongs to no file.
     Orphan = 0,
     /// It belonged to no file, and was removed.
@@ -118,7 +118,7 @@ pub enum Standing {
     /// Its file is there, and lies on this server.
     InUse = 2,
     /// Its file was removed, and the object will be.
-    Promised = 3,
+    Pending = 3,
     /// It belongs to no file and was written to a short while ago: its file may just have been removed.
     Recent = 4,
     /// No file of the volume ever had this number, as far as the manager knows.
@@ -129,44 +129,46 @@ pub enum Standing {
     Named = 7,
 }
 
-impl Standing {
-    const ALL: [Standing; 8] = [
-        Standing::Orphan,
-        Standing::Removed,
-        Standing::InUse,
-        Standing::Promised,
-        Standing::Recent,
-        Standing::NeverMade,
-        Standing::Gone,
-        Standing::Named,
+impl OrphanStatus {
+    const ALL: [OrphanStatus; 8] = [
+        OrphanStatus::Orphan,
+        OrphanStatus::Removed,
+        OrphanStatus::InUse,
+        OrphanStatus::Pending,
+        OrphanStatus::Recent,
+        OrphanStatus::NeverMade,
+        OrphanStatus::Gone,
+        OrphanStatus::Named,
     ];
 }
 
 /// How objects of one I/O server stand, in the order in which they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standings {
+pub struct OrphanStatuses {
     /// At most [`OBJECTS_MAX`].
-    pub standings: Vec<Standing>,
+    pub statuses: Vec<OrphanStatus>,
 }
 
-impl Encode for Standings {
+impl Encode for OrphanStatuses {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         // At most OBJECTS_MAX.
-        encoder.u32(self.standings.len() as u32);
-        self.standings.iter().for_each(|it| encoder.u32(*it as u32));
+        encoder.u32(self.statuses.len() as u32);
+        self.statuses.iter().for_each(|it| encoder.u32(*it as u32));
     }
 }
 
-impl Decode<'_> for Standings {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Standings, XdrError> {
+impl Decode<'_> for OrphanStatuses {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<OrphanStatuses, XdrError> {
         let count = decoder.length(OBJECTS_MAX)?;
-        let standings = (0..count).map(|_| {
+        let statuses = (0..count).map(|_| {
             let number = decoder.u32()?;
-            let known = Standing::ALL.into_iter().find(|it| *it as u32 == number);
+            let known = OrphanStatus::ALL
+                .into_iter()
+                .find(|it| *it as u32 == number);
             known.ok_or(XdrError::Value)
         });
-        Ok(Standings {
-            standings: standings.collect::<Result<_, _>>()?,
+        Ok(OrphanStatuses {
+            statuses: statuses.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -222,10 +224,10 @@ mod tests {
             b"\0\0\0\0\0\0\0\x05\0\0\0\0\0\x01\0\0\0\0\0\x01\0\0\0\x01",
         ];
         assert_eq!(bytes(&page), expected.concat());
-        let standings = Standings {
-            standings: vec![Standing::Orphan, Standing::Gone],
+        let statuses = OrphanStatuses {
+            statuses: vec![OrphanStatus::Orphan, OrphanStatus::Gone],
         };
-        assert_eq!(bytes(&standings), b"\0\0\0\x02\0\0\0\0\0\0\0\x06");
+        assert_eq!(bytes(&statuses), b"\0\0\0\x02\0\0\0\0\0\0\0\x06");
     }
 
     #[test]
@@ -244,16 +246,16 @@ mod tests {
         };
         let sent_files = bytes(&files);
         assert_eq!(from_bytes::<FilePage>(&sent_files), Ok(files));
-        let standings = Standings {
-            standings: Standing::ALL.to_vec(),
+        let statuses = OrphanStatuses {
+            statuses: OrphanStatus::ALL.to_vec(),
         };
-        let sent_standings = bytes(&standings);
-        assert_eq!(from_bytes::<Standings>(&sent_standings), Ok(standings));
+        let sent_statuses = bytes(&statuses);
+        assert_eq!(from_bytes::<OrphanStatuses>(&sent_statuses), Ok(statuses));
         for len in 0..sent_files.len() {
             assert!(from_bytes::<FilePage>(&sent_files[..len]).is_err());
         }
-        for len in 0..sent_standings.len() {
-            assert!(from_bytes::<Standings>(&sent_standings[..len]).is_err());
+        for len in 0..sent_statuses.len() {
+            assert!(from_bytes::<OrphanStatuses>(&sent_statuses[..len]).is_err());
         }
         for len in 0..sent.len() {
             assert!(from_bytes::<ObjectPage>(&sent[..len]).is_err());
@@ -265,6 +267,6 @@ mod tests {
         let many = bytes(&object_page(PAGE_OBJECTS_MAX + 1));
         assert!(from_bytes::<ObjectPage>(&many).is_err());
         let unknown = b"\0\0\0\x01\0\0\0\x08";
-        assert_eq!(from_bytes::<Standings>(unknown), Err(XdrError::Value));
+        assert_eq!(from_bytes::<OrphanStatuses>(unknown), Err(XdrError::Value));
     }
 }

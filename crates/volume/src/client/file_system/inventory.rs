@@ -5,7 +5,7 @@ use crate::link::LinkError;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
     self as wire, Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition,
-    Operation, Standing, Standings,
+    Operation, OrphanStatus, OrphanStatuses,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -38,8 +38,8 @@ impl VolumeFs {
         from_bytes(answer.body()).map_err(|_| Status::Serverfault)
     }
 
-    /// How objects of an I/O server stand whose files were not found, in their order; at most [`OBJECTS_MAX`]. Those
-    /// that belong to no file are removed, if `remove` is set.
+    /// The statuses of objects of an I/O server whose files were not found, in their order; at most [`OBJECTS_MAX`].
+    /// Orphans are removed, if `remove` is set.
     ///
     /// # Errors
     /// `Inval` for too many, `Perm` for who may not remove, `Jukebox` when a server is away.
@@ -48,7 +48,7 @@ impl VolumeFs {
         caller: &Credentials,
         (number, remove): (u32, bool),
         files: &[FileId],
-    ) -> Result<Vec<Standing>, Status> {
+    ) -> Result<Vec<OrphanStatus>, Status> {
         if files.len() > OBJECTS_MAX {
             return Err(Status::Inval);
         }
@@ -58,9 +58,9 @@ impl VolumeFs {
             files: files.to_vec(),
         };
         let answer = self.ask(caller, call).await?;
-        let found: Standings = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
-        match found.standings.len() == files.len() {
-            true => Ok(found.standings),
+        let found: OrphanStatuses = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        match found.statuses.len() == files.len() {
+            true => Ok(found.statuses),
             false => Err(Status::Serverfault),
         }
     }

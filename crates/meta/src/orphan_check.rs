@@ -1,54 +1,53 @@
-//! Which objects of I/O servers are of no file: the one place that says what may be removed, whoever looks for it.
+//! The orphan check: which objects of I/O servers belong to no file. This module alone decides what may be removed.
 
 use super::inode_allocator::NeverMade;
 use super::namespace::{self, Failure, Outcome, split_listing_key};
 use super::{Table, View};
 use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
-use gannet_wire::volume::{Body, FileId, ROOT, Standing};
+use gannet_wire::volume::{Body, FileId, OrphanStatus, ROOT};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What must be known of a volume before any of its objects is judged.
-pub struct Judge {
-    /// Files with work at I/O servers that is still to be done.
-    intents: HashSet<FileId>,
+/// The facts of a volume that the check of an object needs: its intents and the numbers that no file had.
+pub struct OrphanCheck {
+    /// Files with intents that are not done.
+    pending: HashSet<FileId>,
     never_made: NeverMade,
 }
 
-impl Judge {
+impl OrphanCheck {
     /// Looks at the volume.
     ///
     /// # Errors
     /// The store failed, or is damaged: then nothing may be removed.
-    pub fn new(view: &dyn View) -> Outcome<Judge> {
+    pub fn new(view: &dyn View) -> Outcome<OrphanCheck> {
         let open = namespace::intents(view)?;
-        Ok(Judge {
-            intents: open.iter().map(|(_, intent)| intent.file()).collect(),
+        Ok(OrphanCheck {
+            pending: open.iter().map(|(_, intent)| intent.file()).collect(),
             never_made: NeverMade::new(view)?,
         })
     }
 
-    /// How objects, each of a file on an I/O server, stand as far as metadata tells; `None` if there is no such file
-    /// any more, see [`standing_by_age`]. Looks at all names where inodes are missing.
+    /// The statuses of objects, each of a file on an I/O server, by metadata alone; `None` if there is no such file any
+    /// more, see [`status_by_age`]. Looks at all names where inodes are missing.
     ///
     /// # Errors
-    /// The store failed, or names are damaged; or, for a single object, what it says of the file is: then it cannot be
-    /// told.
-    pub fn standings(
+    /// The store failed, or names are damaged; or, for a single object, the file's inode is: then its status is unknown.
+    pub fn statuses(
         &self,
         view: &dyn View,
         objects: &[(u32, FileId)],
-    ) -> Outcome<Vec<Outcome<Option<Standing>>>> {
-        let told = self.by_inodes(view, objects);
-        let mut names = NameSearch::new(objects, &told);
+    ) -> Outcome<Vec<Outcome<Option<OrphanStatus>>>> {
+        let found = self.by_inodes(view, objects);
+        let mut names = NameSearch::new(objects, &found);
         while names.step(view)? {}
-        Ok(names.tell(objects, told))
+        Ok(names.finish(objects, found))
     }
 
-    /// What inodes tell of these objects; names are the other half, see [`NameSearch`].
+    /// The statuses of these objects by inodes alone; names are the other half, see [`NameSearch`].
     pub fn by_inodes(&self, view: &dyn View, objects: &[(u32, FileId)]) -> Vec<Outcome<ByInode>> {
-        let told = objects.iter().map(|object| self.by_inode(view, *object));
-        told.collect()
+        let found = objects.iter().map(|object| self.by_inode(view, *object));
+        found.collect()
     }
 
     fn by_inode(&self, view: &dyn View, (server, file): (u32, FileId)) -> Outcome<ByInode> {
@@ -63,23 +62,23 @@ impl Judge {
             _ => false,
         });
         Ok(match () {
-            () if lies_there => ByInode::Stands(Standing::InUse),
-            () if self.intents.contains(&file) => ByInode::Stands(Standing::Promised),
-            () if self.never_made.contains(file) => ByInode::Stands(Standing::NeverMade),
+            () if lies_there => ByInode::Known(OrphanStatus::InUse),
+            () if self.pending.contains(&file) => ByInode::Known(OrphanStatus::Pending),
+            () if self.never_made.contains(file) => ByInode::Known(OrphanStatus::NeverMade),
             () if is_missing => ByInode::Missing,
             () => ByInode::Elsewhere,
         })
     }
 }
 
-/// What an object's file is, as its inode tells.
+/// The state of an object's file, by its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByInode {
-    /// Known: no name changes that.
-    Stands(Standing),
-    /// It is there, and does not lie on the object's I/O server.
+    /// The status is known: no name changes it.
+    Known(OrphanStatus),
+    /// The file exists, and does not lie on the object's I/O server.
     Elsewhere,
-    /// It is not there, and gone if it has no name either.
+    /// The file has no inode; it does not exist if it has no name either.
     Missing,
 }
 
@@ -93,9 +92,9 @@ pub struct NameSearch {
 
 impl NameSearch {
     /// For the files of `objects` that are missing.
-    pub fn new(objects: &[(u32, FileId)], told: &[Outcome<ByInode>]) -> NameSearch {
-        let pairs = objects.iter().zip(told);
-        let missing = pairs.filter(|(_, told)| matches!(told, Ok(ByInode::Missing)));
+    pub fn new(objects: &[(u32, FileId)], found: &[Outcome<ByInode>]) -> NameSearch {
+        let pairs = objects.iter().zip(found);
+        let missing = pairs.filter(|(_, found)| matches!(found, Ok(ByInode::Missing)));
         let missing: HashSet<FileId> = missing.map(|((_, file), _)| *file).collect();
         NameSearch {
             next: (!missing.is_empty()).then(Vec::new),
@@ -133,30 +132,30 @@ impl NameSearch {
         }
     }
 
-    /// How the objects stand, when all names were looked at; see [`Judge::standings`].
-    pub fn tell(
+    /// The statuses of the objects, when all names were looked at; see [`OrphanCheck::statuses`].
+    pub fn finish(
         self,
         objects: &[(u32, FileId)],
-        told: Vec<Outcome<ByInode>>,
-    ) -> Vec<Outcome<Option<Standing>>> {
-        let pairs = objects.iter().zip(told);
-        let standings = pairs.map(|((_, file), told)| {
-            Ok(match told? {
-                ByInode::Stands(standing) => Some(standing),
-                ByInode::Missing if self.named.contains(file) => Some(Standing::Named),
+        found: Vec<Outcome<ByInode>>,
+    ) -> Vec<Outcome<Option<OrphanStatus>>> {
+        let pairs = objects.iter().zip(found);
+        let statuses = pairs.map(|((_, file), found)| {
+            Ok(match found? {
+                ByInode::Known(status) => Some(status),
+                ByInode::Missing if self.named.contains(file) => Some(OrphanStatus::Named),
                 ByInode::Missing | ByInode::Elsewhere => None,
             })
         });
-        standings.collect()
+        statuses.collect()
     }
 }
 
-/// How the object of a file that does not exist stands, which was written to at `modified` (both since the Unix epoch).
-/// Who could still write to it could have made it again.
-pub fn standing_by_age(modified: Duration, now: Duration) -> Standing {
+/// The status of the object of a file that does not exist, last written at `modified`; both since the Unix epoch. A
+/// young one may have been made again by a client whose grant had not ended.
+pub fn status_by_age(modified: Duration, now: Duration) -> OrphanStatus {
     match now.saturating_sub(modified) < ORPHAN_AGE_MIN {
-        true => Standing::Recent,
-        false => Standing::Orphan,
+        true => OrphanStatus::Recent,
+        false => OrphanStatus::Orphan,
     }
 }
 
@@ -177,10 +176,10 @@ mod tests {
         })
     }
 
-    fn judged(store: &MemoryStore, server: u32, file: u64) -> Outcome<Option<Standing>> {
+    fn checked(store: &MemoryStore, server: u32, file: u64) -> Outcome<Option<OrphanStatus>> {
         seen(store, |view| {
-            let told = Judge::new(view)?.standings(view, &[(server, FileId(file))]);
-            told?.remove(0)
+            let found = OrphanCheck::new(view)?.statuses(view, &[(server, FileId(file))]);
+            found?.remove(0)
         })
     }
 
@@ -197,69 +196,69 @@ mod tests {
         let last = names as u64 + 1;
         change(&store, |it| it.delete(Table::Inodes, &last.to_be_bytes()));
         let objects = [(1, FileId(last))];
-        let told = seen(&store, |view| {
-            Judge::new(view).map(|it| it.by_inodes(view, &objects))
+        let found = seen(&store, |view| {
+            OrphanCheck::new(view).map(|it| it.by_inodes(view, &objects))
         });
-        let told = told.unwrap();
-        let mut search = NameSearch::new(&objects, &told);
+        let found = found.unwrap();
+        let mut search = NameSearch::new(&objects, &found);
         assert!(
             seen(&store, |view| search.step(view)).unwrap(),
             "there are more"
         );
         assert!(!seen(&store, |view| search.step(view)).unwrap());
-        let standings = search.tell(&objects, told);
-        assert!(matches!(standings[..], [Ok(Some(Standing::Named))]));
-        let whole = judged(&store, 1, last).unwrap();
-        assert_eq!(whole, Some(Standing::Named));
+        let statuses = search.tell(&objects, found);
+        assert!(matches!(statuses[..], [Ok(Some(OrphanStatus::Named))]));
+        let whole = checked(&store, 1, last).unwrap();
+        assert_eq!(whole, Some(OrphanStatus::Named));
     }
 
     #[test]
     fn only_objects_of_files_that_were_made_and_are_gone_may_be_removed() {
         let store = store();
         for (server, file, expected) in [
-            (1, 2, Some(Standing::InUse)),
+            (1, 2, Some(OrphanStatus::InUse)),
             (0, 2, None),
             // A directory has none.
             (1, 1, None),
-            (1, 4, Some(Standing::Promised)),
-            (1, 5, Some(Standing::NeverMade)),
-            (1, u64::MAX, Some(Standing::NeverMade)),
+            (1, 4, Some(OrphanStatus::Pending)),
+            (1, 5, Some(OrphanStatus::NeverMade)),
+            (1, u64::MAX, Some(OrphanStatus::NeverMade)),
         ] {
-            let standing = judged(&store, server, file).unwrap();
-            assert_eq!(standing, expected, "file {file} on {server}");
+            let status = checked(&store, server, file).unwrap();
+            assert_eq!(status, expected, "file {file} on {server}");
         }
         change(&store, |it| {
             it.put(Table::Inodes, &3u64.to_be_bytes(), b"nonsense")
         });
-        let damaged = judged(&store, 1, 3);
+        let damaged = checked(&store, 1, 3);
         assert!(matches!(damaged, Err(Failure::Damaged(FileId(3)))));
         // A file without an inode is gone only if it has no name either.
         change(&store, |it| it.delete(Table::Inodes, &3u64.to_be_bytes()));
-        assert_eq!(judged(&store, 1, 3).unwrap(), Some(Standing::Named));
+        assert_eq!(checked(&store, 1, 3).unwrap(), Some(OrphanStatus::Named));
         assert_eq!(
-            judged(&store, 0, 2).unwrap(),
+            checked(&store, 0, 2).unwrap(),
             None,
             "its name proves nothing"
         );
         let name = [&ROOT.0.to_be_bytes()[..], b"b"].concat();
         change(&store, |it| it.delete(Table::Names, &name));
-        assert_eq!(judged(&store, 1, 3).unwrap(), None);
+        assert_eq!(checked(&store, 1, 3).unwrap(), None);
         change(&store, |it| it.put(Table::Names, &name, b"nonsense"));
-        assert!(judged(&store, 1, 3).is_err(), "what has names is unknown");
+        assert!(checked(&store, 1, 3).is_err(), "what has names is unknown");
         change(&store, |it| it.put(Table::Pending, &[0; 8], b"nonsense"));
-        assert!(judged(&store, 1, 1).is_err(), "the intents are unknown");
+        assert!(checked(&store, 1, 1).is_err(), "the intents are unknown");
     }
 
     #[test]
     fn only_an_object_that_nobody_can_have_written_to_lately_is_an_orphan() {
         let (now, age) = (Duration::from_secs(1_800_000_000), ORPHAN_AGE_MIN);
         for (modified, expected) in [
-            (now - age, Standing::Orphan),
-            (now - age + Duration::from_secs(1), Standing::Recent),
+            (now - age, OrphanStatus::Orphan),
+            (now - age + Duration::from_secs(1), OrphanStatus::Recent),
             // Clocks differ.
-            (now + Duration::from_secs(5), Standing::Recent),
+            (now + Duration::from_secs(5), OrphanStatus::Recent),
         ] {
-            assert_eq!(standing_by_age(modified, now), expected);
+            assert_eq!(status_by_age(modified, now), expected);
         }
     }
 }
