@@ -32,7 +32,8 @@ impl OrphanCheck {
     /// more, see [`status_by_age`]. Looks at all names where inodes are missing.
     ///
     /// # Errors
-    /// The store failed, or names are damaged; or, for a single object, the file's inode is: then its status is unknown.
+    /// The store failed, or names are damaged; or, for a single object, the file's inode is: then its status is
+    /// unknown.
     pub fn statuses(
         &self,
         view: &dyn View,

@@ -5,7 +5,6 @@
 
 mod exports;
 mod fetches;
-mod gone;
 mod lent;
 mod list;
 mod peer_memory;
@@ -13,6 +12,7 @@ mod range_lock;
 mod read;
 mod scheduler;
 mod term;
+mod tombstones;
 mod walk;
 mod write;
 
@@ -34,13 +34,13 @@ use gannet_wire::volume::{
     StateAnswer, Timestamp, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
-use gone::Gone;
 use range_lock::RangeLocks;
 use scheduler::Scheduler;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use term::Terms;
+use tombstones::Tombstones;
 use walk::Walks;
 
 pub use term::TERM_FILE;
@@ -57,7 +57,7 @@ pub struct IoServer<V: Vfs> {
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
     exports: Exports,
-    gone: RefCell<Gone>,
+    tombstones: RefCell<Tombstones>,
     range_locks: RangeLocks,
     terms: Terms,
     /// Files with numbers below this may have had an object on the disk before this one, which was lost.
@@ -140,7 +140,7 @@ impl<V: Vfs> IoServer<V> {
             store,
             keys,
             objects: RefCell::default(),
-            gone: RefCell::default(),
+            tombstones: RefCell::default(),
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             lost_below: Cell::default(),
@@ -212,7 +212,11 @@ impl<V: Vfs> IoServer<V> {
             return Ok(handle);
         }
         // A write that was under way when its file was removed must not leave an object behind.
-        if self.gone.borrow_mut().contains(file, self.runtime.now()) {
+        if self
+            .tombstones
+            .borrow_mut()
+            .contains(file, self.runtime.now())
+        {
             return Err(Status::Stale);
         }
         self.may_be_lost(file)?;
@@ -356,7 +360,7 @@ impl<V: Vfs> IoServer<V> {
         self.check(&capability, Capability::WRITE)?;
         let (folder, name) = place_of(capability.file);
         self.objects.borrow_mut().remove(&capability.file);
-        self.gone
+        self.tombstones
             .borrow_mut()
             .insert(capability.file, self.runtime.now());
         self.exports.remove(capability.file);

@@ -76,10 +76,10 @@ pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
 /// After which no I/O server stores anything by a capability, if its clock is no further off than that.
 pub const GRANT_AGE: Duration = CAPABILITY_AGE.saturating_add(CLOCK_SKEW_MAX.saturating_mul(2));
-/// How long an I/O server remembers that a file is gone: longer than anybody may still write to it.
-pub const GONE_AGE: Duration = GRANT_AGE;
-/// Files that an I/O server remembers to be gone.
-pub const GONE_MAX: usize = 1 << 18;
+/// How long an I/O server keeps the tombstone of a file: longer than any capability to write it is good.
+pub const TOMBSTONE_AGE: Duration = GRANT_AGE;
+/// Tombstones that an I/O server keeps; the oldest makes room.
+pub const TOMBSTONES_MAX: usize = 1 << 18;
 /// When objects of a removed file are removed once more: nobody may write to it any longer, and a write that was under
 /// way then has ended.
 pub const UNLINK_AGAIN_AFTER: Duration = Duration::from_secs(150);

@@ -159,11 +159,11 @@ impl<V: Vfs> IoServer<V> {
         capability: &Capability,
         file: &FileRef,
     ) -> Option<ObjectReference> {
-        let is_gone = self
-            .gone
+        let is_removed = self
+            .tombstones
             .borrow_mut()
             .contains(capability.file, self.runtime.now());
-        if is_gone || self.check(capability, Capability::READ).is_err() {
+        if is_removed || self.check(capability, Capability::READ).is_err() {
             return None;
         }
         self.exports.enter(link, capability, file)
