@@ -3,7 +3,8 @@
 //! A commit appends what it changed to the journal, a file of fixed length, and syncs it: one write to consecutive
 //! blocks that were written before, where a tree writes a dozen pages anywhere. The changes are kept in memory over the
 //! store below until that has them too. The journal has two halves. When one is full, commits go on in the other while
-//! [`settle`](super::MetaStore::settle) moves the full one's changes down, in commits for which there is room below.
+//! [`checkpoint`](super::MetaStore::checkpoint) moves the full one's changes down, in commits for which there is room
+//! below.
 //!
 //! Layers: `record` is bytes, `log` the two halves and what is found in them, `changes` the view from above, and
 //! `store` the whole. docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.

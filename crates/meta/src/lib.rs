@@ -150,16 +150,17 @@ pub trait MetaStore: Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Whether [`MetaStore::settle`] has something to do.
-    fn is_unsettled(&self) -> bool {
+    /// Whether [`MetaStore::checkpoint`] has changes to move down.
+    fn needs_checkpoint(&self) -> bool {
         false
     }
 
-    /// Does work that a later commit would have to wait for. May take long; commits go on beside it.
+    /// A checkpoint: moves changes that are in the journal alone into the store below. Without one, a later commit
+    /// would have to wait for that. May take long; commits go on beside it.
     ///
     /// # Errors
     /// See [`StoreError`]; what was committed stays durable.
-    fn settle(&self) -> Result<(), StoreError> {
+    fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }

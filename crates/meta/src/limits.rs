@@ -13,11 +13,12 @@ pub const NAMES_AT_A_TIME: usize = 4096;
 /// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal
 /// takes to be done a second time, whatever clocks differ.
 pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
-/// Bytes of each half of the journal before the metadata: as many changes wait to be settled, and are kept in memory.
+/// Bytes of each half of the journal before the metadata: as many changes wait for a checkpoint, and are kept in
+/// memory.
 pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
-/// Pairs of the metadata that are settled in one commit. Each may take a page of 4 KiB and its part of those above (two
-/// pages if its value is longer than [`PAGE_VALUE_MAX`]: it counts twice), and what a commit frees is used by the one
-/// after the next.
+/// Pairs of the metadata that a checkpoint moves in one commit. Each may take a page of 4 KiB and its part of those
+/// above (two pages if its value is longer than [`PAGE_VALUE_MAX`]: it counts twice), and what a commit frees is used
+/// by the one after the next.
 pub const RESERVE_PAIRS: usize = 1024;
 /// Bytes of a value that fits a page with its key and all that is said of the two there.
 pub const PAGE_VALUE_MAX: usize = 3072;

@@ -71,7 +71,7 @@ pub struct Manager {
     /// Wakes the transaction that waits for its group, when the last change of that has come.
     group_complete: Notify,
     committing: Cell<bool>,
-    settling: Cell<bool>,
+    checkpointing: Cell<bool>,
     /// First server of the next file.
     turn: Cell<u32>,
 }
@@ -140,7 +140,7 @@ impl Manager {
             group_commit: RefCell::default(),
             group_complete: Notify::default(),
             committing: Cell::new(false),
-            settling: Cell::new(false),
+            checkpointing: Cell::new(false),
             turn: Cell::new(0),
         }))
     }

@@ -54,7 +54,7 @@ struct Half {
 }
 
 /// What a journal holds beyond the store below.
-pub(super) struct Unsettled {
+pub(super) struct Unapplied {
     /// Of all records that are missing there.
     pub(super) changes: Changes,
     /// The mark of a store that has them.
@@ -67,7 +67,7 @@ impl Log {
         file: Box<dyn JournalFile>,
         identity: &Token,
         mark: Mark,
-    ) -> Result<Result<(Log, Unsettled), JournalError>, io::Error> {
+    ) -> Result<Result<(Log, Unapplied), JournalError>, io::Error> {
         // A record may be there that is not durable. Once it is read it must stay.
         file.sync()?;
         let length = file.length()?;
@@ -90,7 +90,7 @@ impl Log {
             staged: Vec::new(),
         };
         let found = [log.half(0)?, log.half(1)?];
-        Ok(log.take_over(found, mark).map(|unsettled| (log, unsettled)))
+        Ok(log.take_over(found, mark).map(|unapplied| (log, unapplied)))
     }
 
     /// What is in a half: the records that follow each other from its start, and what comes then.
@@ -121,15 +121,15 @@ impl Log {
     }
 
     /// Judges what was found. Records must go on where the store below has stopped, without a gap.
-    fn take_over(&mut self, found: [Half; 2], mark: Mark) -> Result<Unsettled, JournalError> {
+    fn take_over(&mut self, found: [Half; 2], mark: Mark) -> Result<Unapplied, JournalError> {
         let ends = [0, 1].map(|half: usize| {
             let last = found[half].records.last();
             last.map(|record| (record.epoch, record.sequence))
         });
-        let unsettled = |changes, applied| {
+        let unapplied = |changes, applied| {
             let epoch = mark.epoch;
             let mark = Mark { epoch, applied };
-            Unsettled { changes, mark }
+            Unapplied { changes, mark }
         };
         let newest = ends.into_iter().max().flatten();
         if (found.iter()).any(|half| half.beyond > newest) {
@@ -138,7 +138,7 @@ impl Log {
         let Some((epoch, last)) = newest else {
             // Before it was used first.
             return match mark.epoch {
-                0 => Ok(unsettled(Changes::default(), 0)),
+                0 => Ok(unapplied(Changes::default(), 0)),
                 _ => Err(JournalError::Apart),
             };
         };
@@ -151,8 +151,8 @@ impl Log {
             .collect();
         let next_epoch = mark.epoch.checked_add(1).ok_or(JournalError::Damaged)?;
         if (epoch, last) == (next_epoch, OPENING) && missing.is_empty() {
-            // It was about to begin: after all of the one before was settled.
-            return Ok(unsettled(Changes::default(), mark.applied));
+            // It was about to begin: after the checkpoint of all of the one before.
+            return Ok(unapplied(Changes::default(), mark.applied));
         }
         if epoch != mark.epoch || last < mark.applied {
             return Err(JournalError::Apart);
@@ -165,7 +165,7 @@ impl Log {
         missing
             .into_values()
             .for_each(|later| changes.absorb(later));
-        Ok(unsettled(changes, last))
+        Ok(unapplied(changes, last))
     }
 
     /// Begins the next epoch, when the store below has everything; the mark that it gets then.

@@ -13,11 +13,11 @@ use gannet_wire::xdr::{Decoder, Encoder};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A store with a journal before it. Locks are taken in this order: the writer's, settling, what is recent.
+/// A store with a journal before it. Locks are taken in this order: the writer's, the checkpoint's, what is recent.
 pub struct JournaledStore {
     base: Arc<dyn MetaStore>,
     writer: Mutex<Writer>,
-    settling: Mutex<()>,
+    checkpointing: Mutex<()>,
     recent: RwLock<Recent>,
 }
 
@@ -33,8 +33,8 @@ struct Recent {
     active: Changes,
     /// Those of the half that is full.
     full: Arc<Changes>,
-    /// The mark that the store below gets with those.
-    settles: Option<Mark>,
+    /// The mark that the store below gets with those, while their checkpoint is not done.
+    checkpoint: Option<Mark>,
 }
 
 /// Where the store below keeps its [`Mark`].
@@ -79,14 +79,14 @@ impl JournaledStore {
     ) -> Result<JournaledStore, StoreError> {
         let mark = mark_of(&*base)?.unwrap_or_default();
         let opened = Log::open(file, &identity, mark).map_err(failed)?;
-        let (mut log, unsettled) = opened.map_err(failed)?;
-        put_down_in_parts(&*base, &unsettled.changes, unsettled.mark)?;
+        let (mut log, unapplied) = opened.map_err(failed)?;
+        put_down_in_parts(&*base, &unapplied.changes, unapplied.mark)?;
         let mark = log.begin().map_err(failed)?;
         put_down(&*base, &[], Some(mark))?;
         Ok(JournaledStore {
             base,
             writer: Mutex::new(Writer { log, failed: false }),
-            settling: Mutex::default(),
+            checkpointing: Mutex::default(),
             recent: RwLock::default(),
         })
     }
@@ -123,10 +123,10 @@ impl JournaledStore {
 
     /// Has commits go on in the other half, when that is free.
     fn turn(&self, log: &mut Log) -> Result<(), StoreError> {
-        self.settle()?;
+        self.checkpoint()?;
         let mut recent = self.recent_mut();
         recent.full = Arc::new(std::mem::take(&mut recent.active));
-        recent.settles = Some(log.mark());
+        recent.checkpoint = Some(log.mark());
         log.turn();
         Ok(())
     }
@@ -162,7 +162,7 @@ impl MetaStore for JournaledStore {
             Room::Nowhere => {
                 // Both halves' changes are older, so they go first.
                 self.turn(log)?;
-                self.settle()?;
+                self.checkpoint()?;
                 let pairs: Vec<_> = changes.iter().collect();
                 return put_down(&*self.base, &pairs, Some(log.mark()));
             }
@@ -179,22 +179,25 @@ impl MetaStore for JournaledStore {
         self.base.has_room()
     }
 
-    fn is_unsettled(&self) -> bool {
-        self.recent().settles.is_some()
+    fn needs_checkpoint(&self) -> bool {
+        self.recent().checkpoint.is_some()
     }
 
-    fn settle(&self) -> Result<(), StoreError> {
-        let _alone = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        let _alone = self
+            .checkpointing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (full, mark) = {
             let recent = self.recent();
-            let Some(mark) = recent.settles else {
+            let Some(mark) = recent.checkpoint else {
                 return Ok(());
             };
             (Arc::clone(&recent.full), mark)
         };
         put_down_in_parts(&*self.base, &full, mark)?;
         let mut recent = self.recent_mut();
-        recent.settles = None;
+        recent.checkpoint = None;
         recent.full = Arc::default();
         // Many pairs are freed after the lock.
         drop(recent);

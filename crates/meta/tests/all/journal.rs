@@ -181,7 +181,7 @@ impl Machine {
                 return step;
             }
             if self.draw().is_multiple_of(3) {
-                let _ = store.settle();
+                let _ = store.checkpoint();
             }
         }
         to
@@ -382,9 +382,12 @@ fn readers_see_changes_wherever_they_are() {
         }
         assert!(state_of(&store) == state_of(&model), "step {step}");
         if step % 7 == 0 {
-            store.settle().unwrap();
-            assert!(!store.is_unsettled());
-            assert!(state_of(&store) == state_of(&model), "step {step}, settled");
+            store.checkpoint().unwrap();
+            assert!(!store.needs_checkpoint());
+            assert!(
+                state_of(&store) == state_of(&model),
+                "step {step}, after a checkpoint"
+            );
         }
     }
     // A transaction that gives up changes nothing, and one that changes nothing needs no disk.

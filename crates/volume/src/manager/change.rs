@@ -153,7 +153,7 @@ impl Manager {
             self.group_commit
                 .borrow_mut()
                 .ends(lasted, (count, waiting));
-            self.settle();
+            self.checkpoint();
         }
     }
 
@@ -221,21 +221,22 @@ impl Manager {
         }
     }
 
-    /// Has the store do what later changes would have to wait for, beside them.
-    fn settle(self: &Rc<Self>) {
-        if !self.store.is_unsettled() || self.settling.replace(true) {
+    /// Begins a checkpoint of the store beside the changes, so that none has to wait for one.
+    fn checkpoint(self: &Rc<Self>) {
+        if !self.store.needs_checkpoint() || self.checkpointing.replace(true) {
             return;
         }
         let manager = Rc::clone(self);
         let task = async move {
             let store = std::sync::Arc::clone(&manager.store);
-            match run_blocking(&manager.runtime, move || store.settle()).await {
-                // Nothing is lost, and a change that cannot be made without it tries again. Others do not.
+            match run_blocking(&manager.runtime, move || store.checkpoint()).await {
+                // Nothing is lost. `checkpointing` stays set, so no checkpoint begins here again: the change that needs
+                // one makes it, and fails with the store's reason.
                 Ok(Err(error)) => _ = status(error.into()),
-                _ => manager.settling.set(false),
+                _ => manager.checkpointing.set(false),
             }
         };
-        self.runtime.spawn("settling", Box::pin(task));
+        self.runtime.spawn("checkpoint", Box::pin(task));
     }
 
     /// Forgets old answers, now and then, until the runtime ends.

@@ -393,7 +393,7 @@ impl Manager {
     /// Whether nothing of a file has to be asked for.
     fn is_settled(&self, file: &Found) -> bool {
         match &file.inode.body {
-            Body::Regular { layout, .. } => self.sizes.settled(file.id, layout).is_some(),
+            Body::Regular { layout, .. } => self.sizes.known_until(file.id, layout).is_some(),
             _ => true,
         }
     }
@@ -402,7 +402,7 @@ impl Manager {
     fn put_record(&self, id: FileId, inode: Inode) -> Option<u32> {
         let (state, until) = match &inode.body {
             Body::Regular { layout, .. } => {
-                let (state, until) = self.sizes.settled(id, layout)?;
+                let (state, until) = self.sizes.known_until(id, layout)?;
                 (Some(state), Some(until))
             }
             _ => (None, None),

@@ -226,11 +226,11 @@ impl Sizes {
     }
 
     fn known(&self, file: FileId, layout: &LayoutRecord) -> Option<FileState> {
-        self.settled(file, layout).map(|(state, _)| state)
+        self.known_until(file, layout).map(|(state, _)| state)
     }
 
     /// What is known of a file that nobody may write, and until when that is believed.
-    pub(super) fn settled(
+    pub(super) fn known_until(
         &self,
         file: FileId,
         layout: &LayoutRecord,
